@@ -7,6 +7,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs"
 import path from "node:path"
 import { fileURLToPath } from "node:url"
+import { layoutOf, manifestOf } from "./manifest.mjs"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const migrationsDirectory = path.join(root, "prisma/migrations")
@@ -24,15 +25,22 @@ export function readMigrations(directory = migrationsDirectory) {
     })
 }
 
-/** The source of the module with the given migrations, which makes them available in a bundle as well. */
+/**
+ * The source of the module with the given migrations, which makes them available in a bundle as well. Beside each stands
+ * what it creates, so that no code has to read SQL.
+ */
 export function renderModule(migrations) {
   const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``
-  const entries = migrations.map(({ name, sql }) => `  {\n    name: "${name}",\n    sql: ${literal(sql)}\n  }`)
+  const entries = migrations.map(({ name, sql }) =>
+    `    {\n      name: "${name}",\n      manifest: ${JSON.stringify(manifestOf(sql))},\n      sql: ${literal(sql)}\n    }`
+  )
   return [
     "// Built from prisma/migrations by scripts/ready.mjs and by vitest.config.ts; edit those.",
-    "import type { All } from \"./migration.ts\"",
+    "import type { Release } from \"./migration.ts\"",
     "",
-    `export const migrations: All = [\n${entries.join(",\n")}\n]\n`
+    "export const release: Release = {",
+    `  shared: ${JSON.stringify(layoutOf(migrations[0]?.sql ?? ""))},`,
+    `  migrations: [\n${entries.join(",\n")}\n  ]\n}\n`
   ].join("\n")
 }
 

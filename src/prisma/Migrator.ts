@@ -16,13 +16,12 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import type { Tls } from "./Database.ts"
+import { nameEventTypes, routeQueued } from "./internal/adoptedRows.ts"
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
-import * as Layout from "./internal/layout.ts"
 import type { Migration } from "./internal/migration.ts"
-import { checksum, Migrations } from "./internal/migrations.ts"
+import { checksum, created, Migrations } from "./internal/migrations.ts"
 import * as Session from "./internal/migrationSession.ts"
-import { routeQueued } from "./internal/queuedRoutes.ts"
 import * as Reset from "./internal/reset.ts"
 import * as MigrationError from "./MigrationError.ts"
 
@@ -64,7 +63,7 @@ export const migrate = Effect.fn("Migrator.migrate")(
   function*(options: Options) {
     const session = yield* Session.openDirect(options)
     const { schema } = session
-    const known = yield* Migrations
+    const { migrations: known } = yield* Migrations
     const before = yield* readState(session, known)
     yield* refuseOther(session, before, options)
     if (before.open === undefined && before.pending.length === 0) return []
@@ -99,7 +98,7 @@ export const verify = Effect.fn("Migrator.verify")(
   function*(options: Options) {
     const session = yield* Session.open(options)
     const { schema } = session
-    const state = yield* readState(session, yield* Migrations)
+    const state = yield* readState(session, (yield* Migrations).migrations)
     yield* refuseOther(session, state, options)
     if (state.open !== undefined && !(yield* Session.isLocked(session))) return yield* failedEarlier(schema, state.open)
     const pending = state.open === undefined ? [] : [state.open.name]
@@ -141,11 +140,11 @@ export const adopt = Effect.fn("Migrator.adopt")(
   function*(options: Options) {
     const session = yield* Session.openDirect(options)
     const { schema } = session
-    const known = yield* Migrations
-    const [createTables] = known
+    const { migrations: known, shared } = yield* Migrations
+    const [createShared] = known
     const before = yield* readState(session, known)
     yield* refuseOther(session, before, options)
-    const { unknown } = yield* Adoption.examine(session, createTables.sql)
+    const { unknown } = yield* Adoption.examine(session, shared)
     if (unknown.length > 0) {
       yield* Effect.logWarning(
         `Migrator: schema ${schema} has migrations of a newer duroxide-pg (${unknown.join(", ")}); its tables fit`
@@ -157,15 +156,19 @@ export const adopt = Effect.fn("Migrator.adopt")(
     const state = yield* readState(session, known)
     yield* refuseOther(session, state, options)
     if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
-    const { extension } = yield* Adoption.examine(session, createTables.sql)
+    const { extension } = yield* Adoption.examine(session, shared)
     yield* ensureBooks(session, adoptAdvice)
     for (const migration of state.pending) {
-      if (locksQueues(migration)) {
-        yield* Session.withAdvice(routeQueued(session, lockTimeoutMs(options)), adoptAdvice)
+      if (migration.manifest.locks.includes("orchestrator_queue")) {
+        const rows = Effect.andThen(
+          nameEventTypes(session, lockTimeoutMs(options)),
+          routeQueued(session, lockTimeoutMs(options))
+        )
+        yield* Session.withAdvice(rows, adoptAdvice)
       }
       yield* apply(session, migration, {
         lockTimeoutMs: lockTimeoutMs(options),
-        steps: migration === createTables ? extension : migration.sql,
+        steps: migration === createShared ? extension : migration.sql,
         advice: adoptAdvice
       })
     }
@@ -215,13 +218,13 @@ export interface Removed extends Reset.Removed {}
 export const reset = Effect.fn("Migrator.reset")(
   function*(options: ResetOptions): Effect.fn.Return<Removed, MigrationError.Reason, Scope.Scope> {
     const session = yield* Session.openDirect(options)
-    const known = yield* Migrations
+    const release = yield* Migrations
     yield* Session.lock(session, lockTimeoutMs(options))
-    const state = yield* readState(session, known)
+    const state = yield* readState(session, release.migrations)
     if (state.none) return Reset.nothing
     yield* refuseAhead(session, state, options)
     const removed = yield* Reset.remove(session, {
-      migrations: known,
+      ...release,
       lockTimeoutMs: lockTimeoutMs(options),
       force: options.force ?? false
     })
@@ -366,8 +369,6 @@ const migrateAdvice =
 const adoptAdvice =
   "Adopt with the role that owns the tables; others only verify: Migrator.layerVerify, or migrate --verify"
 
-const locksQueues = ({ sql }: Migration) => sql.includes("LOCK TABLE orchestrator_queue, worker_queue")
-
 /** The bookkeeping table, column by column as the Prisma CLI creates it. */
 const bookkeeping = `CREATE TABLE _prisma_migrations (
   id VARCHAR(36) PRIMARY KEY NOT NULL,
@@ -384,7 +385,7 @@ const prepareSchema = Effect.fnUntraced(function*(session: Session.Session, stat
   const { run, schema } = session
   // Check first, as a collision would leave a failed migration behind.
   if (state.none) {
-    const tables = Layout.created("TABLE", state.pending)
+    const tables = created("tables", state.pending)
     const taken = yield* run("SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename = ANY($2)", [
       schema,
       tables
@@ -441,14 +442,14 @@ const apply = (
     yield* Effect.ignore(run("UPDATE _prisma_migrations SET logs = $2 WHERE id = $1", [row, problem]))
     return yield* new MigrationError.MigrationFailed({ schema, migration: name, problem })
   })
-  const applied: Effect.Effect<unknown, MigrationError.Reason> = /\bCONCURRENTLY\b/i.test(steps)
-    ? Effect.uninterruptible(Effect.catch(all, fail))
-    : Effect.catch(
+  const applied: Effect.Effect<unknown, MigrationError.Reason> = migration.manifest.isTransactional
+    ? Effect.catch(
       Session.transaction(session, lockTimeoutMs, all),
       (reason): typeof applied =>
         reason.isRetryable || reason._tag === "PermissionDenied"
           ? Session.withAdvice(Effect.fail(reason), advice)
           : Effect.uninterruptible(Effect.andThen(Effect.ignore(begin), fail(reason)))
     )
+    : Effect.uninterruptible(Effect.catch(all, fail))
   return Effect.andThen(applied, Effect.logInfo(`Migrator: applied migration ${name}`).pipe(annotated(schema)))
 }

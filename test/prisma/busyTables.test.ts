@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import type * as Scope from "effect/Scope"
-import * as Layout from "../../src/prisma/internal/layout.ts"
+import { created } from "../../src/prisma/internal/migrations.ts"
 import type { MigrationError } from "../../src/prisma/MigrationError.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Duroxide from "../utils/duroxideSchema.ts"
@@ -16,7 +16,7 @@ import { waitForStatement } from "../utils/waitUntil.ts"
 
 const silently = Effect.provide(Logger.layer([]))
 
-const created = Layout.created("TABLE", ours)
+const tables = created("tables", ours)
 
 const altered = ["instances", "executions", "history"]
 
@@ -43,7 +43,7 @@ const cases: ReadonlyArray<Case> = [
   {
     name: "reset",
     schema: migrated,
-    tables: created,
+    tables,
     statement: "LOCK TABLE",
     run: (options: Migrator.Options) => Migrator.reset({ ...options, force: true })
   },

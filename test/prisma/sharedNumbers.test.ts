@@ -2,12 +2,12 @@
  * Numbers that stand in the stored functions and in TypeScript.
  */
 import { assert, it } from "@effect/vitest"
-import { migrations } from "../../src/prisma/internal/migrations.generated.ts"
 import { clockTolerance, suspectGroups } from "../../src/provider/ProviderDriver.ts"
+import { ours } from "../utils/migrations.ts"
 
 /** What the pattern captures in all migrations, each once. */
 const found = (pattern: RegExp) => [
-  ...new Set(migrations.flatMap(({ sql }) => [...sql.matchAll(pattern)].map(([, captured]) => captured)))
+  ...new Set(ours.flatMap(({ sql }) => [...sql.matchAll(pattern)].map(([, captured]) => captured)))
 ]
 
 it("stored functions: a turn may be as far from the database's clock as `clockTolerance` says", () => {

@@ -5,11 +5,13 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { writeModule } from "../../scripts/prisma/migrationsModule.mjs"
 import * as Migrator from "../../src/prisma/Migrator.ts"
-import { read, withMigrations } from "../utils/migrations.ts"
+import { read, releaseOf, withMigrations } from "../utils/migrations.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { node } from "../utils/prismaCli.ts"
 
 const script = "scripts/prisma/buildMigration.mjs"
+
+const createTable = "CREATE TABLE t (\n  id BIGINT NOT NULL,\n  CONSTRAINT t_pkey PRIMARY KEY (id)\n);\n"
 
 /** A `prisma` folder with no functions yet, and verbs to work with it. */
 const workshop = Effect.gen(function*() {
@@ -23,7 +25,7 @@ const workshop = Effect.gen(function*() {
   yield* Effect.promise(async () => {
     await mkdir(functions)
     await mkdir(path.join(migrations, "20260101000000_tables"), { recursive: true })
-    await writeFile(path.join(migrations, "20260101000000_tables", "migration.sql"), "CREATE TABLE t (id bigint);\n")
+    await writeFile(path.join(migrations, "20260101000000_tables", "migration.sql"), createTable)
   })
   const names = Effect.promise(async () => (await readdir(migrations)).sort())
   return {
@@ -63,7 +65,7 @@ it.live("build: writes new and changed functions, drops removed ones, and the da
     yield* Effect.addFinalizer(() => sql("DROP SCHEMA IF EXISTS built CASCADE"))
     const migrate = Effect.suspend(() =>
       Migrator.migrate({ url: target.toString() }).pipe(
-        withMigrations(Object.fromEntries(read(migrations).map(({ name, sql }) => [name, sql])))
+        withMigrations(read(migrations))
       )
     )
     const results = sql<{ name: string; result: string }>(
@@ -139,7 +141,7 @@ it.live("module: contains the migrations byte for byte, and is written anew when
     yield* Effect.promise(() => writeFile(file, sql))
     writeModule({ migrations, module })
     const built = yield* Effect.promise(() => import(/* @vite-ignore */ module))
-    assert.deepStrictEqual(built.migrations, read(migrations))
+    assert.deepStrictEqual(built.release.migrations, releaseOf(read(migrations)).migrations)
     const written = yield* Effect.promise(() => stat(module))
     writeModule({ migrations, module })
     assert.strictEqual((yield* Effect.promise(() => stat(module))).ino, written.ino)

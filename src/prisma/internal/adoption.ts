@@ -6,18 +6,19 @@
 import * as Effect from "effect/Effect"
 import * as MigrationError from "../MigrationError.ts"
 import * as Layout from "./layout.ts"
+import type { Layout as Shared } from "./migration.ts"
 import { duroxideBooks, hasTable, type Session } from "./migrationSession.ts"
 
 /** The result of `examine`. */
 export interface Examined {
   /** Migrations of duroxide-pg that this version does not know. */
   readonly unknown: ReadonlyArray<string>
-  /** SQL that adds what our first migration creates besides the tables. */
+  /** SQL that adds what our first migration creates besides the tables: indexes and storage parameters. */
   readonly extension: string
 }
 
 /** Fails with `LayoutMismatch`, which lists every difference. */
-export const examine = Effect.fnUntraced(function*(session: Session, createTables: string) {
+export const examine = Effect.fnUntraced(function*(session: Session, { additions, tables }: Shared) {
   const { run, schema } = session
   const refused = (differences: ReadonlyArray<string>) =>
     Effect.fail(new MigrationError.LayoutMismatch({ schema, differences }))
@@ -26,7 +27,6 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
   }
   const rows = yield* run(`SELECT version::text, name FROM ${duroxideBooks} ORDER BY version`)
   const versions = new Set(rows.map(({ version }) => Number(version)))
-  const { additions, tables } = Layout.parse(createTables)
   const names = tables.map(({ name }) => name)
   const found = (yield* run(Layout.query, [schema, names])) as ReadonlyArray<unknown> as ReadonlyArray<Layout.Found>
   const differences = [

@@ -1,66 +1,7 @@
 /**
- * What the migrations create in a schema, read from their text, and how an existing schema differs from it.
- *
- * Pure: the first migration is the only description of the tables both languages share, and is simple enough to be
- * parsed here.
+ * How the tables of an existing schema differ from those this package shares with duroxide-pg.
  */
-
-export interface Table {
-  readonly name: string
-  readonly columns: ReadonlyArray<Column>
-  readonly primaryKey: ReadonlyArray<string>
-  /** Storage parameters as SQL, each such as `fillfactor = 80`. */
-  readonly storage: ReadonlyArray<string>
-}
-
-export interface Column {
-  readonly name: string
-  /** As PostgreSQL prints it. */
-  readonly type: string
-  readonly nullable: boolean
-  /** As SQL, without casts; `counted` for a number of a sequence. */
-  readonly default: string | null
-}
-
-export interface Layout {
-  readonly tables: ReadonlyArray<Table>
-  /** The other statements: indexes, and columns that only this package has. */
-  readonly additions: ReadonlyArray<string>
-}
-
-/** Reads the migration that creates the tables. Throws if a table is written in another form. */
-export const parse = (sql: string): Layout => {
-  const all = statements(sql)
-  const isTable = (text: string) => text.startsWith("CREATE TABLE ")
-  return {
-    tables: all.filter(isTable).map(parseTable),
-    additions: all.filter((text) => !isTable(text))
-  }
-}
-
-type Migrations = ReadonlyArray<{ readonly sql: string }>
-
-/** Names of the objects that migrations create. */
-export const created = (
-  kind: "TABLE" | "INDEX" | "FUNCTION" | "TRIGGER",
-  migrations: Migrations
-): ReadonlyArray<string> => {
-  const pattern = new RegExp(
-    `^CREATE (?:OR REPLACE |UNIQUE |CONSTRAINT )*${kind} (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\\w+)`
-  )
-  return [...new Set(migrations.flatMap(({ sql }) => statements(sql).flatMap((text) => pattern.exec(text)?.[1] ?? [])))]
-}
-
-/** Columns that migrations add to existing tables. */
-export const addedColumns = (
-  migrations: Migrations
-): ReadonlyArray<{ readonly table: string; readonly column: string }> =>
-  migrations.flatMap(({ sql }) => statements(sql)).flatMap((text) => {
-    const table = /^ALTER TABLE (?:ONLY )?(\w+)/.exec(text)?.[1]
-    return table === undefined
-      ? []
-      : [...text.matchAll(/\bADD COLUMN (?:IF NOT EXISTS )?(\w+)/g)].map(([, column]) => ({ table, column: column! }))
-  })
+import type { Column, Table } from "./migration.ts"
 
 /** One column of an existing table. */
 export interface Found {
@@ -115,55 +56,6 @@ export const differences = (tables: ReadonlyArray<Table>, found: ReadonlyArray<F
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
-
-/** Comments, texts and bodies may contain semicolons that do not end a statement. */
-const statements = (sql: string): ReadonlyArray<string> => {
-  const found: Array<string> = []
-  let statement = ""
-  let end = 0
-  for (const { 0: token, index } of sql.matchAll(/--.*|'[^']*'|(\$\w*\$)[\s\S]*?\1|;/g)) {
-    statement += sql.slice(end, index)
-    end = index + token.length
-    if (token === ";") {
-      found.push(statement)
-      statement = ""
-    } else if (!token.startsWith("--")) statement += token
-  }
-  return [...found, statement + sql.slice(end)].map((text) => text.trim()).filter((text) => text !== "")
-}
-
-const parseTable = (statement: string): Table => {
-  const parts = /^CREATE TABLE (?<name>\w+) \((?<body>[\s\S]*?)\n\)(?: WITH \((?<storage>[\s\S]*)\))?$/.exec(statement)
-    ?.groups
-  const key = /PRIMARY KEY \((.*)\)/.exec(parts?.body ?? "")?.[1]
-  if (parts === undefined || key === undefined) throw new Error(`cannot read the table of: ${statement}`)
-  return {
-    name: parts.name!,
-    columns: parts.body!.split("\n").map((line) => line.trim()).filter((line) => /^[a-z]/.test(line)).map(parseColumn),
-    primaryKey: key.split(", "),
-    storage: parts.storage?.split(",").map((one) => one.trim()) ?? []
-  }
-}
-
-const types: Readonly<Record<string, string>> = {
-  BIGINT: "bigint",
-  BIGSERIAL: "bigint",
-  INTEGER: "integer",
-  TEXT: "text",
-  TIMESTAMPTZ: "timestamp with time zone"
-}
-
-const parseColumn = (line: string): Column => {
-  const parts = /^(?<name>\w+) (?<type>\w+)(?<required> NOT NULL)?(?: DEFAULT (?<default>[^,]+))?,?$/.exec(line)?.groups
-  const type = types[parts?.type ?? ""]
-  if (parts === undefined || type === undefined) throw new Error(`cannot read the column of: ${line}`)
-  return {
-    name: parts.name!,
-    type,
-    nullable: parts.required === undefined,
-    default: parts.type === "BIGSERIAL" ? counted : parts.default ?? null
-  }
-}
 
 const counted = "counted"
 

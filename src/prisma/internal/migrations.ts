@@ -4,13 +4,20 @@
  */
 import * as Context from "effect/Context"
 import { createHash } from "node:crypto"
-import type { All, Migration } from "./migration.ts"
-import * as generated from "./migrations.generated.ts"
+import type { Manifest, Migration, Release } from "./migration.ts"
+import { release } from "./migrations.generated.ts"
 
 /** The migrations that `Migrator` applies; only tests replace them. */
-export const Migrations = Context.Reference<All>("duroxide-prisma/prisma/migrations/Migrations", {
-  defaultValue: () => generated.migrations
+export const Migrations = Context.Reference<Release>("duroxide-prisma/prisma/migrations/Migrations", {
+  defaultValue: () => release
 })
 
 /** As the Prisma CLI computes it. */
 export const checksum = ({ sql }: Migration): string => createHash("sha256").update(sql).digest("hex")
+
+type Named = "tables" | "indexes" | "functions" | "triggers"
+
+/** Names of the objects that migrations create, each once. */
+export const created = (kind: Named, migrations: ReadonlyArray<{ readonly manifest: Manifest }>) => [
+  ...new Set(migrations.flatMap(({ manifest }) => manifest[kind]))
+]

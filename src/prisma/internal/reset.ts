@@ -4,12 +4,11 @@
 import * as Effect from "effect/Effect"
 import * as MigrationError from "../MigrationError.ts"
 import * as Connection from "./connection.ts"
-import * as Layout from "./layout.ts"
-import type { All } from "./migration.ts"
+import type { Release, Table } from "./migration.ts"
+import { created } from "./migrations.ts"
 import { duroxideBooks, hasTable, type Session, transaction, withAdvice } from "./migrationSession.ts"
 
-export interface Options {
-  readonly migrations: All
+export interface Options extends Release {
   readonly lockTimeoutMs: number
   readonly force: boolean
 }
@@ -40,10 +39,10 @@ export const remove = (session: Session, options: Options) =>
 // internal
 // -----------------------------------------------------------------------------
 
-const removing = Effect.fnUntraced(function*(session: Session, { force, migrations }: Options) {
+const removing = Effect.fnUntraced(function*(session: Session, { force, migrations, shared: layout }: Options) {
   const { run, schema } = session
   const shared = yield* hasTable(session, duroxideBooks)
-  const tables = yield* present(session, "TABLE", migrations)
+  const tables = yield* present(session, "tables", migrations)
   // From here on no process can take a lock, so the check stays true until the commit.
   if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
   if (!force) yield* refuseLive(session, tables)
@@ -52,7 +51,7 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
   const triggers = yield* run(
     `SELECT tgname::text AS name, tgrelid::regclass::text AS relation FROM pg_trigger
      WHERE tgrelid = ANY($1::regclass[]) AND tgname = ANY($2) AND NOT tgisinternal`,
-    [tables, Layout.created("TRIGGER", migrations)]
+    [tables, created("triggers", migrations)]
   )
   for (const { name, relation } of triggers) yield* run(`DROP TRIGGER ${String(name)} ON ${String(relation)}`)
 
@@ -60,18 +59,18 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
     `SELECT oid::regprocedure::text AS signature, proname::text AS name FROM pg_proc
      WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND proname = ANY($2)
      ORDER BY 1`,
-    [schema, Layout.created("FUNCTION", migrations)]
+    [schema, created("functions", migrations)]
   )
   for (const { signature } of functions) yield* run(`DROP FUNCTION ${String(signature)}`)
 
   // One by one, so that the message about a dependent object names the table it depends on.
-  const indexes = shared ? yield* present(session, "INDEX", migrations) : []
+  const indexes = shared ? yield* present(session, "indexes", migrations) : []
   for (const name of indexes) yield* run(`DROP INDEX ${name}`)
-  const ours = shared ? yield* present(session, "TABLE", migrations.slice(1)) : tables
+  const ours = shared ? yield* present(session, "tables", migrations.slice(1)) : tables
   for (const name of ours) yield* run(`DROP TABLE ${name}`)
-  const columns = shared ? yield* presentColumns(session, Layout.addedColumns(migrations)) : []
+  const columns = shared ? yield* presentColumns(session, migrations.flatMap(({ manifest }) => manifest.columns)) : []
   for (const { column, table } of columns) yield* run(`ALTER TABLE ${table} DROP COLUMN ${column}`)
-  if (shared) yield* resetStorage(session, migrations[0].sql)
+  if (shared) yield* resetStorage(session, layout.tables)
 
   yield* run("DELETE FROM _prisma_migrations WHERE migration_name = ANY($1)", [migrations.map(({ name }) => name)])
   const others = yield* run("SELECT FROM _prisma_migrations LIMIT 1")
@@ -89,8 +88,8 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
 /** Those of the created tables, or of their indexes, that still exist. */
 const present = (
   { run, schema }: Session,
-  kind: "TABLE" | "INDEX",
-  migrations: ReadonlyArray<{ readonly sql: string }>
+  kind: "tables" | "indexes",
+  migrations: Parameters<typeof created>[1]
 ) =>
   Effect.map(
     run(
@@ -98,7 +97,7 @@ const present = (
        WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = ANY($2)
          AND relkind = ANY($3::"char"[])
        ORDER BY array_position($2::text[], relname::text)`,
-      [schema, Layout.created(kind, migrations), kind === "TABLE" ? ["r", "p"] : ["i", "I"]]
+      [schema, created(kind, migrations), kind === "tables" ? ["r", "p"] : ["i", "I"]]
     ),
     (rows) => rows.map(({ name }) => String(name))
   )
@@ -106,7 +105,7 @@ const present = (
 /** Those of the added columns that still exist. */
 const presentColumns = Effect.fnUntraced(function*(
   { run, schema }: Session,
-  added: ReturnType<typeof Layout.addedColumns>
+  added: Release["migrations"][number]["manifest"]["columns"]
 ) {
   const rows = yield* run(
     `SELECT table_name::text AS table, column_name::text AS column FROM information_schema.columns
@@ -147,8 +146,8 @@ const live = {
 }
 
 /** Leaves parameters that were changed since. */
-const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {
-  for (const { name, storage } of Layout.parse(createTables).tables) {
+const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, tables: ReadonlyArray<Table>) {
+  for (const { name, storage } of tables) {
     if (storage.length === 0) continue
     const unchanged = yield* run(
       `SELECT FROM pg_class

@@ -1,4 +1,4 @@
--- Purpose: creates the tables of the store, their indexes and storage parameters.
+-- Purpose: creates the tables shared with duroxide-pg, as it makes them, our indexes on them and storage parameters.
 -- Effect on running workers: none; a schema without these tables has no workers.
 --
 -- Names carry no schema: the search_path of the migrating session decides where the tables go.

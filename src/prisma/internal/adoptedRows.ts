@@ -1,11 +1,28 @@
 /**
- * Gives what duroxide-pg has queued its route, before the migration that locks both queues and routes the rest.
+ * Completes the rows that duroxide-pg has written: gives queued ones their route, and stored events their type.
  *
- * That lock stops the renewals of duroxide-pg as well. Held while all rows are routed, it would outlast its locks, and
- * all that its processes have in flight would run twice.
+ * Runs before the migration that locks both queues and routes the rest. That lock stops the renewals of duroxide-pg as
+ * well. Held while all rows are routed, it would outlast its locks, and all that its processes have in flight would run
+ * twice.
  */
 import * as Effect from "effect/Effect"
 import * as Session from "./migrationSession.ts"
+
+/**
+ * Sets the type of stored events: duroxide-pg writes 'Event' into every row. Updates each such row of history once.
+ * Running workers never update events, so none of them waits.
+ */
+export const nameEventTypes = (session: Session.Session, lockTimeoutMs: number) =>
+  Session.transaction(
+    session,
+    lockTimeoutMs,
+    session.run(
+      `UPDATE history
+       SET event_type = substring(event_data FROM '"type":"(\\w+)"')
+       WHERE event_type = 'Event'
+         AND event_data ~ '"type":"\\w+"'`
+    )
+  )
 
 /**
  * Routes the rows that have none, a thousand in each transaction. Rows that others have locked are left out.
