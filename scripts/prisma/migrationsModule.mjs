@@ -32,7 +32,9 @@ export function readMigrations(directory = migrationsDirectory) {
 export function renderModule(migrations) {
   const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``
   const entries = migrations.map(({ name, sql }) =>
-    `    {\n      name: "${name}",\n      manifest: ${JSON.stringify(manifestOf(sql))},\n      sql: ${literal(sql)}\n    }`
+    `    {\n      name: "${name}",\n      manifest: ${JSON.stringify(manifestOf(sql))},\n      sql: ${
+      literal(sql)
+    }\n    }`
   )
   return [
     "// Built from prisma/migrations by scripts/ready.mjs and by vitest.config.ts; edit those.",

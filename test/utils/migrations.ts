@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { layoutOf, manifestOf } from "../../scripts/prisma/manifest.mjs"
 import type { Release } from "../../src/prisma/internal/migration.ts"
-import { Migrations } from "../../src/prisma/internal/migrations.ts"
 import { release } from "../../src/prisma/internal/migrations.generated.ts"
+import { Migrations } from "../../src/prisma/internal/migrations.ts"
 
 /** The migrations of the repository. */
 export const ours = release.migrations
