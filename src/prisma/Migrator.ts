@@ -21,10 +21,10 @@ import * as Connection from "./internal/connection.ts"
 import * as Layout from "./internal/layout.ts"
 import type { Migration } from "./internal/migration.ts"
 import { checksum, Migrations } from "./internal/migrations.ts"
-import * as Session from "./internal/migrationSession.ts"
 import { routeQueued } from "./internal/queuedRoutes.ts"
 import * as Reset from "./internal/reset.ts"
 import * as MigrationError from "./MigrationError.ts"
+import * as Session from "./shared/directSession.ts"
 
 /**
  * Which schema to migrate, and how. Everything but `url` has a default.

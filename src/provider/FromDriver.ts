@@ -153,6 +153,28 @@ export const make: (
 }, Effect.updateContext(tracing.withoutSpan))
 
 /**
+ * The enqueue operations of `Provider` over a driver on one connection of the application, inside its transaction.
+ *
+ * **Details**
+ *
+ * Each call is one statement: it is not batched with others and never retried, and it wakes no caller of this process,
+ * because nothing is visible before the commit.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const makeEnqueue = (
+  driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
+): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+  const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = counted(driver)
+  return enqueue.make({
+    sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
+    sendMessage: (message) => enqueueForOrchestrator([message]),
+    sendActivity: (activity) => enqueueForWorker([activity])
+  })
+}
+
+/**
  * The provider of the `ProviderDriver` in context, and of the `Notifier`, if there is one.
  *
  * @category layers

@@ -5,7 +5,7 @@
  * all that its processes have in flight would run twice.
  */
 import * as Effect from "effect/Effect"
-import * as Session from "./migrationSession.ts"
+import * as Session from "../shared/directSession.ts"
 
 /**
  * Routes the rows that have none, a thousand in each transaction. Rows that others have locked are left out.

@@ -3,8 +3,8 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { AdminDriver } from "../../AdminDriver.ts"
-import type { DeleteOutcome, HoldOutcome, Listing, Selection } from "../../AdminDriver.ts"
+import { AdminDriver } from "../AdminDriver.ts"
+import type { DeleteOutcome, HoldOutcome, Listing, Selection } from "../AdminDriver.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
