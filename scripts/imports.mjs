@@ -81,7 +81,6 @@ const rooms = {
       "server",
       "sqlite"
     ],
-    inside: ["prisma"],
     packages: ["effect", "node"]
   }
 }

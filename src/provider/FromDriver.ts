@@ -189,22 +189,17 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
  * @category constructors
  * @since 0.2.0
  */
-export const makeAdmin: (
-  driver: AdminDriver["Service"],
-  provider: Pick<Provider["Service"], "readWithExecution">
-) => Admin["Service"] = (driver, provider) => admin.make(counted(driver), provider)
+export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => admin.make(counted(driver))
 
 /**
- * The management service of the drivers in context.
+ * The management service of the driver in context.
  *
  * @category layers
  * @since 0.2.0
  */
-export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
+export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
   Admin,
-  Effect.gen(function*() {
-    return makeAdmin(yield* AdminDriver, yield* Provider)
-  })
+  Effect.map(AdminDriver, makeAdmin)
 )
 
 // internal
