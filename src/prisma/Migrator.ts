@@ -21,9 +21,9 @@ import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
 import type { Migration } from "./internal/migration.ts"
 import { checksum, created, Migrations } from "./internal/migrations.ts"
-import * as Session from "./internal/migrationSession.ts"
 import * as Reset from "./internal/reset.ts"
 import * as MigrationError from "./MigrationError.ts"
+import * as Session from "./shared/directSession.ts"
 
 /**
  * Which schema to migrate, and how. Everything but `url` has a default.

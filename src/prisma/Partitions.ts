@@ -9,8 +9,8 @@
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import { ConfigurationInvalid, ProviderError } from "../provider/ProviderError.ts"
-import * as Session from "./internal/migrationSession.ts"
 import * as ShippedSql from "./internal/shippedSql.ts"
+import * as Session from "./shared/directSession.ts"
 
 /**
  * Which schema, and how many partitions.

@@ -11,12 +11,21 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { ExecutionStatus } from "../model/Instance.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
-import type { DeleteOutcome, Listing, Selection } from "../provider/AdminDriver.ts"
+import type {
+  ActivityLoad,
+  DeleteOutcome,
+  InstanceCount,
+  Listing,
+  OrchestrationLoad,
+  QueuedActivity,
+  Selection,
+  StoredMessage
+} from "../provider/AdminDriver.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
-import * as SqlFault from "./internal/SqlFault.ts"
+import { models } from "./internal/modelQueries.ts"
 import type { Options } from "./PrismaDriver.ts"
 
 /**
@@ -29,7 +38,7 @@ export const make: (
   options?: Options
 ) => Effect.Effect<AdminDriver["Service"], never, Database | ProviderDriver> = Effect.fnUntraced(function*(options) {
   const store = yield* openStore(options)
-  return AdminDriver.of({ ...reads(store), ...deletions(store) })
+  return AdminDriver.of({ ...reads(store), ...queues(store), ...deletions(store) })
 })
 
 /**
@@ -49,27 +58,17 @@ type Store = Effect.Success<ReturnType<typeof openStore>>
 
 const openStore = Effect.fnUntraced(function*(options?: Options) {
   const { client, query, schemaSql } = yield* Database
-  const { readInstances } = yield* ProviderDriver
+  const { readHistory, readInstances } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
-  /** Runs model queries. Errors that `run` throws are classified like the failures of statements. */
-  const models = <A>(operation: string, run: () => Promise<A>) =>
-    Effect.tryPromise({
-      try: run,
-      catch: (thrown) =>
-        thrown instanceof ProviderError
-          ? thrown
-          : new ProviderError({ operation, reason: SqlFault.classify(thrown) })
-    })
-
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return { client, models, nowMs, only, query, readInstances, schemaSql }
+  return { client, nowMs, only, query, readHistory, readInstances, schemaSql }
 })
 
-const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }: Store) => ({
+const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: Store) => ({
   listInstances: (listing) =>
     Effect.map(
       query<{ readonly instance_id: string }>("listInstances", listSql(schemaSql, listing)),
@@ -77,6 +76,8 @@ const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }:
     ),
 
   readInstances,
+
+  readHistory,
 
   listExecutions: (instanceId) =>
     models("listExecutions", async () => {
@@ -101,7 +102,8 @@ const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }:
         output: execution.output,
         startedAtMs: execution.startedAt.getTime(),
         completedAtMs: execution.completedAt?.getTime() ?? null,
-        eventCount
+        eventCount,
+        pinnedVersion: versionOf(execution)
       }
     }),
 
@@ -131,7 +133,41 @@ const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }:
     })
   ),
 
-  // Both depths at the same time of the database's clock.
+  countInstances: query<InstanceCount>(
+    "countInstances",
+    Prisma.sql`
+      SELECT
+        CASE
+          WHEN e.status = 'Failed' AND starts_with(e.output, 'canceled: ') THEN 'Cancelled'
+          ELSE COALESCE(e.status, 'Running')
+        END AS status,
+        count(*)::float8 AS instances
+      FROM ${schemaSql}.instances AS i
+      LEFT JOIN ${schemaSql}.executions AS e
+        ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+      GROUP BY 1
+      ORDER BY 1`
+  ),
+
+  listChildren: (instanceIds) =>
+    instanceIds.length === 0 ? Effect.succeed([]) : models("listChildren", async () => {
+      const rows = await client.instance.findMany({
+        where: { parentInstanceId: { in: [...instanceIds] } },
+        select: { instanceId: true },
+        orderBy: [{ createdAt: "asc" }, { instanceId: "asc" }]
+      })
+      return rows.map(({ instanceId }) => instanceId)
+    }),
+
+  selectInstances: (selection) =>
+    Effect.map(
+      query<{ readonly instance_id: string }>("selectInstances", selectSql(schemaSql, selection)),
+      (rows) => rows.map(({ instance_id }) => instance_id)
+    )
+} satisfies Partial<AdminDriver["Service"]>)
+
+// Each look compares with one time of the database's clock.
+const queues = ({ client, nowMs, only, query, schemaSql }: Store) => ({
   queueDepths: Effect.flatMap(nowMs, (now) =>
     Effect.map(
       only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
@@ -158,21 +194,83 @@ const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }:
       (row) => ({ orchestratorQueue: Number(row.orchestrator_queue), workerQueue: Number(row.worker_queue) })
     )),
 
-  listChildren: (instanceIds) =>
-    instanceIds.length === 0 ? Effect.succeed([]) : models("listChildren", async () => {
-      const rows = await client.instance.findMany({
-        where: { parentInstanceId: { in: [...instanceIds] } },
-        select: { instanceId: true },
-        orderBy: [{ createdAt: "asc" }, { instanceId: "asc" }]
-      })
-      return rows.map(({ instanceId }) => instanceId)
-    }),
+  countMessagesBeforeStart: models(
+    "countMessagesBeforeStart",
+    () => client.orchestratorQueueItem.count({ where: { route: "" } })
+  ),
 
-  selectInstances: (selection) =>
-    Effect.map(
-      query<{ readonly instance_id: string }>("selectInstances", selectSql(schemaSql, selection)),
-      (rows) => rows.map(({ instance_id }) => instance_id)
-    )
+  readOrchestrationLoads: Effect.flatMap(nowMs, (now) =>
+    query<OrchestrationLoad>(
+      "readOrchestrationLoads",
+      Prisma.sql`
+        SELECT item.orchestration, ${loadSql(now)}
+        FROM (
+          SELECT
+            -- "1000.1.0 =1.0.0 Name"; empty: it waits for a start.
+            NULLIF(regexp_replace(q.route, '^\\S+ \\S+ ', ''), '') AS orchestration,
+            q.visible_at,
+            q.locked_until > ${epochMs(now)} OR l.locked_until > ${epochMs(now)} AS is_locked
+          FROM ${schemaSql}.orchestrator_queue AS q
+          LEFT JOIN ${schemaSql}.instance_locks AS l ON l.instance_id = q.instance_id
+        ) AS item
+        GROUP BY item.orchestration
+        ORDER BY item.orchestration NULLS LAST`
+    )),
+
+  readActivityLoads: Effect.flatMap(nowMs, (now) =>
+    query<ActivityLoad>(
+      "readActivityLoads",
+      Prisma.sql`
+        SELECT item.activity, item.tag, ${loadSql(now)}
+        FROM (
+          SELECT
+            CASE WHEN ${schemaSql}.dx_tag(w.tag) IS NULL THEN w.route
+              ELSE left(w.route, -length(' #' || w.tag)) END AS activity,
+            ${schemaSql}.dx_tag(w.tag) AS tag,
+            w.visible_at,
+            w.locked_until > ${epochMs(now)} AS is_locked
+          FROM ${schemaSql}.worker_queue AS w
+        ) AS item
+        GROUP BY item.activity, item.tag
+        ORDER BY item.activity, item.tag NULLS FIRST`
+    )),
+
+  readMessages: ({ instanceId, limit, maxBytes }) =>
+    Effect.flatMap(nowMs, (now) =>
+      query<StoredMessage>(
+        "readMessages",
+        Prisma.sql`
+          SELECT
+            split_part(item.work_item, '"', 2) AS kind,
+            CASE WHEN octet_length(item.work_item) <= ${maxBytes}::integer THEN item.work_item END AS "workItem",
+            ${placeSql(now)}
+          FROM (
+            SELECT timer.*
+            FROM ${schemaSql}.orchestrator_queue AS timer
+            WHERE timer.instance_id = ${instanceId}
+              AND timer.work_item LIKE '{"TimerFired"%'
+            UNION ALL
+            (
+              SELECT other.*
+              FROM ${schemaSql}.orchestrator_queue AS other
+              WHERE other.instance_id = ${instanceId}
+                AND other.work_item NOT LIKE '{"TimerFired"%'
+              ORDER BY other.visible_at, other.id
+              LIMIT ${limit}::bigint
+            )
+          ) AS item
+          ORDER BY item.visible_at, item.id`
+      )),
+
+  readActivities: (instanceId) =>
+    Effect.flatMap(nowMs, (now) =>
+      query<QueuedActivity>(
+        "readActivities",
+        Prisma.sql`
+          SELECT item.execution_id::float8 AS "executionId", item.activity_id::float8 AS "eventId", ${placeSql(now)}
+          FROM ${schemaSql}.worker_queue AS item
+          WHERE item.instance_id = ${instanceId}`
+      ))
 } satisfies Partial<AdminDriver["Service"]>)
 
 const deletions = ({ nowMs, only, schemaSql }: Store) => ({
@@ -222,6 +320,37 @@ const deadlocked = {
   times: 5,
   while: ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === "40P01"
 }
+
+/** The time of the given clock, or of the statement. */
+const timeSql = (now: number | null) =>
+  now === null ? Prisma.sql`now()` : Prisma.sql`to_timestamp(${now}::float8 / 1000)`
+
+const epochMs = (now: number | null) => Prisma.sql`extract(epoch FROM ${timeSql(now)}) * 1000`
+
+/** `QueueLoad` of the rows of `item`, which have `visible_at` and `is_locked`. */
+const loadSql = (now: number | null) =>
+  Prisma.sql`
+    count(*) FILTER (WHERE item.visible_at <= ${timeSql(now)} AND item.is_locked IS NOT TRUE)::float8 AS waiting,
+    count(*) FILTER (WHERE item.visible_at <= ${timeSql(now)} AND item.is_locked)::float8 AS running,
+    count(*) FILTER (WHERE item.visible_at > ${timeSql(now)})::float8 AS later,
+    floor(extract(epoch FROM ${timeSql(now)} - min(item.visible_at)
+      FILTER (WHERE item.visible_at <= ${
+    timeSql(now)
+  } AND item.is_locked IS NOT TRUE)) * 1000)::float8 AS "oldestAgeMs"`
+
+/** `QueuePlace` of the row `item`. */
+const placeSql = (now: number | null) =>
+  Prisma.sql`
+    floor(extract(epoch FROM item.visible_at) * 1000)::float8 AS "visibleAtMs",
+    CASE WHEN item.locked_until > ${epochMs(now)} THEN item.locked_until::float8 END AS "lockedUntilMs",
+    item.attempt_count AS "attemptCount",
+    item.visible_at <= ${timeSql(now)} AS "isDue"`
+
+const versionOf = ({ duroxideVersionMajor: major, duroxideVersionMinor: minor, duroxideVersionPatch: patch }: {
+  readonly duroxideVersionMajor: number | null
+  readonly duroxideVersionMinor: number | null
+  readonly duroxideVersionPatch: number | null
+}) => major === null || minor === null || patch === null ? null : { major, minor, patch }
 
 /** Only the conditions that are given: each costs a look at every row. */
 const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {

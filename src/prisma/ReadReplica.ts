@@ -21,11 +21,9 @@ import * as sampledGauges from "../model/shared/sampledGauges.ts"
 import { Admin } from "../provider/Admin.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
-import { isOfTheCall } from "../provider/internal/outages.ts"
-import { readWithExecution } from "../provider/internal/reads.ts"
-import { Provider } from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ConfigurationInvalid, ProviderError, Unavailable } from "../provider/ProviderError.ts"
+import { isOfTheCall } from "../provider/shared/isOfTheCall.ts"
 import * as Database from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
@@ -189,10 +187,10 @@ export const layerConfig = (
  * @category layers
  * @since 0.2.0
  */
-export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
+export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
   Admin,
   Effect.gen(function*() {
-    const primary = FromDriver.makeAdmin(yield* AdminDriver, yield* Provider)
+    const primary = FromDriver.makeAdmin(yield* AdminDriver)
     return Option.match(yield* Effect.serviceOption(ReadReplica), {
       onNone: () => primary,
       onSome: (replica) => ({ ...primary, ...readsOf(replica, primary) })
@@ -233,7 +231,7 @@ const open = Effect.fnUntraced(
         Effect.retry(database.query<{ readonly lag_ms: number | null }>("readLag", lagSql), onceMore),
         ([row]) => row!.lag_ms
       ),
-      reads: FromDriver.makeAdmin(adminDriver, { readWithExecution: readWithExecution(driver) })
+      reads: FromDriver.makeAdmin(adminDriver)
     }
   },
   Effect.provideService(ReadOnly, true)
@@ -269,6 +267,10 @@ const readsBy = (
     getExecutionInfo: (instanceId, executionId) => send((reads) => reads.getExecutionInfo(instanceId, executionId)),
     getSystemMetrics: send((reads) => reads.getSystemMetrics),
     getQueueDepths: send((reads) => reads.getQueueDepths),
+    countInstances: send((reads) => reads.countInstances),
+    countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
+    getQueueLoads: send((reads) => reads.getQueueLoads),
+    getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),
     getParentId: (instanceId) => send((reads) => reads.getParentId(instanceId)),
     getInstanceTree: (instanceId) => send((reads) => reads.getInstanceTree(instanceId))

@@ -9,8 +9,8 @@
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import { ProviderError, type Reason } from "../provider/ProviderError.ts"
-import * as Session from "./internal/migrationSession.ts"
 import * as ShippedSql from "./internal/shippedSql.ts"
+import * as Session from "./shared/directSession.ts"
 
 /**
  * The roles, each with a file of its own.

@@ -6,9 +6,7 @@
  *
  * @since 0.1.0
  */
-import * as Effect from "effect/Effect"
-import * as enqueue from "../provider/internal/enqueue.ts"
-import { counted } from "../provider/internal/watched.ts"
+import * as FromDriver from "../provider/FromDriver.ts"
 import type { Provider } from "../provider/Provider.ts"
 import * as drivers from "./internal/driver.ts"
 import { statementsOn } from "./internal/transactionQuery.ts"
@@ -65,11 +63,5 @@ export interface Options {
 export const make = (
   connection: TransactionConnection,
   options?: Options
-): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
-  const driver = counted(drivers.make(statementsOn(connection, options?.schema)))
-  return enqueue.make({
-    sendStart: (start) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!),
-    sendMessage: (message) => driver.enqueueForOrchestrator([message]),
-    sendActivity: (activity) => driver.enqueueForWorker([activity])
-  })
-}
+): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> =>
+  FromDriver.makeEnqueue(drivers.make(statementsOn(connection, options?.schema)))

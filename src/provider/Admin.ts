@@ -10,7 +10,18 @@ import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Event from "../model/Event.ts"
 import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
-import type { Deleted, ExecutionInfo, QueueDepths, SystemMetrics } from "./AdminDriver.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type {
+  ActivityLoad,
+  Deleted,
+  ExecutionInfo,
+  InstanceCount,
+  OrchestrationLoad,
+  QueuedActivity,
+  QueueDepths,
+  QueuePlace,
+  SystemMetrics
+} from "./AdminDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -56,6 +67,44 @@ export interface InstanceSearch {
   readonly idPrefix?: string | undefined
   /** Most instances to return, the newest first: 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined
+}
+
+/**
+ * How much waits in the queues, and since when.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueueLoads {
+  /** By orchestration; last the messages whose instance has not been started. */
+  readonly orchestrations: ReadonlyArray<OrchestrationLoad>
+  /** By name and tag. */
+  readonly activities: ReadonlyArray<ActivityLoad>
+}
+
+/**
+ * A message that no turn has read.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueuedMessage extends QueuePlace {
+  /** The variant of `WorkItem`, or what a later release calls it. */
+  readonly kind: string
+  /** Null if it cannot be read, or has more than 64 KiB. */
+  readonly item: WorkItem.WorkItem | null
+}
+
+/**
+ * What an instance has in the queues.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueuedWork {
+  /** In the order of delivery: all timers, and the first 50 others. */
+  readonly messages: ReadonlyArray<QueuedMessage>
+  readonly activities: ReadonlyArray<QueuedActivity>
 }
 
 /**
@@ -142,6 +191,14 @@ export class Admin extends Context.Service<Admin, {
   readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
   readonly getSystemMetrics: Call<SystemMetrics>
   readonly getQueueDepths: Call<QueueDepths>
+  /** Instances by status; statuses that no instance has are left out. */
+  readonly countInstances: Call<ReadonlyArray<InstanceCount>>
+  /** Messages whose instance has not been started. No process can claim them before its start. */
+  readonly countMessagesBeforeStart: Call<number>
+  /** Reads every row of both queues. */
+  readonly getQueueLoads: Call<QueueLoads>
+  /** Messages and activities of one instance that are queued; none for an unknown instance. */
+  readonly getQueuedWork: (instanceId: string) => Call<QueuedWork>
   /** Direct children; empty for an unknown instance. */
   readonly listChildren: (instanceId: string) => Call<ReadonlyArray<string>>
   /** Fails with `InstanceNotFound`. */

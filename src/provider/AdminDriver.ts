@@ -8,7 +8,8 @@
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
-import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -25,6 +26,8 @@ export interface ExecutionInfo {
   readonly startedAtMs: number
   readonly completedAtMs: number | null
   readonly eventCount: number
+  /** The version of the replay rules that its processes must support; null: any. */
+  readonly pinnedVersion: CoreVersion | null
 }
 
 /**
@@ -52,6 +55,98 @@ export interface SystemMetrics {
 export interface QueueDepths {
   readonly orchestratorQueue: number
   readonly workerQueue: number
+}
+
+/**
+ * Instances with the same status of their current execution. Cancelled ones count as `Cancelled`, not as `Failed`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface InstanceCount {
+  readonly status: ExecutionStatus | "Cancelled"
+  readonly instances: number
+}
+
+/**
+ * How much of a queue waits, runs, and falls due later.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueueLoad {
+  /** Items that could be claimed now. */
+  readonly waiting: number
+  /** Items that a process has locked. */
+  readonly running: number
+  /** Items that are not due yet: timers, delays, pauses. */
+  readonly later: number
+  /** How long the oldest item that waits has been visible; null without one. */
+  readonly oldestAgeMs: number | null
+}
+
+/**
+ * Messages to the instances of one orchestration. A message is locked by the turn of its instance.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface OrchestrationLoad extends QueueLoad {
+  /** Null for messages whose instance has not been started. */
+  readonly orchestration: string | null
+}
+
+/**
+ * Queued activities of one name and tag.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ActivityLoad extends QueueLoad {
+  readonly activity: string
+  readonly tag: string | null
+}
+
+/**
+ * Where a message or an activity stands in its queue.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueuePlace {
+  /** Milliseconds since the Unix epoch. */
+  readonly visibleAtMs: number
+  /** When the lock of a process expires, milliseconds since the Unix epoch; null when free. */
+  readonly lockedUntilMs: number | null
+  /** How often it was claimed. */
+  readonly attemptCount: number
+  /** It is visible, by the store's clock. */
+  readonly isDue: boolean
+}
+
+/**
+ * A message of an instance as it is stored.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface StoredMessage extends QueuePlace {
+  /** The first key of its text. */
+  readonly kind: string
+  /** Null if it is longer than asked for. */
+  readonly workItem: string | null
+}
+
+/**
+ * A queued activity of an instance.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface QueuedActivity extends QueuePlace {
+  readonly executionId: number
+  /** The event that scheduled it. */
+  readonly eventId: number
 }
 
 /**
@@ -139,6 +234,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listInstances: (listing: Listing) => Call<ReadonlyArray<string>>
   /** States of the given instances; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+  /** As that of `ProviderDriver`. */
+  readonly readHistory: ProviderDriver["Service"]["readHistory"]
   /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
   /** Null when there is no such execution. Needs no instance row. */
@@ -147,6 +244,23 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   ) => Call<ExecutionInfo | null>
   readonly systemMetrics: Call<SystemMetrics>
   readonly queueDepths: Call<QueueDepths>
+  /** Counts of all instances, ordered by status; no entry for a status that no instance has. */
+  readonly countInstances: Call<ReadonlyArray<InstanceCount>>
+  /** Messages whose instance has not been started: no claim takes them before its start. */
+  readonly countMessagesBeforeStart: Call<number>
+  /** Loads in the store's order of names, null last; no entry for an orchestration without messages. */
+  readonly readOrchestrationLoads: Call<ReadonlyArray<OrchestrationLoad>>
+  /** Loads in the store's order of names, then of tags, null first. */
+  readonly readActivityLoads: Call<ReadonlyArray<ActivityLoad>>
+  /** Messages to one instance, by the time they are visible: all timers, and the first `limit` others. */
+  readonly readMessages: (options: {
+    readonly instanceId: string
+    readonly limit: number
+    /** Longest text to return. */
+    readonly maxBytes: number
+  }) => Call<ReadonlyArray<StoredMessage>>
+  /** Queued activities of one instance. */
+  readonly readActivities: (instanceId: string) => Call<ReadonlyArray<QueuedActivity>>
   /** Ids of the instances whose parent is one of these. */
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>

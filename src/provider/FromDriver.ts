@@ -153,6 +153,28 @@ export const make: (
 }, Effect.updateContext(tracing.withoutSpan))
 
 /**
+ * The enqueue operations of `Provider` over a driver on one connection of the application, inside its transaction.
+ *
+ * **Details**
+ *
+ * Each call is one statement: it is not batched with others and never retried, and it wakes no caller of this process,
+ * because nothing is visible before the commit.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const makeEnqueue = (
+  driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
+): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+  const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = counted(driver)
+  return enqueue.make({
+    sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
+    sendMessage: (message) => enqueueForOrchestrator([message]),
+    sendActivity: (activity) => enqueueForWorker([activity])
+  })
+}
+
+/**
  * The provider of the `ProviderDriver` in context, and of the `Notifier`, if there is one.
  *
  * @category layers
@@ -167,22 +189,17 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
  * @category constructors
  * @since 0.2.0
  */
-export const makeAdmin: (
-  driver: AdminDriver["Service"],
-  provider: Pick<Provider["Service"], "readWithExecution">
-) => Admin["Service"] = (driver, provider) => admin.make(counted(driver), provider)
+export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => admin.make(counted(driver))
 
 /**
- * The management service of the drivers in context.
+ * The management service of the driver in context.
  *
  * @category layers
  * @since 0.2.0
  */
-export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
+export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
   Admin,
-  Effect.gen(function*() {
-    return makeAdmin(yield* AdminDriver, yield* Provider)
-  })
+  Effect.map(AdminDriver, makeAdmin)
 )
 
 // internal

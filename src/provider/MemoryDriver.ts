@@ -3,15 +3,15 @@
  *
  * Nothing survives the process, and only one process can use it. Every operation is one synchronous step, so what a
  * database needs locks for holds by itself; locks, visibility, attempts and order are those of the contract. The
- * operations are in `internal/memory`, one file per queue.
+ * operations are in `memory`, one file per queue.
  *
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { AdminDriver } from "./AdminDriver.ts"
-import * as driver from "./internal/memory/driver.ts"
-import * as tables from "./internal/memory/tables.ts"
+import * as driver from "./memory/driver.ts"
+import * as tables from "./memory/tables.ts"
 import type { ProviderDriver } from "./ProviderDriver.ts"
 
 /**

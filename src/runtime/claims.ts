@@ -7,8 +7,8 @@ import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { monotonicMs } from "../model/shared/monotonic.ts"
-import * as refusalsOf from "../provider/internal/refusals.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import * as refusalsOf from "../provider/shared/refusals.ts"
 import { pauseAfter, Pauses } from "./policies.ts"
 
 /** When the store last answered a claim. */

@@ -1,3 +1,3 @@
 import { suite } from "../utils/prismaSuite.ts"
 
-suite("multiExecution", "management", "deletion", "bulkDeletion", "prune")
+suite("multiExecution", "management", "queueViews", "deletion", "bulkDeletion", "prune")

@@ -286,9 +286,6 @@ describe("a bulk deletion", () => {
         selectInstances: (selection) =>
           Effect.tap(test.admin.selectInstances(selection), () =>
             Effect.andThen(remove(test, "again"), test.driver.startOrchestrations([Test.start("again")])))
-      }, {
-        readWithExecution: () =>
-          Effect.succeed([])
       })
       assert.strictEqual((yield* admin.deleteInstanceBulk({})).instancesDeleted, 1)
       assert.deepStrictEqual(yield* test.listed, ["again"])

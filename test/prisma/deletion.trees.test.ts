@@ -23,9 +23,6 @@ import * as Test from "../utils/driver.ts"
 import type { TestDatabase } from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-const adminOf = (driver: AdminDriver["Service"]) =>
-  FromDriver.makeAdmin(driver, { readWithExecution: () => Effect.succeed([]) })
-
 /**
  * A root, and below it instances in two levels: one of ten is a child of the root, the others are its grandchildren.
  */
@@ -111,12 +108,12 @@ describe("a big tree", () => {
         const instanceIds = yield* test.listed
         const { reason } = yield* Effect.flip(test.admin.deleteInstances({ instanceIds, mustHaveEnded: [] }))
         assert.deepInclude(reason, { _tag: "Unavailable", sqlState: "53200" })
-        const refused = yield* Effect.flip(adminOf(test.admin).deleteInstancesAtomic(instanceIds))
+        const refused = yield* Effect.flip(FromDriver.makeAdmin(test.admin).deleteInstancesAtomic(instanceIds))
         assert.deepInclude(refused.reason, { _tag: "InvalidInput", field: "instanceIds.length" })
 
-        const { allIds } = yield* adminOf(test.admin).getInstanceTree("root")
+        const { allIds } = yield* FromDriver.makeAdmin(test.admin).getInstanceTree("root")
         assert.lengthOf(allIds, 15_001)
-        assert.deepStrictEqual(yield* adminOf(test.admin).deleteInstance("root"), everything(15_001))
+        assert.deepStrictEqual(yield* FromDriver.makeAdmin(test.admin).deleteInstance("root"), everything(15_001))
         assert.strictEqual(yield* rowsOf(test), 0)
       })
   )
@@ -170,7 +167,7 @@ describe("a big tree", () => {
           Effect.all([turns, turns, others].map((one) => Effect.forever(one)), { concurrency: "unbounded" })
         )
         yield* waitUntil(Effect.sync(() => born > 0))
-        const { instancesDeleted } = yield* adminOf(test.admin).deleteInstance("root", { force: true })
+        const { instancesDeleted } = yield* FromDriver.makeAdmin(test.admin).deleteInstance("root", { force: true })
         yield* Fiber.interrupt(noise)
 
         assert.isAtLeast(instancesDeleted, 2501)
@@ -196,7 +193,7 @@ describe("a big tree", () => {
       yield* tree(test, "root", 1501)
       yield* test.sql("UPDATE executions SET status = 'Running', completed_at = NULL WHERE instance_id = 'root-1500'")
       const before = yield* rowsOf(test)
-      const { reason } = yield* Effect.flip(adminOf(test.admin).deleteInstance("root"))
+      const { reason } = yield* Effect.flip(FromDriver.makeAdmin(test.admin).deleteInstance("root"))
       assert.deepInclude(reason, { _tag: "InstanceRunning", instanceId: "root-1500" })
       assert.strictEqual(yield* rowsOf(test), before)
       assert.lengthOf(yield* Test.claimed(test.driver, "root-1500").pipe(Effect.map((one) => one.messages)), 1)
@@ -207,14 +204,19 @@ describe("a big tree", () => {
       const test = yield* Test.open({ clock: "effect" })
       yield* tree(test, "root", 2501, "Running")
       yield* test.driver.enqueueForOrchestrator([Test.message("root"), Test.message("root-2")])
-      const error = yield* Effect.flip(adminOf(failing(test.admin, 2)).deleteInstance("root", { force: true }))
+      const error = yield* Effect.flip(
+        FromDriver.makeAdmin(failing(test.admin, 2)).deleteInstance("root", { force: true })
+      )
       assert.strictEqual(error.reason, lost)
       const left = yield* test.listed
       assert.lengthOf(left, 1501)
       assert.includeMembers([...left], ["root", "root-2"])
       assert.deepStrictEqual(yield* Test.claim(test.driver), [])
 
-      assert.strictEqual((yield* adminOf(test.admin).deleteInstance("root", { force: true })).instancesDeleted, 1501)
+      assert.strictEqual(
+        (yield* FromDriver.makeAdmin(test.admin).deleteInstance("root", { force: true })).instancesDeleted,
+        1501
+      )
       assert.strictEqual(yield* rowsOf(test), 0)
     }))
 
@@ -223,7 +225,7 @@ describe("a big tree", () => {
       const test = yield* Test.open({ clock: "effect" })
       yield* tree(test, "root", 1501, "Running")
       yield* test.driver.enqueueForOrchestrator([Test.message("root")])
-      yield* Effect.flip(adminOf(failing(test.admin, 1)).deleteInstance("root", { force: true }))
+      yield* Effect.flip(FromDriver.makeAdmin(failing(test.admin, 1)).deleteInstance("root", { force: true }))
       yield* TestClock.adjust("599 seconds")
       assert.deepStrictEqual(yield* Test.claim(test.driver), [])
       yield* TestClock.adjust("1 second")
@@ -288,7 +290,7 @@ describe("a bulk deletion", () => {
          CREATE TRIGGER keep BEFORE DELETE ON instances FOR EACH ROW WHEN (OLD.instance_id = 'bad-3')
            EXECUTE FUNCTION refuse()`
       )
-      const { failed, ...deleted } = yield* adminOf(test.admin).deleteInstanceBulk({})
+      const { failed, ...deleted } = yield* FromDriver.makeAdmin(test.admin).deleteInstanceBulk({})
       assert.deepStrictEqual(deleted, everything(6))
       assert.deepStrictEqual(failed.map(({ error, instanceId }) => [instanceId, error.operation]), [
         ["bad", "deleteInstances"]
@@ -301,7 +303,7 @@ describe("a bulk deletion", () => {
     Effect.gen(function*() {
       const test = yield* Test.open()
       for (const id of ["a", "b", "c"]) yield* tree(test, id, 1)
-      const error = yield* Effect.flip(adminOf(failing(test.admin, 2)).deleteInstanceBulk({}))
+      const error = yield* Effect.flip(FromDriver.makeAdmin(failing(test.admin, 2)).deleteInstanceBulk({}))
       assert.strictEqual(error.reason, lost)
       assert.lengthOf(yield* test.listed, 2)
     }))
@@ -337,7 +339,7 @@ describe("a deletion", () => {
         const test = yield* Test.open()
         yield* tree(test, "a", 1)
         const calls = yield* deadlocks(test, times)
-        const result = yield* Effect.result(adminOf(test.admin).deleteInstance("a"))
+        const result = yield* Effect.result(FromDriver.makeAdmin(test.admin).deleteInstance("a"))
         assert.strictEqual(result._tag, times === 5 ? "Success" : "Failure")
         assert.strictEqual(yield* calls, 6)
         assert.lengthOf(yield* test.listed, times === 5 ? 0 : 1)
@@ -351,7 +353,7 @@ describe("a deletion", () => {
       yield* test.sql(
         "INSERT INTO instance_locks VALUES ('paused', '', 99999999999999, 0), ('paused-2', '', 99999999999999, 0)"
       )
-      assert.deepStrictEqual(yield* adminOf(test.admin).deleteInstance("paused"), everything(3))
+      assert.deepStrictEqual(yield* FromDriver.makeAdmin(test.admin).deleteInstance("paused"), everything(3))
       assert.strictEqual(yield* rowsOf(test), 0)
     }))
 })

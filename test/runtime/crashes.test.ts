@@ -20,8 +20,8 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as memory from "../../src/provider/internal/memory/driver.ts"
-import * as tables from "../../src/provider/internal/memory/tables.ts"
+import * as memory from "../../src/provider/memory/driver.ts"
+import * as tables from "../../src/provider/memory/tables.ts"
 
 import { Dice, make } from "../replay/randomPrograms.ts"
 

@@ -31,7 +31,9 @@ const good = {
   "src/provider/Provider.ts": `import type { Event } from "../model/Event.ts"\nexport * from "./driver/turns.ts"\n`,
   "src/provider/driver/turns.ts": ``,
   "src/provider/internal/coalescer.ts": `import * as Queue from "effect/Queue"\n`,
-  "src/replay/turn.ts": `import type { Turn } from "../provider/Provider.ts"\n`,
+  "src/provider/shared/endOf.ts": `import { coalescer } from "../internal/coalescer.ts"\n`,
+  "src/replay/turn.ts":
+    `import type { Turn } from "../provider/Provider.ts"\nimport { endOf } from "../provider/shared/endOf.ts"\n`,
   "src/runtime/slots.ts": ``,
   "src/runtime/dispatcher.ts": `import { run } from "../replay/turn.ts"\n`,
   "src/prisma/index.ts": `export * as PrismaDriver from "./PrismaDriver.ts"\n`,
@@ -118,6 +120,20 @@ describe("imports", () => {
       "src/Client.ts",
       `import { x } from "../test/utils/x.ts"`,
       "src/Client.ts:1: imports test/utils/x.ts: src imports nothing outside itself"
+    ],
+    [
+      "refuses an import of another room's internal folder",
+      "src/Client.ts",
+      `import { coalescer } from "./provider/internal/coalescer.ts"`,
+      "src/Client.ts:1: imports src/provider/internal/coalescer.ts: provider/internal is provider's own; " +
+      "import a module of provider, or its shared/"
+    ],
+    [
+      "refuses an import of types alone from another room's internal folder",
+      "src/replay/turn.ts",
+      `import type { Lane } from "../provider/internal/coalescer.ts"`,
+      "src/replay/turn.ts:1: imports src/provider/internal/coalescer.ts: provider/internal is provider's own; " +
+      "import a module of provider, or its shared/"
     ],
     [
       "refuses an entry point that exports a module of an internal folder",

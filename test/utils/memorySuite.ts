@@ -6,8 +6,8 @@ import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as memory from "../../src/provider/internal/memory/driver.ts"
-import * as tables from "../../src/provider/internal/memory/tables.ts"
+import * as memory from "../../src/provider/memory/driver.ts"
+import * as tables from "../../src/provider/memory/tables.ts"
 
 export const storage: Layer.Layer<
   ProviderDriver.ProviderDriver | AdminDriver.AdminDriver | ProviderTest.Backdoor

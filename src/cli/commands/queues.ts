@@ -1,9 +1,11 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import { age, count } from "../../model/shared/quantities.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { QueueLoad } from "../../provider/AdminDriver.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
-import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
@@ -23,11 +25,10 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
 const run = Effect.gen(function*() {
   const { answer, style } = yield* Output
   const found = {
-    orchestrations: yield* Queries.messages,
-    activities: yield* Queries.activities,
-    queues: yield* Queries.queues,
-    outbox: yield* Queries.outbox,
-    tasks: yield* Queries.tasks
+    ...yield* (yield* Admin).getQueueLoads,
+    queues: yield* QueueReport.readQueues,
+    outbox: yield* QueueReport.readOutbox,
+    tasks: yield* QueueReport.countTasks
   }
   const outboxes = found.outbox.waiting + found.outbox.later + found.outbox.failing === 0 ? [] : [found.outbox]
   const sections = [
@@ -87,7 +88,7 @@ const oldest: Column<{ readonly oldestAgeMs: number | null }> = {
   value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
 }
 
-const depths: ReadonlyArray<Column<Queries.Depth>> = [
+const depths: ReadonlyArray<Column<QueueLoad>> = [
   number("WAITING", ({ waiting }) => waiting),
   number("RUNNING", ({ running }) => running),
   number("LATER", ({ later }) => later),

@@ -7,12 +7,11 @@ import * as Option from "effect/Option"
 import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import { age, count } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { ExecutionInfo } from "../../provider/AdminDriver.ts"
+import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
 import { describe, kinds } from "../internal/events.ts"
 import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
-import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
 import * as Waits from "../internal/waits.ts"
@@ -75,7 +74,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
   const children = yield* admin.findInstances({ parentInstanceId: id, limit: full ? 1000 : mostListed })
   const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
-  const pin = yield* Queries.pinOf(id)
+  const pin = executions.find((one) => one.executionId === state.executionId)?.pinnedVersion ?? null
   const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
   const isUnderWay = outcome.status === "Running" || outcome.status === "ContinuedAsNew"
   // Ours, and executions without a pin, are what any process here runs.
@@ -95,10 +94,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
     : executionId === state.executionId
     ? history
     : yield* admin.readHistoryWithExecutionId(id, state.executionId)
-  const { messages, waits } = Waits.of(current, {
-    messages: yield* Queries.messagesOf(id),
-    activities: yield* Queries.activitiesOf(id)
-  })
+  const { messages, waits } = Waits.of(current, yield* admin.getQueuedWork(id))
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
 
@@ -119,19 +115,19 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       error: brief(outcome.error),
       customStatus: brief(state.customStatus),
       pinnedVersion,
-      waitsFor: waits.map(({ delivery, eventId, instanceId, kind, name, sinceMs }) => ({
+      waitsFor: waits.map(({ place, eventId, instanceId, kind, name, sinceMs }) => ({
         kind,
         name,
         instanceId,
         eventId,
         since: isoTime(sinceMs),
-        ...(delivery === null ? { visibleAt: null, heldUntil: null, deliveries: null } : deliveryJson(delivery))
+        ...(place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : placeJson(place))
       })),
-      messages: messages.map(({ answers, delivery, kind, name }) => ({
+      messages: messages.map(({ answers, place, kind, name }) => ({
         kind,
         name,
         answers,
-        ...deliveryJson(delivery)
+        ...placeJson(place)
       })),
       keyValues: Object.fromEntries(keyValues.map(([key, value]) => [key, brief(value)])),
       children: children.map((child) => ({
@@ -186,7 +182,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
               { title: "NAME", value: nameOf },
               { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
               { title: "STATE", value: (wait) => stateOf(wait, nowMs) },
-              { title: "DELIVERIES", align: "right", value: ({ delivery }) => String(delivery?.deliveries ?? "-") }
+              { title: "DELIVERIES", align: "right", value: ({ place }) => String(place?.attemptCount ?? "-") }
             ], style),
             ...(waits.length === 1 ? [] : ["The next turn runs as soon as one of them ends."])
           ]
@@ -197,8 +193,8 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           { title: "KIND", value: ({ kind }) => kind },
           { title: "NAME", value: ({ name }) => name ?? "-" },
           { title: "EVENT", align: "right", value: ({ answers }) => answers === null ? "-" : `#${answers}` },
-          { title: "STATE", value: ({ delivery }) => progressOf(delivery, nowMs, "due") },
-          { title: "DELIVERIES", align: "right", value: ({ delivery }) => String(delivery.deliveries) }
+          { title: "STATE", value: ({ place }) => progressOf(place, nowMs, "due") },
+          { title: "DELIVERIES", align: "right", value: ({ place }) => String(place.attemptCount) }
         ], style)
       ),
       ...titled(
@@ -239,25 +235,25 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   })
 })
 
-const deliveryJson = ({ deliveries, heldUntilMs, visibleAtMs }: Queries.Delivery) => ({
+const placeJson = ({ attemptCount, lockedUntilMs, visibleAtMs }: QueuePlace) => ({
   visibleAt: isoTime(visibleAtMs),
-  heldUntil: heldUntilMs === null ? null : isoTime(heldUntilMs),
-  deliveries
+  heldUntil: lockedUntilMs === null ? null : isoTime(lockedUntilMs),
+  deliveries: attemptCount
 })
 
 const nameOf = ({ instanceId, name }: Waits.Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`
 
-const stateOf = ({ delivery, kind, sinceMs }: Waits.Wait, nowMs: number): string =>
-  delivery !== null
-    ? progressOf(delivery, nowMs, kind === "timer" ? "until" : "due")
+const stateOf = ({ place, kind, sinceMs }: Waits.Wait, nowMs: number): string =>
+  place !== null
+    ? progressOf(place, nowMs, kind === "timer" ? "until" : "due")
     : kind === "activity"
     ? "not in the queue"
     : `for ${age(nowMs - sinceMs)}`
 
-const progressOf = ({ heldUntilMs, isDue, visibleAtMs }: Queries.Delivery, nowMs: number, later: string): string =>
-  heldUntilMs !== null
-    ? `running, lock until ${time(heldUntilMs)}`
+const progressOf = ({ isDue, lockedUntilMs, visibleAtMs }: QueuePlace, nowMs: number, later: string): string =>
+  lockedUntilMs !== null
+    ? `running, lock until ${time(lockedUntilMs)}`
     : isDue
     ? `waiting for ${age(nowMs - visibleAtMs)}`
     : `${later} ${time(visibleAtMs)}`

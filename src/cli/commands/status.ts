@@ -4,10 +4,11 @@ import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
 import * as QueueHealth from "../../prisma/QueueHealth.ts"
+import * as ServerReport from "../../prisma/shared/serverReport.ts"
+import { Admin } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
-import * as Queries from "../internal/queries.ts"
 import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
 import { bytes, fields } from "../internal/table.ts"
@@ -40,9 +41,10 @@ const run = Effect.gen(function*() {
 
 const report = Effect.fnUntraced(function*(address: string, schema: string, migrations: string) {
   const { answer, style } = yield* Output
-  const server = yield* Queries.server
-  const instances = yield* Queries.instancesByStatus
-  const beforeStart = yield* Queries.messagesBeforeStart
+  const admin = yield* Admin
+  const server = yield* ServerReport.read
+  const instances = yield* admin.countInstances
+  const beforeStart = yield* admin.countMessagesBeforeStart
   const { backlog, problems, queues, status } = yield* Health.check
   const total = instances.reduce((sum, one) => sum + one.instances, 0)
   yield* answer({

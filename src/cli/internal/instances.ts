@@ -3,7 +3,7 @@
  */
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type { InstanceState } from "../../model/Instance.ts"
-import { endOf } from "../../provider/internal/ends.ts"
+import { endOf } from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
 /** `ContinuedAsNew` is the moment between two executions. */

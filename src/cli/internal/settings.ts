@@ -14,9 +14,8 @@ import * as Redacted from "effect/Redacted"
 import * as References from "effect/References"
 import { readFileSync } from "node:fs"
 import * as Credentials from "../../prisma/Credentials.ts"
-import * as Connection from "../../prisma/internal/connection.ts"
-import * as Tls from "../../prisma/internal/tls.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
+import * as ConnectionUrl from "../../prisma/shared/connectionUrl.ts"
 import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
 import { CommandError } from "./failure.ts"
 
@@ -114,10 +113,7 @@ const makeSettings = Effect.gen(function*() {
     // Before the configuration is read, which would speak of variables.
     yield* parse(named, "public", variable)
     if (Option.isSome(givenSchema)) {
-      yield* Effect.mapError(
-        Effect.fromResult(Connection.checkSchema(givenSchema.value)),
-        (problem) => refused(problem)
-      )
+      yield* parse(named, givenSchema.value, undefined)
     }
     const options = yield* PrismaProvider.environment
     const { address, schema } = yield* parse(options.url, options.schema, variable)
@@ -145,18 +141,12 @@ const migrateCommand = ({ repeated, schema }: {
   (schema === undefined ? "" : ` --schema ${/^\w+$/.test(schema) ? schema : `'${schema.replaceAll("'", "'\\''")}'`}`) +
   (repeated.length === 0 ? "" : `, with the same ${repeated.join(" and ")}`)
 
-/** With what the URL says about TLS. `variable` is where the URL comes from, unless it is that of the flag. */
+/** `variable` names where the URL comes from; undefined: the flag. */
 const parse = (
   url: string | Redacted.Redacted<string>,
   schema: string | undefined,
   variable: string | undefined
-) =>
-  Effect.gen(function*() {
-    const connection = yield* Effect.fromResult(Connection.parse(url, schema))
-    const { host, parameters } = connection
-    yield* Effect.fromResult(Tls.resolve({ host, parameters, options: undefined, secret: undefined }))
-    return connection
-  }).pipe(Effect.mapError((problem) => refused(problem, variable)))
+) => Effect.fromResult(ConnectionUrl.check(url, schema)).pipe(Effect.mapError((problem) => refused(problem, variable)))
 
 const refused = ({ _tag, problem }: ConfigurationInvalid, variable?: string) =>
   new CommandError({

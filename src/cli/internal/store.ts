@@ -4,10 +4,10 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
-import * as Session from "../../prisma/internal/migrationSession.ts"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
 import * as Migrator from "../../prisma/Migrator.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
+import * as DirectSession from "../../prisma/shared/directSession.ts"
 import { behind, CommandError } from "./failure.ts"
 import { Settings } from "./settings.ts"
 
@@ -40,9 +40,8 @@ export const explained = Effect.fnUntraced(function*<E>(error: E) {
     return yield* Effect.fail(error)
   }
   const { address, directUrl: url, migrateCommand, schema } = yield* (yield* Settings).target
-  const session = yield* Session.connect({ url, schema })
-  const found = yield* session.run("SELECT FROM pg_namespace WHERE nspname = $1", [schema])
-  return yield* found.length > 0 ? behind(error.reason, migrateCommand) : new CommandError({
+  const session = yield* DirectSession.connect({ url, schema })
+  return yield* (yield* DirectSession.hasSchema(session)) ? behind(error.reason, migrateCommand) : new CommandError({
     code: error.reason._tag,
     message: `schema ${schema} does not exist in ${address}. Correct its name, or create it: ${migrateCommand}`,
     exit: "no"

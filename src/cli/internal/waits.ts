@@ -4,12 +4,12 @@
  * The history shows which waits are open, except for timers: a program that gives a timer up leaves no event, but its
  * message is deleted. So a timer counts while its message is in the queue.
  */
-import * as Result from "effect/Result"
 import type * as Event from "../../model/Event.ts"
-import * as WorkItem from "../../model/WorkItem.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
+import type { QueuedMessage, QueuedWork } from "../../provider/Admin.ts"
+import type { QueuedActivity, QueuePlace } from "../../provider/AdminDriver.ts"
 import { childId } from "../../replay/action.ts"
 import { Ledger } from "../../replay/ledger.ts"
-import type { ActivityRow, Delivery, MessageRow } from "./queries.ts"
 
 /** An open wait: the next turn runs as soon as one of them ends. */
 export interface Wait {
@@ -22,7 +22,7 @@ export interface Wait {
   readonly eventId: number
   readonly sinceMs: number
   /** The row of the activity, or the message of the timer; null for other kinds, and for an activity without a row. */
-  readonly delivery: Delivery | null
+  readonly place: QueuePlace | null
 }
 
 /** A message that no turn has read. */
@@ -32,29 +32,28 @@ export interface Message {
   readonly name: string | null
   /** The event of the current execution that it answers; null for messages that answer none. */
   readonly answers: number | null
-  readonly delivery: Delivery
+  readonly place: QueuePlace
 }
 
 /** Open waits in the order they began, and the messages that are not the timers among them. */
 export const of = (
   events: ReadonlyArray<Event.Event>,
-  rows: { readonly messages: ReadonlyArray<MessageRow>; readonly activities: ReadonlyArray<ActivityRow> }
+  queued: QueuedWork
 ): { readonly waits: ReadonlyArray<Wait>; readonly messages: ReadonlyArray<Message> } => {
   const ledger = Ledger.of(events)
   const executionId = events[0]?.executionId
-  const activities = new Map<string, ActivityRow>(
-    rows.activities.map((row) => [`${row.executionId} ${row.eventId}`, row])
+  const activities = new Map<string, QueuedActivity>(
+    queued.activities.map((activity) => [`${activity.executionId} ${activity.eventId}`, activity])
   )
-  const messages = rows.messages.map((row) => ({ row, item: itemOf(row) }))
-  const timers = new Map<string, MessageRow>(
-    messages.flatMap(({ item, row }) =>
-      item?._tag === "TimerFired" ? [[`${item.executionId} ${item.id}`, row] as const] : []
+  const timers = new Map<string, QueuedMessage>(
+    queued.messages.flatMap((message) =>
+      message.item?._tag === "TimerFired" ? [[`${message.item.executionId} ${message.item.id}`, message] as const] : []
     )
   )
-  const listed = new Set<MessageRow>()
+  const listed = new Set<QueuedMessage>()
   const waits = events.flatMap((event): ReadonlyArray<Wait> => {
     if (!ledger.isOpen(event.eventId)) return []
-    const wait = { name: null, instanceId: null, eventId: event.eventId, sinceMs: event.timestampMs, delivery: null }
+    const wait = { name: null, instanceId: null, eventId: event.eventId, sinceMs: event.timestampMs, place: null }
     const id = `${event.executionId} ${event.eventId}`
     switch (event._tag) {
       case "ExternalSubscribed":
@@ -62,14 +61,14 @@ export const of = (
       case "ExternalSubscribedPersistent":
         return [{ ...wait, kind: "mailbox", name: event.name }]
       case "ActivityScheduled":
-        return [{ ...wait, kind: "activity", name: event.name, delivery: activities.get(id) ?? null }]
+        return [{ ...wait, kind: "activity", name: event.name, place: activities.get(id) ?? null }]
       case "SubOrchestrationScheduled":
         return [{ ...wait, kind: "child", name: event.name, instanceId: childId(event) }]
       case "TimerCreated": {
         const message = timers.get(id)
         if (message === undefined) return []
         listed.add(message)
-        return [{ ...wait, kind: "timer", delivery: message }]
+        return [{ ...wait, kind: "timer", place: message }]
       }
       default:
         return []
@@ -77,14 +76,11 @@ export const of = (
   })
   return {
     waits,
-    messages: messages.flatMap(({ item, row }) => listed.has(row) ? [] : [messageOf(row, item, executionId)])
+    messages: queued.messages.flatMap((message) => listed.has(message) ? [] : [messageOf(message, executionId)])
   }
 }
 
 // internal
-
-const itemOf = ({ workItem }: MessageRow): WorkItem.WorkItem | undefined =>
-  workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
 
 const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = {
   StartOrchestration: "start",
@@ -102,12 +98,9 @@ const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = 
 
 const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)
 
-const messageOf = (
-  row: MessageRow,
-  item: WorkItem.WorkItem | undefined,
-  executionId: number | undefined
-): Message => {
-  const message = { kind: isKind(row.kind) ? kinds[row.kind] : "unknown", name: null, answers: null, delivery: row }
+const messageOf = (queued: QueuedMessage, executionId: number | undefined): Message => {
+  const { item, kind } = queued
+  const message = { kind: isKind(kind) ? kinds[kind] : "unknown", name: null, answers: null, place: queued }
   switch (item?._tag) {
     case "StartOrchestration":
     case "ContinueAsNew":

@@ -6,7 +6,7 @@
  * twice.
  */
 import * as Effect from "effect/Effect"
-import * as Session from "./migrationSession.ts"
+import * as Session from "../shared/directSession.ts"
 
 /**
  * Sets the type of stored events: duroxide-pg writes 'Event' into every row. Updates each such row of history once.

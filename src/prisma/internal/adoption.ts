@@ -5,9 +5,9 @@
  */
 import * as Effect from "effect/Effect"
 import * as MigrationError from "../MigrationError.ts"
+import { duroxideBooks, hasTable, type Session } from "../shared/directSession.ts"
 import * as Layout from "./layout.ts"
 import type { Layout as Shared } from "./migration.ts"
-import { duroxideBooks, hasTable, type Session } from "./migrationSession.ts"
 
 /** The result of `examine`. */
 export interface Examined {

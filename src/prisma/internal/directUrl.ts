@@ -7,8 +7,8 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import type * as MigrationError from "../MigrationError.ts"
+import * as Session from "../shared/directSession.ts"
 import type * as Login from "./login.ts"
-import * as Session from "./migrationSession.ts"
 import type * as Tls from "./tls.ts"
 
 export interface Urls {

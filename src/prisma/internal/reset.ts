@@ -3,10 +3,10 @@
  */
 import * as Effect from "effect/Effect"
 import * as MigrationError from "../MigrationError.ts"
+import { duroxideBooks, hasTable, type Session, transaction, withAdvice } from "../shared/directSession.ts"
 import * as Connection from "./connection.ts"
 import type { Release, Table } from "./migration.ts"
 import { created } from "./migrations.ts"
-import { duroxideBooks, hasTable, type Session, transaction, withAdvice } from "./migrationSession.ts"
 
 export interface Options extends Release {
   readonly lockTimeoutMs: number

@@ -4,9 +4,9 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
+import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions } from "../Admin.ts"
-import type { AdminDriver, Deleted, Listing, Selection } from "../AdminDriver.ts"
-import type { Provider } from "../Provider.ts"
+import type { AdminDriver, Deleted, Listing, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
   ChildLeftBehind,
   ExecutionNotFound,
@@ -18,19 +18,23 @@ import {
 import type { Reason } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import { readWithExecution } from "./reads.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
 
-export const make = (driver: Driver, provider: Pick<Provider["Service"], "readWithExecution">): Service => ({
-  ...reads(driver, provider),
+export const make = (driver: Driver): Service => ({
+  ...reads(driver),
+  ...queues(driver),
   ...deletions(driver),
   ...prunings(driver)
 })
 
 // -- reads -----------------------------------------------------------------------------------------
 
-const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExecution">) => {
+const reads = (driver: Driver) => {
+  const readExecution = readWithExecution(driver)
+
   const listInstancesByStatus: Service["listInstancesByStatus"] = (status) =>
     checked(
       "listInstancesByStatus",
@@ -68,14 +72,14 @@ const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExec
   const readHistory: Service["readHistory"] = (instanceId) =>
     Effect.flatMap(
       readOne(driver, "readHistory", instanceId),
-      ({ executionId }) => provider.readWithExecution(instanceId, executionId)
+      ({ executionId }) => readExecution(instanceId, executionId)
     )
 
   const readHistoryWithExecutionId: Service["readHistoryWithExecutionId"] = (instanceId, executionId) =>
     checked(
       "readHistoryWithExecutionId",
       [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
-      () => provider.readWithExecution(instanceId, executionId)
+      () => readExecution(instanceId, executionId)
     )
 
   const getExecutionInfo: Service["getExecutionInfo"] = (instanceId, executionId) =>
@@ -116,7 +120,6 @@ const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExec
     getInstanceInfo: (instanceId: string) => readOne(driver, "getInstanceInfo", instanceId),
     getExecutionInfo,
     getSystemMetrics: driver.systemMetrics,
-    getQueueDepths: driver.queueDepths,
     listChildren,
     getParentId,
     getInstanceTree
@@ -141,6 +144,40 @@ const readOne = (driver: Driver, operation: string, instanceId: string) =>
       driver.readInstances([instanceId]),
       ([state]) => state === undefined ? fail(operation, new InstanceNotFound({ instanceId })) : Effect.succeed(state)
     ))
+
+// -- queues ----------------------------------------------------------------------------------------
+
+const queues = (driver: Driver) => {
+  const getQueuedWork: Service["getQueuedWork"] = (instanceId) =>
+    checked("getQueuedWork", [check.text("instanceId", instanceId)], () =>
+      Effect.gen(function*() {
+        const messages = yield* driver.readMessages({ instanceId, limit: mostMessages, maxBytes: longestMessage })
+        return { messages: messages.map(decodeMessage), activities: yield* driver.readActivities(instanceId) }
+      }))
+
+  const getQueueLoads: Service["getQueueLoads"] = Effect.gen(function*() {
+    return { orchestrations: yield* driver.readOrchestrationLoads, activities: yield* driver.readActivityLoads }
+  })
+
+  return {
+    getQueueDepths: driver.queueDepths,
+    countInstances: driver.countInstances,
+    countMessagesBeforeStart: driver.countMessagesBeforeStart,
+    getQueueLoads,
+    getQueuedWork
+  }
+}
+
+/** Most messages to read besides timers. */
+const mostMessages = 50
+
+/** Bytes of a message that is read. */
+const longestMessage = 65_536
+
+const decodeMessage = ({ workItem, ...message }: StoredMessage) => ({
+  ...message,
+  item: workItem === null ? null : Option.getOrNull(Result.getSuccess(WorkItem.decode(workItem)))
+})
 
 // -- deletions -------------------------------------------------------------------------------------
 

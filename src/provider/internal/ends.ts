@@ -7,14 +7,11 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
-import type * as ErrorDetails from "../../model/ErrorDetails.ts"
-import * as Event from "../../model/Event.ts"
-import type { InstanceState } from "../../model/Instance.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { End, Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
+import { endOf } from "../shared/endOf.ts"
 import type { Changes } from "./changes.ts"
 import * as check from "./check.ts"
 import * as watches from "./watches.ts"
@@ -25,18 +22,6 @@ export interface Ends extends Pick<Provider["Service"], "awaitEnd"> {
   readonly started: (instanceId: string) => void
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
-}
-
-/** How the instance has ended; undefined: it has not. */
-export const endOf = (state: Pick<InstanceState, "status" | "output" | "failure">): End | undefined => {
-  if (state.status === "Completed") return { _tag: "Completed", output: state.output ?? "null" }
-  if (state.status !== "Failed") return undefined
-  const event = state.failure === null ? undefined : Result.getOrUndefined(Event.decode(state.failure))
-  const details: ErrorDetails.ErrorDetails = event?._tag === "OrchestrationFailed"
-    ? event.details
-    // An unreadable failure must not be mistaken for a typed failure of the program.
-    : { _tag: "Infrastructure", operation: "readInstance", message: state.output ?? "", retryable: false }
-  return { _tag: "Failed", details }
 }
 
 export const make = Effect.fnUntraced(function*(

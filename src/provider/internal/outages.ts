@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { isOfTheCall } from "../shared/isOfTheCall.ts"
 
 export interface Outages {
   /** A statement has succeeded. */
@@ -82,24 +83,7 @@ export const make = (clock: Clock.Clock): Outages => {
   return { failed, succeeded }
 }
 
-/** A fault of the request or of its caller: the store works. */
-export const isOfTheCall = ({ reason }: ProviderError) => faultsOfTheCall.has(reason._tag)
-
 // internal
-
-const faultsOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
-  "LockLost",
-  "DuplicateEvent",
-  "InvalidInput",
-  "InstanceNotFound",
-  "ExecutionNotFound",
-  "InstanceRunning",
-  "InstanceHasParent",
-  "ChildLeftBehind",
-  "DataCorrupted",
-  "DataRefused",
-  "Closed"
-])
 
 const normalConflicts = 4
 

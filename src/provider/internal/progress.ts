@@ -7,8 +7,9 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import type { Progress, ProgressAnswer, Provider, Turn } from "../Provider.ts"
+import type { Provider, Turn } from "../Provider.ts"
 import type { InstanceProgress, ProviderDriver } from "../ProviderDriver.ts"
+import { answer, unknown } from "../shared/progress.ts"
 import type { Changes } from "./changes.ts"
 import { isNews } from "./changes.ts"
 import * as check from "./check.ts"
@@ -19,31 +20,6 @@ import type { Looking } from "./watches.ts"
 export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"> {
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
-}
-
-/** Of an id under which nothing is stored. */
-export const unknown: InstanceProgress = {
-  executionId: 1,
-  lastEventId: 0,
-  customStatus: null,
-  customStatusVersion: 0,
-  value: null,
-  hasEnded: false,
-  isOfRust: false
-}
-
-/** None: not yet. */
-export const answer = <A>(until: (progress: Progress) => Option.Option<A>) =>
-(
-  state: InstanceProgress
-): Option.Option<ProgressAnswer<A>> => {
-  const found = until({
-    status: Option.fromNullOr(state.customStatus),
-    statusVersion: state.customStatusVersion,
-    value: Option.fromNullOr(state.value)
-  })
-  if (Option.isSome(found)) return Option.some({ _tag: "Found", found: found.value })
-  return state.hasEnded ? Option.some({ _tag: "Ended" }) : Option.none()
 }
 
 export const make = Effect.fnUntraced(function*(

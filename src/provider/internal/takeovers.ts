@@ -12,7 +12,7 @@ import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
-import { isOfTheCall } from "./outages.ts"
+import { isOfTheCall } from "../shared/isOfTheCall.ts"
 
 /** Of one queue: its table may be locked while the other one works. */
 export interface Takeovers {

@@ -8,8 +8,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
 import type { Database } from "../../prisma/Database.ts"
-import * as refusalsOf from "../../provider/internal/refusals.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import * as refusalsOf from "../../provider/shared/refusals.ts"
 
 /** Notes how each claim ends. */
 export type Watch = <A>(

@@ -21,6 +21,7 @@ import { optimisticTurns } from "./optimisticTurns.ts"
 import { poisonMessage } from "./poisonMessage.ts"
 import { prune } from "./prune.ts"
 import { queueSemantics } from "./queueSemantics.ts"
+import { queueViews } from "./queueViews.ts"
 import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
 import { tagFiltering } from "./tagFiltering.ts"
@@ -46,6 +47,7 @@ export const topics = {
   poisonMessage,
   prune,
   queueSemantics,
+  queueViews,
   serving,
   sessions,
   tagFiltering

@@ -318,6 +318,7 @@ export const refused: ReadonlyArray<[string, Call]> = [
     "latestExecutionId",
     "readHistory",
     "getInstanceInfo",
+    "getQueuedWork",
     "listChildren",
     "getParentId",
     "getInstanceTree",

@@ -2,7 +2,7 @@
  * Everything a driver stores, as comparable rows: without tokens and row ids, in a fixed order.
  */
 import * as Effect from "effect/Effect"
-import type * as memory from "../../../src/provider/internal/memory/tables.ts"
+import type * as memory from "../../../src/provider/memory/tables.ts"
 import type { TestDatabase } from "../../utils/PgServer.ts"
 
 type Row = ReadonlyArray<string | number | boolean | null>

@@ -1,7 +1,7 @@
 /**
  * The queue of messages to instances: what is sent, when it is visible, what a start makes of it.
  */
-import type { EncodedMessage, OrchestrationStart, ProviderDriver, StartedInstance } from "../../ProviderDriver.ts"
+import type { EncodedMessage, OrchestrationStart, ProviderDriver, StartedInstance } from "../ProviderDriver.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 

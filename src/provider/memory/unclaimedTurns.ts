@@ -1,7 +1,7 @@
 /**
  * Turns that are stored without a claim: with the results that lead to them, or with the start of their instance.
  */
-import { clockTolerance } from "../../ProviderDriver.ts"
+import { clockTolerance } from "../ProviderDriver.ts"
 import type {
   HandedOver,
   OptimisticAnswer,
@@ -10,7 +10,7 @@ import type {
   ProviderDriver,
   StartAnswer,
   UnclaimedTurn
-} from "../../ProviderDriver.ts"
+} from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
 import * as tables from "./tables.ts"

@@ -3,16 +3,31 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { AdminDriver } from "../../AdminDriver.ts"
-import type { DeleteOutcome, HoldOutcome, Listing, Selection } from "../../AdminDriver.ts"
+import { AdminDriver } from "../AdminDriver.ts"
+import type {
+  DeleteOutcome,
+  HoldOutcome,
+  InstanceCount,
+  Listing,
+  QueueLoad,
+  QueuePlace,
+  Selection
+} from "../AdminDriver.ts"
+import * as messagesOf from "./messages.ts"
+import * as readsOf from "./reads.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
 export const make = (store: tables.Tables): AdminDriver["Service"] =>
-  AdminDriver.of({ ...reads(store), ...deletions(store) })
+  AdminDriver.of({
+    ...reads(store),
+    ...queues(store),
+    ...deletions(store),
+    readHistory: readsOf.make(store).readHistory
+  })
 
 const reads = (store: tables.Tables) => {
-  const { activities, executions, history, instances, messages } = store
+  const { executions, history, instances } = store
   return {
     listInstances: (listing) =>
       Effect.sync(() =>
@@ -29,9 +44,9 @@ const reads = (store: tables.Tables) => {
       Effect.sync(() => {
         const execution = tables.executionOf(store, instanceId, executionId)
         if (execution === undefined) return null
-        const { completedAtMs, output, startedAtMs, status } = execution
+        const { completedAtMs, output, pinned: pinnedVersion, startedAtMs, status } = execution
         const eventCount = history.get(instanceId)?.get(executionId)?.size ?? 0
-        return { executionId, status, output, startedAtMs, completedAtMs, eventCount }
+        return { executionId, status, output, startedAtMs, completedAtMs, eventCount, pinnedVersion }
       }),
 
     systemMetrics: Effect.sync(() => {
@@ -48,16 +63,76 @@ const reads = (store: tables.Tables) => {
       }
     }),
 
-    queueDepths: Effect.map(Clock.currentTimeMillis, (now) => {
-      const depth = (rows: Iterable<tables.Queued>) =>
-        [...rows].filter((row) => row.visibleAtMs <= now && tables.isFree(row, now)).length
-      return { orchestratorQueue: depth(messages.values()), workerQueue: depth(activities.values()) }
+    countInstances: Effect.sync(() => {
+      const statuses = [...instances.keys()].map((id): InstanceCount["status"] => {
+        const { output, status } = currentOf(store, id) ?? { output: null, status: "Running" as const }
+        return status === "Failed" && output?.startsWith("canceled: ") ? "Cancelled" : status
+      })
+      return [...groupsOf(statuses, (status) => status)]
+        .map(([status, { length }]) => ({ status, instances: length }))
+        .sort((a, b) => a.status < b.status ? -1 : 1)
     }),
 
     listChildren: (instanceIds) => Effect.sync(() => childrenOf(store, instanceIds)),
 
     selectInstances: (selection) =>
       Effect.sync(() => [...instances.keys()].filter((id) => matches(store, id, selection)).slice(0, selection.limit))
+  } satisfies Partial<AdminDriver["Service"]>
+}
+
+const queues = (store: tables.Tables) => {
+  const { activities, locks, messages } = store
+  const isLocked = ({ instanceId, lock }: tables.Message, now: number) =>
+    [lock, locks.get(instanceId)].some((one) => one !== null && one !== undefined && one.untilMs > now)
+  return {
+    queueDepths: Effect.map(Clock.currentTimeMillis, (now) => {
+      const depth = (rows: Iterable<tables.Queued>) =>
+        [...rows].filter((row) => row.visibleAtMs <= now && tables.isFree(row, now)).length
+      return { orchestratorQueue: depth(messages.values()), workerQueue: depth(activities.values()) }
+    }),
+
+    countMessagesBeforeStart: Effect.sync(() =>
+      [...messages.values()].filter((message) => messagesOf.askedBy(store, message) === undefined).length
+    ),
+
+    readOrchestrationLoads: tables.statement((now) =>
+      [...groupsOf(messages.values(), (message) => messagesOf.askedBy(store, message)?.name ?? null)]
+        .map(([orchestration, rows]) => ({ orchestration, ...loadOf(rows, now, (row) => isLocked(row, now)) }))
+        .sort((a, b) => inOrder(a.orchestration, b.orchestration, "last"))
+    ),
+
+    readActivityLoads: tables.statement((now) =>
+      [...groupsOf(activities.values(), ({ name, tag }) => JSON.stringify([name, tag])).values()]
+        .map((rows) => {
+          const { name: activity, tag } = rows[0]!
+          return { activity, tag, ...loadOf(rows, now, (row) => !tables.isFree(row, now)) }
+        })
+        .sort((a, b) => inOrder(a.activity, b.activity, "last") || inOrder(a.tag, b.tag, "first"))
+    ),
+
+    readMessages: ({ instanceId, limit, maxBytes }) =>
+      tables.statement((now) => {
+        const ofInstance = [...messages].filter(([, message]) => message.instanceId === instanceId)
+          .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+          .map(([, message]) => message)
+        const others = ofInstance.filter(({ workItem }) => !texts.isTimer(workItem)).slice(0, limit)
+        return ofInstance.filter((message) => texts.isTimer(message.workItem) || others.includes(message))
+          .map((message) => ({
+            kind: message.workItem.split(`"`)[1] ?? "",
+            workItem: tables.bytesOf([message.workItem]) <= maxBytes ? message.workItem : null,
+            ...placeOf(message, now)
+          }))
+      }),
+
+    readActivities: (instanceId) =>
+      tables.statement((now) =>
+        [...activities.values()].flatMap((activity) => {
+          const { activityId: eventId, executionId } = activity
+          return activity.instanceId !== instanceId || executionId === null || eventId === null
+            ? []
+            : [{ executionId, eventId, ...placeOf(activity, now) }]
+        })
+      )
   } satisfies Partial<AdminDriver["Service"]>
 }
 
@@ -110,6 +185,37 @@ const deletions = (store: tables.Tables) => {
 }
 
 // internal
+
+const groupsOf = <Row, Key>(rows: Iterable<Row>, keyOf: (row: Row) => Key): ReadonlyMap<Key, ReadonlyArray<Row>> => {
+  const groups = new Map<Key, Array<Row>>()
+  for (const row of rows) tables.entry(groups, keyOf(row), () => []).push(row)
+  return groups
+}
+
+const inOrder = (a: string | null, b: string | null, nulls: "first" | "last"): number =>
+  a === b ? 0 : a === null || b === null ? (a === null) === (nulls === "first") ? -1 : 1 : a < b ? -1 : 1
+
+const loadOf = <Row extends tables.Queued>(
+  rows: ReadonlyArray<Row>,
+  now: number,
+  isLocked: (row: Row) => boolean
+): QueueLoad => {
+  const visible = rows.filter(({ visibleAtMs }) => visibleAtMs <= now)
+  const waiting = visible.filter((row) => !isLocked(row))
+  return {
+    waiting: waiting.length,
+    running: visible.length - waiting.length,
+    later: rows.length - visible.length,
+    oldestAgeMs: waiting.length === 0 ? null : now - Math.min(...waiting.map(({ visibleAtMs }) => visibleAtMs))
+  }
+}
+
+const placeOf = (row: tables.Queued, now: number): QueuePlace => ({
+  visibleAtMs: row.visibleAtMs,
+  lockedUntilMs: tables.isFree(row, now) ? null : row.lock!.untilMs,
+  attemptCount: row.attemptCount,
+  isDue: row.visibleAtMs <= now
+})
 
 const currentOf = (store: tables.Tables, instanceId: string) =>
   tables.executionOf(store, instanceId, store.instances.get(instanceId)?.executionId ?? 0)

@@ -3,8 +3,8 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { CoreVersion, ExecutionStatus, InstanceState } from "../../../model/Instance.ts"
-import type { EncodedActivity, EncodedEvent } from "../../ProviderDriver.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState } from "../../model/Instance.ts"
+import type { EncodedActivity, EncodedEvent } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
 
 export interface Lock {

@@ -3,8 +3,8 @@
  */
 import * as Context from "effect/Context"
 import * as Layer from "effect/Layer"
-import { AdminDriver } from "../../AdminDriver.ts"
-import { ProviderDriver } from "../../ProviderDriver.ts"
+import { AdminDriver } from "../AdminDriver.ts"
+import { ProviderDriver } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import * as admin from "./admin.ts"
 import * as claims from "./claims.ts"

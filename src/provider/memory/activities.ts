@@ -1,8 +1,8 @@
 /**
  * The queue of activities, and the sessions that bind some of them to a worker.
  */
-import type { TagFilter } from "../../../model/Instance.ts"
-import { makeAdmission } from "../../ProviderDriver.ts"
+import type { TagFilter } from "../../model/Instance.ts"
+import { makeAdmission } from "../ProviderDriver.ts"
 import type {
   ClaimedWorkItem,
   EncodedActivity,
@@ -10,7 +10,7 @@ import type {
   HandedOver,
   HandOver,
   ProviderDriver
-} from "../../ProviderDriver.ts"
+} from "../ProviderDriver.ts"
 import * as messages from "./messages.ts"
 import * as tables from "./tables.ts"
 

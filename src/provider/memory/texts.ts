@@ -3,8 +3,8 @@
  * thing in its text.
  */
 import * as Result from "effect/Result"
-import * as Event from "../../../model/Event.ts"
-import * as WorkItem from "../../../model/WorkItem.ts"
+import * as Event from "../../model/Event.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
 
 export const isTimer = (workItem: string): boolean => workItem.startsWith(`{"TimerFired"`)
 

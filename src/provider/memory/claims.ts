@@ -3,9 +3,9 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
-import * as coreVersion from "../../../model/shared/coreVersion.ts"
-import { makeAdmission } from "../../ProviderDriver.ts"
-import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { makeAdmission } from "../ProviderDriver.ts"
+import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../ProviderDriver.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"

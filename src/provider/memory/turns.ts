@@ -10,7 +10,7 @@ import type {
   ProviderDriver,
   Settled,
   UnclaimedTurn
-} from "../../ProviderDriver.ts"
+} from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
 import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"

@@ -1,15 +1,15 @@
 /**
- * The session a migration runs in: its own connection directly to the server, and the locks it holds.
+ * The session a migration or an import runs in: its own connection directly to the server, and the locks it holds.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as Connection from "../internal/connection.ts"
+import * as Login from "../internal/login.ts"
+import * as SqlFault from "../internal/SqlFault.ts"
 import * as MigrationError from "../MigrationError.ts"
-import * as Connection from "./connection.ts"
-import * as Login from "./login.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -178,6 +178,10 @@ export const duroxideLockKey = (schema: string): bigint => {
   }
   return BigInt.asIntN(64, hash)
 }
+
+/** Whether the schema exists, empty or not. */
+export const hasSchema = ({ run, schema }: Session) =>
+  Effect.map(run("SELECT FROM pg_namespace WHERE nspname = $1", [schema]), (rows) => rows.length > 0)
 
 export const hasTable = ({ run, schema }: Session, table: string) =>
   Effect.map(

@@ -2,10 +2,10 @@
  * What is read of instances, and events that tools add.
  */
 import * as Effect from "effect/Effect"
-import { valueBytes } from "../../../model/shared/valueBytes.ts"
-import type { Backlog } from "../../Backlog.ts"
-import type { LockTimes, ProviderDriver } from "../../ProviderDriver.ts"
-import { DuplicateEvent, ProviderError } from "../../ProviderError.ts"
+import { valueBytes } from "../../model/shared/valueBytes.ts"
+import type { Backlog } from "../Backlog.ts"
+import type { LockTimes, ProviderDriver } from "../ProviderDriver.ts"
+import { DuplicateEvent, ProviderError } from "../ProviderError.ts"
 import { askedBy } from "./messages.ts"
 import * as tables from "./tables.ts"
 

@@ -1,0 +1,166 @@
+/**
+ * The views of operators on what is queued: loads by name, and the queued work of one instance.
+ */
+import { assert } from "@effect/vitest"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import { Admin } from "../../provider/Admin.ts"
+import {
+  abandon,
+  claimActivity,
+  claimInstance,
+  create,
+  done,
+  elapse,
+  enqueueActivity,
+  enqueueStart,
+  externalRaised,
+  poke,
+  queueMessage,
+  seed,
+  send,
+  startItem,
+  timerFired,
+  topic
+} from "./harness.ts"
+
+const idle = { waiting: 0, running: 0, later: 0, oldestAgeMs: null }
+
+/** All fields but one that depends on the clock. */
+const without = (field: string, row: object) =>
+  Object.fromEntries(Object.entries(row).filter(([name]) => name !== field))
+
+export const queueViews = topic("queueViews", {
+  instances_are_counted_by_status: Effect.gen(function*() {
+    const admin = yield* Admin
+    assert.deepStrictEqual(yield* admin.countInstances, [])
+    yield* create("running-1")
+    yield* create("running-2")
+    yield* done("completed")
+    yield* done("failed", undefined, { status: "Failed", output: "boom" })
+    yield* done("cancelled", undefined, { status: "Failed", output: "canceled: stop" })
+    assert.deepStrictEqual(yield* admin.countInstances, [
+      { status: "Cancelled", instances: 1 },
+      { status: "Completed", instances: 1 },
+      { status: "Failed", instances: 1 },
+      { status: "Running", instances: 2 }
+    ])
+  }),
+
+  messages_before_a_start_are_counted: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* poke("unknown")
+    yield* send(queueMessage("unknown", "mail", "1"))
+    yield* enqueueStart("known")
+    assert.strictEqual(yield* admin.countMessagesBeforeStart, 2)
+  }),
+
+  loads_say_by_orchestration_what_waits_runs_and_comes_later: Effect.gen(function*() {
+    const admin = yield* Admin
+    assert.deepStrictEqual(yield* admin.getQueueLoads, { orchestrations: [], activities: [] })
+    yield* create("b", { orchestrationName: "Bread" })
+    yield* enqueueStart("a", { orchestration: "Apple" })
+    yield* elapse(5)
+    yield* poke("b")
+    yield* send(timerFired("b", 1, 0), "1 hour")
+    yield* poke("unknown")
+    yield* elapse(500)
+    const { activities, orchestrations } = yield* admin.getQueueLoads
+    assert.deepStrictEqual(activities, [])
+    assert.deepStrictEqual(orchestrations.map((load) => without("oldestAgeMs", load)), [
+      { orchestration: "Apple", waiting: 1, running: 0, later: 0 },
+      { orchestration: "Bread", waiting: 1, running: 0, later: 1 },
+      { orchestration: null, waiting: 1, running: 0, later: 0 }
+    ])
+    for (const { oldestAgeMs } of orchestrations) assert.isAtLeast(oldestAgeMs!, 400)
+
+    const claimed = yield* claimInstance("a", { lockTimeout: "30 seconds" })
+    const [ofApple] = (yield* admin.getQueueLoads).orchestrations
+    assert.deepStrictEqual(ofApple, { orchestration: "Apple", ...idle, running: 1 })
+    yield* abandon(claimed.lockToken)
+    assert.strictEqual((yield* admin.getQueueLoads).orchestrations[0]?.waiting, 1)
+  }),
+
+  loads_say_by_activity_and_tag_what_waits_runs_and_comes_later: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* enqueueActivity("i", 1, { name: "Audit" })
+    yield* elapse(5)
+    yield* enqueueActivity("i", 2, { name: "Mail" })
+    yield* enqueueActivity("i", 3, { name: "Mail", tag: "gpu" })
+    yield* enqueueActivity("i", 4, { name: "Mail", tag: "gpu" })
+    yield* elapse(500)
+    const waiting = (yield* admin.getQueueLoads).activities
+    assert.deepStrictEqual(waiting.map(({ activity, tag, waiting }) => [activity, tag, waiting]), [
+      ["Audit", null, 1],
+      ["Mail", null, 1],
+      ["Mail", "gpu", 2]
+    ])
+    for (const { oldestAgeMs } of waiting) assert.isAtLeast(oldestAgeMs!, 400)
+
+    yield* claimActivity(1, { lockTimeout: 1500 })
+    const [audit] = (yield* admin.getQueueLoads).activities
+    assert.deepStrictEqual(audit, { activity: "Audit", tag: null, ...idle, running: 1 })
+    yield* elapse(1600)
+    assert.deepInclude((yield* admin.getQueueLoads).activities[0], { waiting: 1, running: 0 })
+  }),
+
+  queued_work_of_an_instance_has_its_messages_and_activities: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* create("i")
+    const timer = timerFired("i", 7, 0)
+    const signal = externalRaised("i", "poke", "1")
+    yield* send(signal)
+    yield* elapse(5)
+    yield* send(timer, "1 hour")
+    yield* enqueueActivity("i", 3)
+    yield* poke("other")
+    const { activities, messages } = yield* admin.getQueuedWork("i")
+    assert.deepStrictEqual(messages.map((message) => without("visibleAtMs", message)), [
+      { kind: "ExternalRaised", item: signal, lockedUntilMs: null, attemptCount: 0, isDue: true },
+      { kind: "TimerFired", item: timer, lockedUntilMs: null, attemptCount: 0, isDue: false }
+    ])
+    assert.closeTo(messages[1]!.visibleAtMs - messages[0]!.visibleAtMs, Duration.toMillis("1 hour"), 10_000)
+    assert.deepStrictEqual(activities.map((activity) => without("visibleAtMs", activity)), [
+      { executionId: 1, eventId: 3, lockedUntilMs: null, attemptCount: 0, isDue: true }
+    ])
+
+    yield* claimActivity(3, { lockTimeout: "30 seconds" })
+    const [claimed] = (yield* admin.getQueuedWork("i")).activities
+    assert.deepInclude(claimed, { executionId: 1, eventId: 3, attemptCount: 1, isDue: true })
+    assert.isAbove(claimed?.lockedUntilMs ?? 0, claimed?.visibleAtMs ?? 0)
+    assert.deepStrictEqual(yield* admin.getQueuedWork("unknown"), { messages: [], activities: [] })
+  }),
+
+  queued_work_has_all_timers_and_fifty_other_messages: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* create("i")
+    for (let n = 0; n < 52; n++) {
+      yield* send(queueMessage("i", "mail", `${n}`))
+      yield* send(timerFired("i", n + 1, 0), "1 hour")
+    }
+    const { messages } = yield* admin.getQueuedWork("i")
+    assert.lengthOf(messages.filter(({ kind }) => kind === "TimerFired"), 52)
+    const mail = messages.filter(({ kind }) => kind === "QueueMessage")
+    assert.deepStrictEqual(
+      mail.map(({ item }) => item),
+      Array.from({ length: 50 }, (_, n) => queueMessage("i", "mail", `${n}`))
+    )
+  }),
+
+  a_queued_message_beyond_64_kib_is_not_read: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* send(startItem("i", { input: `"${"x".repeat(70_000)}"` }))
+    const { messages: [start] } = yield* admin.getQueuedWork("i")
+    assert.deepInclude(start, { kind: "StartOrchestration", item: null })
+  }),
+
+  an_execution_names_the_version_it_is_pinned_to: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* seed("pinned", "1.2.3")
+    assert.deepStrictEqual((yield* admin.getExecutionInfo("pinned", 1)).pinnedVersion, {
+      major: 1,
+      minor: 2,
+      patch: 3
+    })
+  })
+})
