@@ -23,6 +23,7 @@ import { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import { isOfTheCall } from "../provider/internal/outages.ts"
 import { readWithExecution } from "../provider/internal/reads.ts"
+import { retried } from "../provider/internal/statement.ts"
 import { Provider } from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ConfigurationInvalid, ProviderError, Unavailable } from "../provider/ProviderError.ts"
@@ -233,7 +234,9 @@ const open = Effect.fnUntraced(
         Effect.retry(database.query<{ readonly lag_ms: number | null }>("readLag", lagSql), onceMore),
         ([row]) => row!.lag_ms
       ),
-      reads: FromDriver.makeAdmin(adminDriver, { readWithExecution: readWithExecution(driver) })
+      reads: FromDriver.makeAdmin(adminDriver, {
+        readWithExecution: readWithExecution({ readHistory: (history) => retried(driver.readHistory(history)) })
+      })
     }
   },
   Effect.provideService(ReadOnly, true)

@@ -8,7 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as enqueue from "../provider/internal/enqueue.ts"
-import { counted } from "../provider/internal/watched.ts"
+import { counted } from "../provider/internal/gate.ts"
 import type { Provider } from "../provider/Provider.ts"
 import * as drivers from "./internal/driver.ts"
 import { statementsOn } from "./internal/transactionQuery.ts"
