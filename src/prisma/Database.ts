@@ -10,9 +10,7 @@ import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type * as pg from "pg"
@@ -25,9 +23,9 @@ import { poolClientOf } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
 import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
+import * as Sending from "./internal/sending.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 import * as StartLine from "./internal/startLine.ts"
-import { TextAdapter } from "./internal/textAdapter.ts"
 import type * as Protection from "./internal/tls.ts"
 
 /**
@@ -161,7 +159,7 @@ export const make = Effect.fn("Database.make")(
     const listeners = new Set<() => void>()
     const open = Effect.fnUntraced(function*(maxConnections: number) {
       const pool = yield* acquirePool(settings, isReadOnly, maxConnections)
-      const adapter = new TextAdapter(pool, {
+      const adapter = new Sending.TextAdapter(pool, {
         // The adapter quotes the name without escaping it.
         schema: settings.schema.replaceAll("\"", "\"\""),
         ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
@@ -185,33 +183,11 @@ export const make = Effect.fn("Database.make")(
     if (!isReadOnly) yield* PoolGauges.register(pools)
     const isBusy = () => pool.totalCount >= settings.maxConnections && pool.idleCount === 0
 
-    /** On whichever connection answers first: a login may be slow, or refused, while the next of the pool becomes free. */
-    const insistently = <A, E>(send: (on: typeof main) => Effect.Effect<A, E>) =>
-      Effect.gen(function*() {
-        const first = yield* Effect.forkChild(send(main))
-        const answer = Fiber.join(first)
-        const isSlow = Option.isNone(yield* Effect.timeoutOption(Fiber.await(first), patience))
-        return yield* isSlow && isBusy() ? Effect.race(answer, send(reserve)) : answer
-      })
-
     /** The first login has worked: a password that is refused now is being changed, here before there. */
     const whileOpen = (reason: ProviderError.Reason) =>
       settings.hasCredentials && reason._tag === "AuthenticationFailed"
         ? new ProviderError.Unavailable({ sqlState: null, problem: reason.message })
         : reason
-
-    const counts: Record<string, number> = {}
-    const query = <Row>(operation: string, sql: Prisma.Sql) =>
-      Effect.suspend(() => {
-        counts[operation] = (counts[operation] ?? 0) + 1
-        const send = ({ adapter, client }: typeof main) =>
-          Effect.tryPromise({
-            try: () => adapter.sending(sql, (sql) => client.$queryRaw<ReadonlyArray<Row>>(sql)),
-            catch: (thrown) =>
-              new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
-          })
-        return renewals.has(operation) && isBusy() ? insistently(send) : send(main)
-      })
 
     yield* checkServer(pool, settings.address)
     const onRetired = (listener: () => void) =>
@@ -225,8 +201,7 @@ export const make = Effect.fn("Database.make")(
       address: settings.address,
       tls: settings.protection,
       client,
-      query,
-      statementCounts: Effect.sync(() => ({ ...counts })),
+      ...Sending.make({ main, reserve, isBusy, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
     })
@@ -315,18 +290,6 @@ const milliseconds = (name: string, input: Duration.Input) => {
       new ProviderError.ConfigurationInvalid({ problem: `${name} must be more than 0 and less than 24 days` })
     )
 }
-
-/** How long a renewal waits for a connection of the pool alone. */
-const patience = Duration.seconds(1)
-
-/** Operations that keep what this process holds. They may be sent twice. */
-const renewals: ReadonlySet<string> = new Set([
-  "renewOrchestrationItemLocks",
-  "renewWorkItemLocks",
-  "renewSessionLocks",
-  "renewTasks",
-  "extendMessages"
-])
 
 const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: number) =>
   Effect.acquireRelease(

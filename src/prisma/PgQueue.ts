@@ -38,7 +38,7 @@ import { queueError } from "./internal/queue/faults.ts"
 import * as receivePump from "./internal/queue/receivePump.ts"
 import type { Found, ReceivePump } from "./internal/queue/receivePump.ts"
 import * as sameDatabase from "./internal/queue/sameDatabase.ts"
-import * as statements from "./internal/queue/statements.ts"
+import * as statements from "./internal/statements.ts"
 
 /**
  * Options of the layer. `queues` is required.

@@ -26,6 +26,8 @@ import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { models } from "./internal/modelQueries.ts"
+import { bigint } from "./internal/rows.ts"
+import * as statements from "./internal/statements.ts"
 import type { Options } from "./PrismaDriver.ts"
 
 /**
@@ -57,7 +59,9 @@ export const layer = (options?: Options): Layer.Layer<AdminDriver, never, Databa
 type Store = Effect.Success<ReturnType<typeof openStore>>
 
 const openStore = Effect.fnUntraced(function*(options?: Options) {
-  const { client, query, schemaSql } = yield* Database
+  const database = yield* Database
+  const { client, query, schemaSql } = database
+  const { rows } = statements.make(database, options)
   const { readHistory, readInstances } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
@@ -65,7 +69,7 @@ const openStore = Effect.fnUntraced(function*(options?: Options) {
 
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return { client, nowMs, only, query, readHistory, readInstances, schemaSql }
+  return { client, nowMs, only, query, readHistory, readInstances, rows, schemaSql }
 })
 
 const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: Store) => ({
@@ -273,47 +277,51 @@ const queues = ({ client, nowMs, only, query, schemaSql }: Store) => ({
       ))
 } satisfies Partial<AdminDriver["Service"]>)
 
-const deletions = ({ nowMs, only, schemaSql }: Store) => ({
+const deletions = ({ rows }: Store) => ({
   // A stored function: one transaction that locks in the same order as all other statements.
   holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
-    const row = yield* only<{
+    const [row] = yield* rows<{
       readonly out_still_running: string | null
       readonly out_children: ReadonlyArray<string> | null
-    }>(
-      "holdInstances",
-      Prisma.sql`SELECT * FROM ${schemaSql}.dx_hold_instances(
-        ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[], ${holdForMs}::bigint, ${yield* nowMs}::bigint)`
-    ).pipe(Effect.retry(deadlocked))
-    return row.out_still_running === null
-      ? { _tag: "Held" as const, childIds: row.out_children ?? [] }
-      : { _tag: "StillRunning" as const, instanceId: row.out_still_running }
+    }>("holdInstances", "dx_hold_instances", [...idsOf(instanceIds, mustHaveEnded), bigint(holdForMs)], {
+      kind: "plain"
+    }).pipe(Effect.retry(deadlocked))
+    return row!.out_still_running === null
+      ? { _tag: "Held" as const, childIds: row!.out_children ?? [] }
+      : { _tag: "StillRunning" as const, instanceId: row!.out_still_running }
   }),
 
   // As above.
   deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {
-    const row = yield* only<DeletedRow>(
+    const [row] = yield* rows<DeletedRow>(
       "deleteInstances",
-      Prisma.sql`SELECT * FROM ${schemaSql}.dx_delete_instances(
-        ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[])`
+      "dx_delete_instances",
+      idsOf(instanceIds, mustHaveEnded),
+      timeless
     ).pipe(Effect.retry(deadlocked))
-    return deleteOutcome(row)
+    return deleteOutcome(row!)
   }),
 
   // One statement over two tables.
   pruneExecutions: Effect.fn("PrismaAdmin.pruneExecutions")(
     function*({ completedBeforeMs, instanceId, keepLast }) {
-      const row = yield* only<{ readonly out_executions_deleted: bigint; readonly out_events_deleted: bigint }>(
+      const [row] = yield* rows<{ readonly out_executions_deleted: bigint; readonly out_events_deleted: bigint }>(
         "pruneExecutions",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_prune_executions(
-          ${instanceId}::text, ${keepLast}::bigint, ${completedBeforeMs}::bigint)`
+        "dx_prune_executions",
+        [Prisma.sql`${instanceId}::text`, bigint(keepLast), bigint(completedBeforeMs)],
+        timeless
       )
       return {
-        executionsDeleted: Number(row.out_executions_deleted),
-        eventsDeleted: Number(row.out_events_deleted)
+        executionsDeleted: Number(row!.out_executions_deleted),
+        eventsDeleted: Number(row!.out_events_deleted)
       }
     }
   )
 } satisfies Partial<AdminDriver["Service"]>)
+
+const timeless = { kind: "plain", isTimeless: true } as const
+
+const idsOf = (...sets: ReadonlyArray<ReadonlyArray<string>>) => sets.map((ids) => Prisma.sql`${[...ids]}::text[]`)
 
 /** Duroxide locks a message before its instance, we lock it after; PostgreSQL fails one of the two if they deadlock. */
 const deadlocked = {

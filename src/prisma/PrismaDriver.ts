@@ -10,7 +10,6 @@ import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
-import { lockTimeoutMs } from "./internal/settings.ts"
 
 /**
  * Options of the driver.
@@ -44,16 +43,9 @@ export interface Options {
  */
 export const make: (options?: Options) => Effect.Effect<ProviderDriver["Service"], never, Database> = Effect.fnUntraced(
   function*(options?: Options) {
-    const { address, query, schema, schemaSql } = yield* Database
+    const database = yield* Database
     const notifier = yield* Effect.serviceOption(Notifier)
-    return driver.make({
-      query,
-      schemaSql,
-      place: { address, schema },
-      clock: options?.clock,
-      lockTimeoutMs,
-      announces: Option.isSome(notifier)
-    })
+    return driver.make(database, { clock: options?.clock, isQuiet: Option.isSome(notifier) })
   }
 )
 

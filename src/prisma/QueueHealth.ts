@@ -20,7 +20,7 @@ import type { QueueError } from "../queue/QueueError.ts"
 import { problemsOf } from "../tasks/internal/claims.ts"
 import { readsOf } from "../tasks/internal/reads.ts"
 import { Database } from "./Database.ts"
-import * as statements from "./internal/queue/statements.ts"
+import * as statements from "./internal/statements.ts"
 
 export { QueueHealth } from "../model/shared/queueHealth.ts"
 export type { QueueReport } from "../model/shared/queueHealth.ts"

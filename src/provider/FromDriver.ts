@@ -5,8 +5,8 @@
  *
  * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes those that wait
  * for it. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads` or
- * `admin`. How calls share statements, and how often one is sent, is in `coalescer` and `statement`; every
- * wake-up inside the process passes through `wakeups`.
+ * `admin`. How calls share statements is in `coalescer`, how often one is sent and who learns of its
+ * outcome in `operations` and `gate`; every wake-up inside the process passes through `wakeups`.
  *
  * @since 0.2.0
  */
@@ -23,17 +23,16 @@ import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
 import * as enqueue from "./internal/enqueue.ts"
+import * as gates from "./internal/gate.ts"
 import { make as makeHints } from "./internal/hints.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
-import * as outages from "./internal/outages.ts"
 import type * as pollMode from "./internal/pollMode.ts"
 import * as reads from "./internal/reads.ts"
 import * as storeClocks from "./internal/storeClock.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
 import * as waits from "./internal/waits.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
-import { counted, watched } from "./internal/watched.ts"
 import { Notifier } from "./Notifier.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
@@ -122,16 +121,13 @@ export const make: (
   }
   if (!longPolling.isEnabled) yield* logPolling
   const clock = yield* Clock.Clock
-  const watchedDriver = watched(driver, outages.make(clock), clock)
+  const { reportTo, store } = gates.make(driver, clock)
   const notifier = yield* Effect.serviceOption(Notifier)
   const storeClock = storeClocks.make(clock)
   const hints = yield* makeHints(Option.getOrUndefined(notifier), { ...longPolling, storeNowMs: storeClock.nowMs })
-  const waiting = yield* waits.make(watchedDriver, hints, settings)
-  const { driver: store, wakeups } = yield* makeWakeups(watchedDriver, waiting.stored, {
-    hints,
-    storeClock,
-    settings: longPolling
-  })
+  const waiting = yield* waits.make(store, hints, settings)
+  const { locks, wakeups } = yield* makeWakeups(store, waiting.stored, { hints, storeClock, settings: longPolling })
+  reportTo(locks)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
   const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock)
@@ -166,7 +162,7 @@ export const make: (
 export const makeEnqueue = (
   driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
-  const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = counted(driver)
+  const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
   return enqueue.make({
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
     sendMessage: (message) => enqueueForOrchestrator([message]),
@@ -189,7 +185,7 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
  * @category constructors
  * @since 0.2.0
  */
-export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => admin.make(counted(driver))
+export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => admin.make(gates.counted(driver))
 
 /**
  * The management service of the driver in context.

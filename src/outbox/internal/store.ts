@@ -3,8 +3,8 @@
  */
 import * as Effect from "effect/Effect"
 import { Prisma } from "../../prisma/internal/client.ts"
-import type { Statements } from "../../prisma/internal/queue/statements.ts"
 import { bigint, json } from "../../prisma/internal/rows.ts"
+import type { Statements } from "../../prisma/internal/statements.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { Payload } from "../../queue/Queue.ts"
 

@@ -2,18 +2,18 @@
  * The storage contract on PostgreSQL: every operation is one call of one stored function (`prisma/functions`), sent as
  * one statement, which is its own transaction.
  *
- * The operations stand in the folder `driver`; its `statements.ts` makes and sends their calls, and `rows.ts` encodes
- * arguments and maps rows. The head of each function states what it does to the tables, in which order it locks, and the
- * bound of its work.
+ * The operations stand in the folder `driver`; `statements.ts` sends their calls, and `rows.ts` encodes arguments and maps
+ * rows. The head of each function states what it does to the tables, in which order it locks, and the bound of its work.
  */
 import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import { activities } from "./driver/activities.ts"
+import * as calls from "./driver/calls.ts"
 import { orchestrations } from "./driver/orchestrations.ts"
 import { reads } from "./driver/reads.ts"
-import * as statements from "./driver/statements.ts"
+import * as statements from "./statements.ts"
 
-export const make = (options: statements.Options): ProviderDriver["Service"] => {
-  const send = statements.make(options)
+export const make = (connection: statements.Connection, options?: statements.Options): ProviderDriver["Service"] => {
+  const send = calls.make(statements.make(connection, options))
   return ProviderDriver.of({
     name: "prisma",
     ...orchestrations(send),

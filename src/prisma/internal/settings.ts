@@ -7,30 +7,14 @@ import { Prisma } from "./client.ts"
 export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): Prisma.Sql =>
   settings.length === 0 ? value : Prisma.sql`CASE WHEN ${Prisma.join(settings, " AND ")} THEN ${value} END`
 
-/** Milliseconds. */
-export interface LockTimeoutMs {
-  /** Of a set of items. */
-  readonly set: number
-  /** Of one item alone. */
-  readonly alone: number
-}
-
 /**
- * Long enough for the transactions of this package, which are short. A transaction that holds one row for longer must not
- * delay the other items of the set. One item alone is tried again anyway (`coalescer.ts`): it must not delay the next one.
+ * Longest wait for a database lock in a statement with this number of items, if the connection sets none.
+ *
+ * It is long enough for the transactions of this package, which are short. A transaction that holds one row for longer
+ * must not delay the other items of the set. One item alone is tried again anyway (`coalescer.ts`): it must not delay the
+ * next one.
  */
-export const lockTimeoutMs: LockTimeoutMs = { set: 200, alone: 50 }
-
-/** Of a statement with this number of items: longest wait for a database lock, if the connection sets none. */
-export const lockTimeout = (timeoutMs: LockTimeoutMs, items: number): Prisma.Sql =>
-  Prisma.sql`set_config(
-    'lock_timeout',
-    COALESCE(
-      NULLIF(current_setting('lock_timeout'), '0'),
-      ${String(items > 1 ? timeoutMs.set : timeoutMs.alone)}::text
-    ),
-    true
-  ) IS NOT NULL`
+export const lockTimeout = (items: number): Prisma.Sql => items > 1 ? lockTimeoutOfSet : lockTimeoutAlone
 
 /** What the session remembers of its last claim through a whole queue (dx_read_mark) does not count. */
 export const withoutMark = (queue: "orchestrator_queue" | "worker_queue"): Prisma.Sql =>
@@ -44,3 +28,16 @@ export const quiet = Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT 
  * one of them, and one that is lost is one that ran out.
  */
 export const unflushed = Prisma.sql`set_config('synchronous_commit', 'off', true) IS NOT NULL`
+
+// internal
+
+const lockTimeoutOf = (ms: number) =>
+  Prisma.sql`set_config(
+    'lock_timeout',
+    COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${String(ms)}::text),
+    true
+  ) IS NOT NULL`
+
+const lockTimeoutOfSet = lockTimeoutOf(200)
+
+const lockTimeoutAlone = lockTimeoutOf(50)

@@ -15,10 +15,10 @@ import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
 import * as fetchPump from "./fetchPump.ts"
+import { measured } from "./gate.ts"
 import * as locks from "./locks.ts"
-import { closed, failUnlessDone, measured, retried, shared } from "./statement.ts"
+import { closed, failUnlessDone, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -31,7 +31,6 @@ interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
-  readonly takeovers: takeovers.Takeovers
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }>
@@ -43,21 +42,16 @@ export const make = Effect.fnUntraced(function*(
   options: Sharing & fetchPump.Polling
 ) {
   const clock = yield* Clock.Clock
-  const taking = takeovers.make(clock)
   const parts: Parts = {
     driver,
     wakeups,
     suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
-    takeovers: taking,
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
       sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
     }),
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
-    sendRenewal: yield* shared("renewWorkItemLock", taking.renewing(driver.renewWorkItemLocks), {
-      ...options,
-      repeats: true
-    })
+    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, options)
   }
   const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
@@ -121,11 +115,11 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
-  function*({ driver, sendAbandon, suspects, takeovers, wakeups }: Parts, request: FetchWorkItems) {
+  function*({ driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
-      retried(takeovers.claiming(request, driver.fetchWorkItems))
+      driver.fetchWorkItems(request)
     ))
     const items: Array<ClaimedActivity> = []
     const texts: Array<string> = []
@@ -227,11 +221,11 @@ const renewSessionLock =
       check.length("idleTimeout", idleTimeout, 0)
     ], () =>
       workerIds.length === 0 ? Effect.succeed(0) : Effect.tap(
-        retried(driver.renewSessionLocks({
+        driver.renewSessionLocks({
           workerIds,
           extendForMs: check.wholeMillis(extendFor),
           idleTimeoutMs: check.wholeMillis(idleTimeout)
-        })),
+        }),
         (renewed) => Effect.sync(() => renewed > 0 && wakeups.sessionsHeld(check.wholeMillis(extendFor)))
       ))
 

@@ -19,6 +19,7 @@ import type { Reason } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { readWithExecution } from "./reads.ts"
+import { retried } from "./statement.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
@@ -33,7 +34,7 @@ export const make = (driver: Driver): Service => ({
 // -- reads -----------------------------------------------------------------------------------------
 
 const reads = (driver: Driver) => {
-  const readExecution = readWithExecution(driver)
+  const readExecution = readWithExecution({ readHistory: (history) => retried(driver.readHistory(history)) })
 
   const listInstancesByStatus: Service["listInstancesByStatus"] = (status) =>
     checked(

@@ -31,14 +31,14 @@ import {
   sizeOfItem,
   Unstorable
 } from "./encoding.ts"
+import { measured } from "./gate.ts"
 import { claimedOf, encodeHandOver } from "./optimistic.ts"
 import type { BegunTurn, FirstTurns } from "./optimistic.ts"
-import { answeredAlike, isOfOneCall, measured, shared } from "./statement.ts"
+import { answeredAlike, isOfOneCall, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import { clockMsOf } from "./storeClock.ts"
 import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
-import { countingRepeats } from "./watched.ts"
 
 export type Enqueue = Pick<
   Provider["Service"],
@@ -80,7 +80,6 @@ export const sharing = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Senders, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const ofItems = { ...options, sizeOf: sizeOfItem }
-  const startAll = countingRepeats(driver.startOrchestrations)
   return {
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
     // The start can be stored without the turn, which keeps slots, and may start children that others hold.
@@ -88,7 +87,7 @@ export const sharing = Effect.fnUntraced(function*(
       "startOrchestration",
       (starts: ReadonlyArray<StartWithTurn>) =>
         Effect.suspend(() =>
-          startAll(starts.map(({ firstTurn: { handOver, turn }, reading, ...start }) => ({
+          driver.startOrchestrations(starts.map(({ firstTurn: { handOver, turn }, reading, ...start }) => ({
             ...start,
             firstTurn: { handOver, turn: { ...turn, clockMs: clockMsOf(reading, clock) } }
           })))

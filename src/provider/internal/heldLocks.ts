@@ -4,6 +4,7 @@
  * A lock that is neither renewed nor released runs out, and its work may be claimed again. The store does not announce
  * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews locks;
  * when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has run out.
+ * What a statement takes and releases is in `operations.ts`.
  *
  * A process may also die after a statement has stored work, and before it announces that. So it says the same before it
  * sends such a statement, and again while that runs: the others look soon, unless it says meanwhile that it holds nothing.
@@ -14,12 +15,8 @@ import * as Effect from "effect/Effect"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { Hint } from "../Notifier.ts"
 import type { Queue } from "../Notifier.ts"
-import type { ProviderDriver, Settled } from "../ProviderDriver.ts"
-import type { ProviderError } from "../ProviderError.ts"
 import type { Alarms } from "./alarms.ts"
 import type { Hints } from "./hints.ts"
-
-type Driver = ProviderDriver["Service"]
 
 /** Of one queue. */
 export interface HeldLocks {
@@ -147,123 +144,12 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
   }
 }
 
-/**
- * The driver, with the locks that its answers give and take. `lostAnswer` is called when a statement may have stored work,
- * and its answer has not arrived.
- */
-export const watched = (
-  driver: Driver,
-  locks: { readonly orchestrator: HeldLocks; readonly worker: HeldLocks },
-  lostAnswer: () => void
-): Driver => {
-  const stores = <A>(call: Effect.Effect<A, ProviderError>, onLost: () => void = () => {}) =>
-    Effect.tapError(call, ({ reason }) =>
-      Effect.sync(() => {
-        if (reason._tag !== "ConnectionLost" && reason._tag !== "Unavailable") return
-        onLost()
-        lostAnswer()
-      }))
-
-  /** A statement that may hand activities over. A lost answer leaves their locks to this process. */
-  const handsOver = <A>(
-    handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>,
-    call: Effect.Effect<A, ProviderError>
-  ) =>
-    Effect.suspend(() => {
-      for (const handOver of handOvers) if (handOver) locks.worker.expect(handOver.lockTimeoutMs)
-      return stores(call, () => {
-        for (const handOver of handOvers) if (handOver) locks.worker.hold(unknownToken, handOver.lockTimeoutMs)
-      })
-    })
-
-  const claims = <Request extends { readonly lockTimeoutMs: number }, Claim extends { readonly lockToken: string }>(
-    call: (request: Request) => Effect.Effect<ReadonlyArray<Claim>, ProviderError>,
-    held: HeldLocks
-  ) =>
-  (request: Request) =>
-    Effect.map(stores(call(request), () => held.hold(unknownToken, request.lockTimeoutMs)), (claimed) => {
-      for (const { lockToken } of claimed) held.hold(lockToken, request.lockTimeoutMs)
-      return claimed
-    })
-
-  const settles = <Item extends { readonly lockToken: string }>(
-    call: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<Settled>, ProviderError>,
-    held: HeldLocks
-  ) =>
-  (items: ReadonlyArray<Item>) =>
-    Effect.map(stores(call(items)), (answers) => {
-      // After a duplicate event the claim is still there.
-      items.forEach(({ lockToken }, i) => answers[i] !== "DuplicateEvent" && held.release(lockToken))
-      return answers
-    })
-
-  const renews = <Item extends { readonly lockToken: string; readonly extendForMs: number }>(
-    call: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<Settled>, ProviderError>,
-    held: HeldLocks
-  ) =>
-  (items: ReadonlyArray<Item & { readonly sufficientMs?: number }>) =>
-    Effect.map(call(items), (answers) => {
-      items.forEach(({ extendForMs, lockToken, sufficientMs = extendForMs }, i) => {
-        if (answers[i] === "Done") held.hold(lockToken, Math.min(sufficientMs, extendForMs))
-        else held.release(lockToken)
-      })
-      return answers
-    })
-
-  const handedOver = (
-    tokens: ReadonlyArray<{ readonly lockToken: string }>,
-    handOver: { readonly lockTimeoutMs: number } | null | undefined
-  ) => {
-    if (handOver) { for (const { lockToken } of tokens) locks.worker.hold(lockToken, handOver.lockTimeoutMs) }
-  }
-
-  const { advanceOrchestrations } = driver
-  return {
-    ...driver,
-    fetchOrchestrationItems: claims(driver.fetchOrchestrationItems, locks.orchestrator),
-    ackOrchestrationItems: settles(driver.ackOrchestrationItems, locks.orchestrator),
-    abandonOrchestrationItems: settles(driver.abandonOrchestrationItems, locks.orchestrator),
-    renewOrchestrationItemLocks: renews(driver.renewOrchestrationItemLocks, locks.orchestrator),
-    fetchWorkItems: claims(driver.fetchWorkItems, locks.worker),
-    ackWorkItems: settles(driver.ackWorkItems, locks.worker),
-    abandonWorkItems: settles(driver.abandonWorkItems, locks.worker),
-    renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
-    startOrchestrations: (starts) => {
-      const handOvers = starts.map(({ firstTurn }) => firstTurn?.handOver)
-      return Effect.map(handsOver(handOvers, driver.startOrchestrations(starts)), (answers) => {
-        answers.forEach((answer, i) => {
-          if (typeof answer !== "string" && answer._tag === "Begun") handedOver(answer.handedOver, handOvers[i])
-        })
-        return answers
-      })
-    },
-    enqueueForOrchestrator: (messages) => stores(driver.enqueueForOrchestrator(messages)),
-    enqueueForWorker: (activities) => stores(driver.enqueueForWorker(activities)),
-    ...(advanceOrchestrations !== undefined && {
-      advanceOrchestrations: (turns) =>
-        Effect.map(
-          handsOver(turns.map(({ handOver }) => handOver), advanceOrchestrations(turns)),
-          (answers) => {
-            answers.forEach((answer, i) => {
-              for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)
-              if (answer._tag === "Advanced") handedOver(answer.handedOver, turns[i]!.handOver)
-            })
-            return answers
-          }
-        )
-    })
-  }
-}
-
 // internal
 
 const betweenHintsMs = 1_000
 
 /** The others look that long after a call that stores work was last announced, if its process has died. */
 const storedMs = 2_000
-
-/** Stands for locks whose tokens have not arrived. */
-const unknownToken = "unknown"
 
 /** Locks that run out one after another are noticed together. */
 const betweenChecksMs = 1_000

@@ -12,7 +12,6 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import type { Queue } from "../Notifier.ts"
 import type { LiveLocks, ProviderDriver } from "../ProviderDriver.ts"
-import { retried } from "./statement.ts"
 
 export interface LeftLocks {
   /** Holders may have died unheard until now. */
@@ -32,7 +31,7 @@ export const make = Effect.fnUntraced(function*(
   if (readLocks === undefined) return { follow: () => {} }
   const asked = Latch.makeUnsafe()
 
-  const ask = Effect.tap(retried(readLocks), (locks) => Effect.sync(() => heard.answered(locks)))
+  const ask = Effect.tap(readLocks, (locks) => Effect.sync(() => heard.answered(locks)))
 
   const followed = Effect.gen(function*() {
     let locks = yield* ask

@@ -9,7 +9,6 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { NextDue, ProviderDriver } from "../ProviderDriver.ts"
-import { retried } from "./statement.ts"
 
 export interface Finder {
   /** Asks soon; if it is not urgent, only when it has not asked in the last ten seconds. */
@@ -32,7 +31,7 @@ export const make = Effect.fnUntraced(function*(
   const ask = Effect.suspend(() => {
     asked.closeUnsafe()
     lastMs = monotonicMs(clock)
-    return Effect.matchCause(retried(readNextDue), { onSuccess: heard.answered, onFailure: heard.failed })
+    return Effect.matchCause(readNextDue, { onSuccess: heard.answered, onFailure: heard.failed })
   })
 
   yield* asked.await.pipe(

@@ -16,12 +16,12 @@ import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeEvent, encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } from "./encoding.ts"
-import { measured, shared } from "./statement.ts"
+import { measured } from "./gate.ts"
+import { shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import { clockMsOf } from "./storeClock.ts"
 import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
-import { countingRepeats } from "./watched.ts"
 
 type Service = Provider["Service"]
 type Activity = WorkItem.Of<"ActivityExecute">
@@ -88,13 +88,12 @@ export const make = Effect.fnUntraced(function*(
   const { advanceOrchestrations } = driver
   if (advanceOrchestrations === undefined) return { advanceOrchestration: queueResults(ackWorkItem) }
   const clock = yield* Clock.Clock
-  const sendAll = countingRepeats(advanceOrchestrations)
   const send = yield* shared<drivers.OptimisticTurn & { readonly reading: Reading }, drivers.OptimisticAnswer>(
     "advanceOrchestration",
     // The time that a turn has waited here is not a mistake of its clock.
     (sent) =>
       Effect.suspend(() =>
-        sendAll(
+        advanceOrchestrations(
           sent.map(({ reading, ...one }) => ({ ...one, turn: { ...one.turn, clockMs: clockMsOf(reading, clock) } }))
         )
       ),

@@ -26,16 +26,15 @@ import { checked, refused } from "./check.ts"
 import * as claimBytes from "./claimBytes.ts"
 import { emptyAck, encodeTurn, sizeOfAck, unreadablePauseMs } from "./encoding.ts"
 import * as fetchPump from "./fetchPump.ts"
+import { measured } from "./gate.ts"
 import * as locks from "./locks.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { Assembled, Undecoded } from "./orchestrationItem.ts"
 import * as renewal from "./renewal.ts"
-import { closed, failUnlessDone, measured, retried, shared } from "./statement.ts"
+import { closed, failUnlessDone, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
-import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
-import { countingRepeats } from "./watched.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
@@ -47,7 +46,6 @@ interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
-  readonly takeovers: takeovers.Takeovers
   readonly claimBytes: claimBytes.ClaimBytes
   readonly storeClock: StoreClock
   readonly sendAck: Send<OrchestrationAck>
@@ -63,26 +61,20 @@ export const make = Effect.fnUntraced(function*(
   options: Sharing & fetchPump.Polling
 ) {
   const clock = yield* Clock.Clock
-  const taking = takeovers.make(clock)
   const parts: Parts = {
     clock,
     driver,
     wakeups,
     suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("orchestrator", forMs)),
-    takeovers: taking,
     claimBytes: claimBytes.make(),
     storeClock,
-    sendAck: yield* shared("ackOrchestrationItem", countingRepeats(driver.ackOrchestrationItems), {
+    sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
       ...options,
       patience: Duration.min(options.patience, turnPatience),
-      repeats: true,
       sizeOf: sizeOfAck
     }),
     sendAbandon: yield* shared("abandonOrchestrationItem", driver.abandonOrchestrationItems, options),
-    sendRenewal: yield* shared("renewOrchestrationItemLock", taking.renewing(driver.renewOrchestrationItemLocks), {
-      ...options,
-      repeats: true
-    }),
+    sendRenewal: yield* shared("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, options),
     sendDeferral: yield* shared("deferMessages", driver.deferMessages, options)
   }
   const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
@@ -157,7 +149,7 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
 /** Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet. */
 const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
   Effect.raceFirst(
-    retried(parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
+    parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId }),
     Effect.andThen(
       renewal.untilLost(lockTimeout, renewOrchestrationItemLock(parts)({ lockToken, extendFor: lockTimeout })),
       Effect.never
@@ -176,10 +168,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     retried(Effect.suspend(() => {
       begunMs = monotonicMs(parts.clock)
       maxBytes = parts.claimBytes.current()
-      return parts.takeovers.claiming(
-        { ...request, maxBytes },
-        parts.driver.fetchOrchestrationItems
-      )
+      return parts.driver.fetchOrchestrationItems({ ...request, maxBytes })
     }))
   ))
   if (claims.length > 0) parts.storeClock.heard(claims[0]!.nowMs)

@@ -11,7 +11,7 @@ import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { carriedMessages, decodeHistory, encodeEvent } from "./encoding.ts"
-import { retried, shared } from "./statement.ts"
+import { shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 
 type Service = Provider["Service"]
@@ -28,7 +28,7 @@ export const make = Effect.fnUntraced(function*(driver: Driver, options: Sharing
     getKvValue: getKvValue(driver),
     getKvAllValues: getKvAllValues(driver),
     getInstanceStats: getInstanceStats(driver),
-    readBacklog: retried(Effect.suspend(() => driver.readBacklog({ limit: backlogLimit }))),
+    readBacklog: driver.readBacklog({ limit: backlogLimit }),
     sweepMessages: sweepMessages(driver)
   }
 })
@@ -38,7 +38,7 @@ export const make = Effect.fnUntraced(function*(driver: Driver, options: Sharing
 const read = (driver: Driver): Service["read"] => (instanceId) =>
   checked("read", [check.text("instanceId", instanceId)], () =>
     Effect.flatMap(
-      retried(driver.readHistory({ instanceId, executionId: null })),
+      driver.readHistory({ instanceId, executionId: null }),
       (rows) => decodeHistory(instanceId, rows)
     ))
 
@@ -49,7 +49,7 @@ export const readWithExecution =
       [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
       () =>
         Effect.flatMap(
-          retried(driver.readHistory({ instanceId, executionId })),
+          driver.readHistory({ instanceId, executionId }),
           (rows) => decodeHistory(instanceId, rows)
         )
     )
@@ -81,7 +81,7 @@ const readsOfInstances = (driver: Driver, options: Sharing): Effect.Effect<ReadI
         const byId = new Map(states.map((state) => [state.instanceId, state]))
         return instanceIds.map((instanceId) => Option.fromUndefinedOr(byId.get(instanceId)))
       }),
-    { ...options, repeats: true }
+    options
   )
 
 const readInstance = (send: ReadInstance): Service["readInstance"] => (instanceId) =>
@@ -108,7 +108,7 @@ const getCustomStatus = (send: ReadInstance): Service["getCustomStatus"] => (ins
 const getInstanceStats = (driver: Driver): Service["getInstanceStats"] => (instanceId) =>
   checked("getInstanceStats", [check.text("instanceId", instanceId)], () =>
     Effect.map(
-      retried(driver.readInstanceStats(instanceId)),
+      driver.readInstanceStats(instanceId),
       (sizes) =>
         Option.map(Option.fromNullOr(sizes), (sizes) => ({
           historyEventCount: sizes.eventCount,
@@ -124,14 +124,14 @@ const getInstanceStats = (driver: Driver): Service["getInstanceStats"] => (insta
 const getKvValue = (driver: Driver): Service["getKvValue"] => (instanceId, key) =>
   checked("getKvValue", [check.text("instanceId", instanceId), check.text("key", key)], () =>
     Effect.map(
-      retried(driver.readKeyValues({ instanceId, key })),
+      driver.readKeyValues({ instanceId, key }),
       ([entry]) => Option.map(Option.fromUndefinedOr(entry), ({ value }) => value)
     ))
 
 const getKvAllValues = (driver: Driver): Service["getKvAllValues"] => (instanceId) =>
   checked("getKvAllValues", [check.text("instanceId", instanceId)], () =>
     Effect.map(
-      retried(driver.readKeyValues({ instanceId, key: null })),
+      driver.readKeyValues({ instanceId, key: null }),
       (entries) => new Map(entries.map(({ key, value }) => [key, value]))
     ))
 
@@ -149,9 +149,8 @@ const sweepMessages = (driver: Driver): Service["sweepMessages"] => ({ maxAge })
       let total = 0
       let after: string | null = null
       do {
-        const { deleted, next }: Effect.Success<ReturnType<Driver["sweepMessages"]>> = yield* retried(
-          driver.sweepMessages({ maxAgeMs, limit: sweepLimit, after })
-        )
+        const { deleted, next }: Effect.Success<ReturnType<Driver["sweepMessages"]>> = yield* driver
+          .sweepMessages({ maxAgeMs, limit: sweepLimit, after })
         total += deleted
         after = next
       } while (after !== null)

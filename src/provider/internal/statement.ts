@@ -1,21 +1,19 @@
 /**
- * One statement of a driver: how calls share it, how often it is sent, how long it takes, what its answers come to.
+ * One statement of a driver: how calls share it, how often it is sent, what its answers come to.
  *
  * **How often**
  *
  * `retried` repeats a retryable failure after 50, 100 and 150 milliseconds, so its statement is sent up to four times;
- * other statements are sent once. There are two exceptions. A shared statement that fails because of one of its calls
- * (`isOfOneCall`) is not repeated: each call is sent alone, and the count begins again. A call whose rows another
- * transaction has locked is sent until `patience` is over, with pauses from 50 to 500 milliseconds (see
- * `coalescer.ts`): that is `statementTimeout`, and half a second at most for the ack of a turn. No other part of the
- * package repeats a statement at once.
+ * other statements are sent once. `operations.ts` says which of a driver's are repeated. There are two exceptions. A
+ * shared statement that fails because of one of its calls (`isOfOneCall`) is not repeated: each call is sent alone, and the
+ * count begins again. A call whose rows another transaction has locked is sent until `patience` is over, with pauses from
+ * 50 to 500 milliseconds (see `coalescer.ts`): that is `statementTimeout`, and half a second at most for the ack of a turn.
+ * No other part of the package repeats a statement at once.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { Turn } from "../Provider.ts"
 import type { Settled } from "../ProviderDriver.ts"
 import { Closed, DuplicateEvent, LockLost, ProviderError } from "../ProviderError.ts"
@@ -97,18 +95,6 @@ const lockTimeout = "55P03"
 /** The server may have run the statement: its answer did not come, or could not be read. */
 export const isAnswerLost = ({ reason }: ProviderError) =>
   reason._tag === "ConnectionLost" ? reason.isUnsent !== true : reason._tag === "Unexpected" && reason.sqlState === null
-
-// -- measuring -------------------------------------------------------------------------------------
-
-/** The same call, with its duration in the histogram, also when it fails. */
-export const measured = <A>(
-  histogram: Metric.Metric<number, unknown>,
-  call: Effect.Effect<A, ProviderError>
-) =>
-  Effect.clockWith((clock) => {
-    const start = monotonicMs(clock)
-    return Effect.onExit(call, () => Effect.suspend(() => Metric.update(histogram, monotonicMs(clock) - start)))
-  })
 
 // -- answers ---------------------------------------------------------------------------------------
 

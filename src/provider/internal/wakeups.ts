@@ -24,6 +24,7 @@ import * as leftLocks from "./leftLocks.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 import * as nextDue from "./nextDue.ts"
+import type { Locks } from "./operations.ts"
 import * as pollGauges from "./pollGauges.ts"
 import type { Settings, State } from "./pollMode.ts"
 import type { StoreClock } from "./storeClock.ts"
@@ -79,13 +80,13 @@ export interface Options {
   readonly settings: Settings
 }
 
-/** The wake-ups, and the driver with its locks watched. They end with the scope. */
+/** The wake-ups, and the locks that statements report to. They end with the scope. */
 export const make = Effect.fnUntraced(function*(
   store: ProviderDriver["Service"],
   ends: Waits["stored"],
   { hints, settings, storeClock }: Options
 ): Effect.fn.Return<
-  { readonly wakeups: Wakeups; readonly driver: ProviderDriver["Service"] },
+  { readonly wakeups: Wakeups; readonly locks: Locks },
   never,
   Scope.Scope
 > {
@@ -323,7 +324,7 @@ export const make = Effect.fnUntraced(function*(
     ends.lostAnswer()
   }
 
-  return { wakeups, driver: heldLocks.watched(store, heldBy, lostAnswer) }
+  return { wakeups, locks: { ...heldBy, lostAnswer } }
 })
 
 // internal

@@ -23,7 +23,7 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import type { Changes, Watcher } from "./changes.ts"
 import type { Settings } from "./pollMode.ts"
-import { closed, retried, shared } from "./statement.ts"
+import { closed, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 
 /** How the watches of all kinds look. */
@@ -227,7 +227,7 @@ export const make = Effect.fnUntraced(function*<State>(
       watches.delete(watch)
       watches.add(watch)
     }
-    return Effect.matchCause(retried(read(asked)), {
+    return Effect.matchCause(read(asked), {
       onSuccess: (states) => {
         hintPauseMs = busyPauseMs
         asked.forEach((watch, i) => {
@@ -281,7 +281,7 @@ export const make = Effect.fnUntraced(function*<State>(
           return asked.map(() => undefined)
         })
       }),
-    { ...options, maxBatch: maxIds, repeats: true }
+    { ...options, maxBatch: maxIds }
   )
 
   /** Until its next look is due, the caller misses only what others have stored since `sinceMs` and not announced. */

@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import { randomInt } from "node:crypto"
 import { Prisma } from "../../prisma/internal/client.ts"
-import type * as statements from "../../prisma/internal/queue/statements.ts"
+import type * as statements from "../../prisma/internal/statements.ts"
 import { statementsOn } from "../../prisma/internal/transactionQuery.ts"
 import type { TransactionConnection } from "../../prisma/Transaction.ts"
 

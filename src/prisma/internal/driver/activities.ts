@@ -8,16 +8,17 @@ import { Prisma } from "../client.ts"
 import { abandonRow, acceptedTags, bigint, claimedWorkItem, completionRow, json, renewalRow } from "../rows.ts"
 import type { ClaimedWorkItemRow } from "../rows.ts"
 import { withTexts } from "../texts.ts"
-import type { Statements } from "./statements.ts"
+import { claiming, limitOf, plain } from "./calls.ts"
+import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const activities = ({ answer, claim, limitOf, settle, withoutFlush, write }: Statements) => ({
+export const activities = ({ answer, rows, settle }: Calls) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*({ activities, isThorough, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
       if (tags._tag === "None") return []
-      const rows = yield* claim<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
-        withoutFlush(limitOf("worker_queue", limit, isThorough)),
+      const claimed = yield* rows<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+        limitOf("worker_queue", limit, isThorough),
         bigint(lockTimeoutMs),
         Prisma.sql`${tags._tag !== "Tags"}::boolean`,
         Prisma.sql`${acceptedTags(tags)}::text[]`,
@@ -27,25 +28,25 @@ export const activities = ({ answer, claim, limitOf, settle, withoutFlush, write
         Prisma.sql`${[...suspects ?? suspectGroups]}::integer[]`,
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
-      ])
-      return rows.map(claimedWorkItem)
+      ], claiming)
+      return claimed.map(claimedWorkItem)
     }
   ),
 
   ackWorkItems: (items) =>
     items.length === 0
       ? Effect.succeed<ReadonlyArray<Settled>>([])
-      : write<ReadonlyArray<Settled>>(
+      : answer<ReadonlyArray<Settled>>(
         "ackWorkItems",
         "dx_ack_work_items",
-        items.length,
-        withTexts((texts) => [json(items.map(completionRow(texts)))])
+        withTexts((texts) => [json(items.map(completionRow(texts)))]),
+        { items: items.length }
       ),
   abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
   renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
     ...renewalRow(item),
     sufficient_ms: item.sufficientMs
-  }), withoutFlush),
+  }), { isUnflushed: true }),
 
   renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
     workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
@@ -53,12 +54,12 @@ export const activities = ({ answer, claim, limitOf, settle, withoutFlush, write
         Prisma.sql`${[...workerIds]}::text[]`,
         bigint(extendForMs),
         bigint(idleTimeoutMs)
-      ], withoutFlush),
+      ], { ...plain, isUnflushed: true }),
       Number
     ),
 
   cleanupOrphanedSessions: Effect.map(
-    answer<bigint>("cleanupOrphanedSessions", "dx_cleanup_orphaned_sessions", []),
+    answer<bigint>("cleanupOrphanedSessions", "dx_cleanup_orphaned_sessions", [], plain),
     Number
   )
 } satisfies Partial<Driver>)

@@ -35,20 +35,20 @@ import {
 } from "../rows.ts"
 import type { ClaimedInstanceRow } from "../rows.ts"
 import { Texts, withTexts } from "../texts.ts"
-import { defaultMaxBytes } from "./statements.ts"
-import type { Statements } from "./statements.ts"
+import { claiming, defaultMaxBytes, limitOf, plain } from "./calls.ts"
+import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFlush, write }: Statements) => ({
+export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
   fetchOrchestrationItems: Effect.fnUntraced(
     function*(
       { historyLimit, isThorough, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
         FetchOrchestrationItems
     ) {
       const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
-      const rows = yield* claim<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
-        withoutFlush(limitOf("orchestrator_queue", limit, isThorough)),
+      const claimed = yield* rows<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
+        limitOf("orchestrator_queue", limit, isThorough),
         bigint(lockTimeoutMs),
         versionTuple(versions?.min),
         versionTuple(versions?.max),
@@ -59,19 +59,19 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
         Prisma.sql`${orphans ?? false}::boolean`,
         Prisma.sql`${takesOver ?? true}::boolean`,
         Prisma.sql`${historyLimit ?? null}::integer`
-      ])
-      return yield* Effect.forEach(rows, claimedInstance)
+      ], claiming)
+      return yield* Effect.forEach(claimed, claimedInstance)
     }
   ),
 
   ackOrchestrationItems: Effect.fnUntraced(
     function*(acks: ReadonlyArray<OrchestrationAck>) {
       if (acks.length === 0) return []
-      return yield* write<ReadonlyArray<Settled>>(
+      return yield* answer<ReadonlyArray<Settled>>(
         "ackOrchestrationItems",
         "dx_ack_orchestration_items",
-        acks.length,
-        withTexts((texts) => [json(acks.map(ackRow(texts))), ...turnParts(acks, texts)])
+        withTexts((texts) => [json(acks.map(ackRow(texts))), ...turnParts(acks, texts)]),
+        { items: acks.length }
       )
     }
   ),
@@ -100,17 +100,17 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
           ...workItemOf(workItem, texts)
         }))
       )
-      return yield* write<ReadonlyArray<OptimisticAnswer>>(
+      return yield* answer<ReadonlyArray<OptimisticAnswer>>(
         "advanceOrchestrations",
         "dx_advance_orchestrations",
-        turns.length,
         [
           lateJson(() => onTime(rows)),
           json(results),
           ...turnParts(turns.map(({ turn }) => turn), texts),
           workers.sql(),
           texts.sql()
-        ]
+        ],
+        { items: turns.length }
       )
     }
   ),
@@ -120,13 +120,13 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
     "renewOrchestrationItemLocks",
     "dx_renew_orchestration_item_locks",
     renewalRow,
-    withoutFlush
+    { isUnflushed: true }
   ),
   deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
     token: item.lockToken,
     ids: item.ids,
     delay_ms: item.delayMs
-  }), withoutFlush),
+  }), { isUnflushed: true }),
 
   enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
   enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
@@ -145,10 +145,9 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
         ...workers.row(firstTurn.handOver)
       }
     )
-    return yield* write<ReadonlyArray<StartAnswer>>(
+    return yield* answer<ReadonlyArray<StartAnswer>>(
       "startOrchestrations",
       "dx_start_orchestrations",
-      starts.length,
       [
         json(starts.map((start) => ({
           instance_id: start.instanceId,
@@ -162,17 +161,18 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
         ...turnParts(turns, texts),
         workers.sql(),
         texts.sql()
-      ]
+      ],
+      { items: starts.length }
     )
   }),
 
   sweepMessages: ({ after, limit, maxAgeMs }) =>
     Effect.map(
-      call<{ readonly out_deleted: bigint; readonly out_next: string | null }>("sweepMessages", "dx_sweep_messages", [
+      rows<{ readonly out_deleted: bigint; readonly out_next: string | null }>("sweepMessages", "dx_sweep_messages", [
         bigint(maxAgeMs),
         Prisma.sql`${limit}::integer`,
         Prisma.sql`${after}::text`
-      ]),
+      ], plain),
       ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
     )
 } satisfies Partial<Driver>)

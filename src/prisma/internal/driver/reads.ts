@@ -27,25 +27,22 @@ import type {
   StoredSizesRow
 } from "../rows.ts"
 import { withTexts } from "../texts.ts"
-import { defaultMaxBytes } from "./statements.ts"
-import type { Statements } from "./statements.ts"
+import { defaultMaxBytes, plain, timeless } from "./calls.ts"
+import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
+export const reads = ({ answer, rows: rowsOf }: Calls) => ({
   readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
     const texts: Array<string> = []
     let last: HistoryPageRow | undefined
     do {
-      const rows: ReadonlyArray<HistoryPageRow> = yield* query<HistoryPageRow>(
-        "readHistory",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(
-          ${instanceId}::text,
-          ${last?.out_execution_id ?? executionId}::bigint,
-          ${last?.out_event_id ?? 0}::bigint,
-          ${defaultMaxBytes}::bigint
-        )`
-      )
+      const rows: ReadonlyArray<HistoryPageRow> = yield* rowsOf<HistoryPageRow>("readHistory", "dx_read_history", [
+        Prisma.sql`${instanceId}::text`,
+        Prisma.sql`${last?.out_execution_id ?? executionId}::bigint`,
+        Prisma.sql`${last?.out_event_id ?? 0}::bigint`,
+        bigint(defaultMaxBytes)
+      ], timeless)
       for (const row of rows) texts.push(row.out_event_data)
       last = rows.at(-1)
     } while (last?.out_is_last === false)
@@ -62,15 +59,15 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
           Prisma.sql`${instanceId}::text`,
           bigint(executionId),
           json(history.map(eventRow(texts)))
-        ])
+        ]),
+        plain
       )),
 
   readInstances: Effect.fnUntraced(function*(instanceIds) {
     if (instanceIds.length === 0) return []
-    const rows = yield* query<InstanceStateRow>(
-      "readInstances",
-      Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instances(${[...instanceIds]}::text[])`
-    )
+    const rows = yield* rowsOf<InstanceStateRow>("readInstances", "dx_read_instances", [
+      Prisma.sql`${[...instanceIds]}::text[]`
+    ], timeless)
     return yield* Effect.forEach(rows, instanceState)
   }),
 
@@ -78,10 +75,10 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
     const ended: Array<EndedInstance> = []
     let asked = instanceIds
     while (asked.length > 0) {
-      const rows = yield* query<EndedInstanceRow>(
-        "readEnds",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_ends(${[...asked]}::text[], ${defaultMaxBytes}::bigint)`
-      )
+      const rows = yield* rowsOf<EndedInstanceRow>("readEnds", "dx_read_ends", [
+        Prisma.sql`${[...asked]}::text[]`,
+        bigint(defaultMaxBytes)
+      ], timeless)
       const found = rows.map(endedInstance)
       ended.push(...found)
       if (rows.at(-1)?.out_is_last !== false) break
@@ -95,13 +92,10 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
     const found: Array<InstanceProgress | null> = items.map(() => null)
     let asked = items.map((item, index) => ({ ...item, index }))
     while (asked.length > 0) {
-      const rows: ReadonlyArray<ProgressRow> = yield* query<ProgressRow>(
-        "readProgress",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_progress(
-          ${json(asked.map(progressRow))},
-          ${defaultMaxBytes}::bigint
-        )`
-      )
+      const rows: ReadonlyArray<ProgressRow> = yield* rowsOf<ProgressRow>("readProgress", "dx_read_progress", [
+        json(asked.map(progressRow)),
+        bigint(defaultMaxBytes)
+      ], timeless)
       const last = rows.at(-1)
       for (const row of rows) {
         const { index, instanceId } = asked[row.out_index - 1]!
@@ -115,25 +109,24 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
 
   readKeyValues: ({ instanceId, key }) =>
     Effect.map(
-      query<{ readonly out_key: string; readonly out_value: string }>(
-        "readKeyValues",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_key_values(${instanceId}::text, ${key}::text)`
-      ),
+      rowsOf<{ readonly out_key: string; readonly out_value: string }>("readKeyValues", "dx_read_key_values", [
+        Prisma.sql`${instanceId}::text`,
+        Prisma.sql`${key}::text`
+      ], timeless),
       (rows) => rows.map((row) => ({ key: row.out_key, value: row.out_value }))
     ),
 
   readBacklog: ({ limit }) =>
     Effect.map(
-      call<BacklogRow>("readBacklog", "dx_read_backlog", [Prisma.sql`${limit}::integer`]),
+      rowsOf<BacklogRow>("readBacklog", "dx_read_backlog", [Prisma.sql`${limit}::integer`], plain),
       ([row]) => backlog(row!)
     ),
 
   readInstanceStats: (instanceId) =>
     Effect.map(
-      query<StoredSizesRow>(
-        "readInstanceStats",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instance_stats(${instanceId}::text)`
-      ),
+      rowsOf<StoredSizesRow>("readInstanceStats", "dx_read_instance_stats", [
+        Prisma.sql`${instanceId}::text`
+      ], timeless),
       ([row]) =>
         row === undefined ? null : {
           eventCount: Number(row.out_event_count),
@@ -145,12 +138,12 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
     ),
 
   readNextDue: Effect.map(
-    call<NextDueRow>("readNextDue", "dx_read_next_due", []),
+    rowsOf<NextDueRow>("readNextDue", "dx_read_next_due", [], plain),
     ([row]) => nextDue(row!)
   ),
 
   readLocks: Effect.map(
-    call<LiveLocksRow>("readLocks", "dx_read_locks", []),
+    rowsOf<LiveLocksRow>("readLocks", "dx_read_locks", [], plain),
     ([row]) => liveLocks(row!)
   )
 } satisfies Partial<Driver>)

@@ -1,0 +1,112 @@
+/**
+ * Sends statements through the pool.
+ *
+ * Prisma passes arguments to its adapter as JSON, which would escape, copy and parse large texts, and compute what is late
+ * before there is a connection. So on that way a key stands in for `Texts` and for what is `Late`.
+ */
+import { PrismaPg } from "@prisma/adapter-pg"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import { ProviderError } from "../../provider/ProviderError.ts"
+import type { Reason } from "../../provider/ProviderError.ts"
+import type { PrismaClient } from "./client.ts"
+import { Prisma } from "./client.ts"
+import { Late } from "./late.ts"
+import { withRoutines } from "./routines.ts"
+import * as SqlFault from "./SqlFault.ts"
+import { Texts } from "./texts.ts"
+
+/** A pool, by its client. */
+export interface Pool {
+  readonly adapter: TextAdapter
+  readonly client: PrismaClient
+}
+
+export interface Options {
+  readonly main: Pool
+  /** One more connection, for renewals while all others are busy. */
+  readonly reserve: Pool
+  /** All connections of the pool are in use. */
+  readonly isBusy: () => boolean
+  /** What a failure is taken for while the database is open. */
+  readonly whileOpen: (reason: Reason) => Reason
+}
+
+export const make = ({ isBusy, main, reserve, whileOpen }: Options) => {
+  const counts: Record<string, number> = {}
+
+  const send = <Row>({ adapter, client }: Pool, operation: string, sql: Prisma.Sql) =>
+    Effect.tryPromise({
+      try: () => adapter.sending(sql, (sql) => client.$queryRaw<ReadonlyArray<Row>>(sql)),
+      catch: (thrown) => new ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
+    })
+
+  /** On whichever connection answers first: a login may be slow, or refused, while the next of the pool becomes free. */
+  const insistently = Effect.fnUntraced(function*<Row>(operation: string, sql: Prisma.Sql) {
+    const first = yield* Effect.forkChild(send<Row>(main, operation, sql))
+    const answer = Fiber.join(first)
+    const isSlow = Option.isNone(yield* Effect.timeoutOption(Fiber.await(first), patience))
+    return yield* isSlow && isBusy() ? Effect.race(answer, send<Row>(reserve, operation, sql)) : answer
+  })
+
+  return {
+    query: <Row>(operation: string, sql: Prisma.Sql) =>
+      Effect.suspend(() => {
+        counts[operation] = (counts[operation] ?? 0) + 1
+        return renewals.has(operation) && isBusy() ? insistently<Row>(operation, sql) : send<Row>(main, operation, sql)
+      }),
+    statementCounts: Effect.sync(() => ({ ...counts }))
+  }
+}
+
+export class TextAdapter extends PrismaPg {
+  private readonly kept = new Map<string, Texts | Late>()
+  private keys = 0
+
+  /** Sends the statement with keys in place of such arguments. */
+  sending<A>(statement: Prisma.Sql, send: (statement: Prisma.Sql) => Promise<A>): Promise<A> {
+    const keys: Array<string> = []
+    const values = statement.values.map((value) => {
+      if (!(value instanceof Texts || value instanceof Late)) return value
+      const key = `${keyPrefix}${++this.keys}`
+      this.kept.set(key, value)
+      keys.push(key)
+      return key
+    })
+    if (keys.length === 0) return send(statement)
+    return send(new Prisma.Sql(statement.strings, values)).finally(() => {
+      for (const key of keys) this.kept.delete(key)
+    })
+  }
+
+  override async connect(): ReturnType<PrismaPg["connect"]> {
+    const adapter = withRoutines(await super.connect())
+    const queryRaw = adapter.queryRaw.bind(adapter)
+    adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
+    return adapter
+  }
+
+  private argumentOf(value: unknown) {
+    const kept = typeof value === "string" && value.startsWith(keyPrefix) ? this.kept.get(value) : undefined
+    return kept === undefined ? value : kept instanceof Late ? kept : kept.toPostgres()
+  }
+}
+
+// internal
+
+/** How long a renewal waits for a connection of the pool alone. */
+const patience = Duration.seconds(1)
+
+/** Operations that keep what this process holds. They may be sent twice. */
+const renewals: ReadonlySet<string> = new Set([
+  "renewOrchestrationItemLocks",
+  "renewWorkItemLocks",
+  "renewSessionLocks",
+  "renewTasks",
+  "extendMessages"
+])
+
+/** No other argument begins with it: PostgreSQL stores no NUL. */
+const keyPrefix = "\0argument "
