@@ -59,7 +59,10 @@ export function readFunctionFiles(directory = functionsDirectory) {
       : []
   ) {
     const name = path.basename(file, ".sql")
-    const text = readFileSync(path.join(directory, file), "utf8").trim().replace(/;$/, "")
+    const written = readFileSync(path.join(directory, file), "utf8")
+    // A part of other functions: only these call it, under their settings, which it does not set again for each call.
+    const inherits = /^-- settings of the caller$/m.test(written)
+    const text = written.trim().replace(/;$/, "")
       .replace(/^-- settings of the hot path$/m, hotPathSettings)
     const found = [...text.matchAll(statement)]
     const problem = !/^dx_[a-z0-9_]+$/.test(name)
@@ -69,7 +72,7 @@ export function readFunctionFiles(directory = functionsDirectory) {
       : found[0].index + found[0][0].length !== text.length
       ? "must end with the function's body"
       // PostgreSQL can inline a function that reads no table; settings would prevent that.
-      : !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
+      : !inherits && !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
           !/\bLANGUAGE sql IMMUTABLE$/.test(signature(found[0][0]))
       ? "must say SET search_path FROM CURRENT before AS: otherwise it works only under the caller's search_path"
       : undefined

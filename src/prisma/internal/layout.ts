@@ -42,7 +42,7 @@ type Migrations = ReadonlyArray<{ readonly sql: string }>
 
 /** Names of the objects that migrations create. */
 export const created = (
-  kind: "TABLE" | "INDEX" | "FUNCTION" | "TRIGGER",
+  kind: "TABLE" | "INDEX" | "FUNCTION" | "TRIGGER" | "TYPE",
   migrations: Migrations
 ): ReadonlyArray<string> => {
   const pattern = new RegExp(

@@ -63,6 +63,8 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
     [schema, Layout.created("FUNCTION", migrations)]
   )
   for (const { signature } of functions) yield* run(`DROP FUNCTION ${String(signature)}`)
+  // Types of their arguments.
+  for (const name of Layout.created("TYPE", migrations)) yield* run(`DROP TYPE IF EXISTS ${name}`)
 
   // One by one, so that the message about a dependent object names the table it depends on.
   const indexes = shared ? yield* present(session, "INDEX", migrations) : []
