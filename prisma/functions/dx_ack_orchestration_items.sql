@@ -16,19 +16,13 @@
 -- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
 -- they store, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
-  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
-                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id],
-                                   --   requeued: [event id]}]
-  p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
-  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
-                                   --   served_by}]
-  p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
-  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
-                                   --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
-                                   --   creates its instance where the id is free
-  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
+  p_acks jsonb,                    -- [{token and other fields of dx_turn}]
+  p_history jsonb,                 -- this and the following: as in dx_store_turns
+  p_key_values jsonb,
+  p_worker_items jsonb,
+  p_cancelled_activities jsonb,
+  p_orchestrator_items jsonb,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -39,55 +33,66 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_count integer := jsonb_array_length(p_acks);
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
-  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
+  -- Without an instance where it was refused, without an execution also where only the batch is consumed.
+  v_turns dx_turn[] := ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_acks) AS turn);
+  -- Of the locks that end, by position.
   v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
   v_lock record;
   v_previous text;
   v_repeated boolean := false;
+  v_locked integer := 0;
   v_duplicate bigint;
 BEGIN
   FOR v_lock IN
-    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
-    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
-      WITH ORDINALITY AS a (token, execution_id, position)
-    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
-    WHERE l.lock_token = left(a.token, 36)
+    SELECT ack.position, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(ack.token, 38)
+    WHERE l.lock_token = left(ack.token, 36)
       AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", a.position
+    ORDER BY l.instance_id COLLATE "C", ack.position
     FOR UPDATE OF l
   LOOP
     v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
     v_previous := v_lock.instance_id;
+    v_locked := v_locked + 1;
     v_outcomes[v_lock.position] := 'Done';
+    v_turns[v_lock.position].instance_id := v_lock.instance_id;
+    v_turns[v_lock.position].secret := v_lock.lock_token;
     v_instances[v_lock.position] := v_lock.instance_id;
     v_secrets[v_lock.position] := v_lock.lock_token;
     v_claimed_ms[v_lock.position] := v_lock.locked_at;
-    v_executions[v_lock.position] := v_lock.execution_id;
   END LOOP;
+  IF v_locked < v_count THEN
+    FOR v_position IN 1 .. v_count LOOP
+      IF v_outcomes[v_position] = 'LockLost' THEN
+        v_turns[v_position].execution_id := NULL;
+      END IF;
+    END LOOP;
+  END IF;
 
   IF p_history IS NOT NULL THEN
     -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
-      SELECT h.ack
-      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-      WHERE v_executions[h.ack] IS NOT NULL
-      GROUP BY h.ack, h.event_id
+      SELECT event.ack
+      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      WHERE v_turns[event.ack].execution_id IS NOT NULL
+      GROUP BY event.ack, event.event_id
       -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
         OR (
-          SELECT x.event_id
-          FROM history AS x
-          WHERE x.instance_id = v_instances[h.ack]
-            AND x.execution_id = v_executions[h.ack]
-            AND x.event_id = h.event_id
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = v_turns[event.ack].instance_id
+            AND h.execution_id = v_turns[event.ack].execution_id
+            AND h.event_id = event.event_id
         ) IS NOT NULL
     LOOP
       v_outcomes[v_duplicate] := 'DuplicateEvent';
       v_instances[v_duplicate] := NULL;
-      v_executions[v_duplicate] := NULL;
+      v_turns[v_duplicate].instance_id := NULL;
+      v_turns[v_duplicate].execution_id := NULL;
     END LOOP;
   END IF;
 
@@ -95,15 +100,16 @@ BEGIN
     -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
     v_previous := NULL;
     FOR v_lock IN
-      SELECT a.position, substr(a.token, 38) AS instance_id
-      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
-      WHERE v_outcomes[a.position] <> 'LockLost'
-      ORDER BY substr(a.token, 38) COLLATE "C", a.position
+      SELECT ack.position, substr(ack.token, 38) AS instance_id
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
+      WHERE v_outcomes[ack.position] <> 'LockLost'
+      ORDER BY substr(ack.token, 38) COLLATE "C", ack.position
     LOOP
       IF v_lock.instance_id = v_previous THEN
         v_outcomes[v_lock.position] := 'LockLost';
         v_instances[v_lock.position] := NULL;
-        v_executions[v_lock.position] := NULL;
+        v_turns[v_lock.position].instance_id := NULL;
+        v_turns[v_lock.position].execution_id := NULL;
       ELSIF v_outcomes[v_lock.position] = 'Done' THEN
         v_previous := v_lock.instance_id;
       END IF;
@@ -111,10 +117,7 @@ BEGIN
   END IF;
 
   PERFORM dx_store_turns(
-    p_acks,
-    v_instances,
-    v_executions,
-    v_secrets,
+    v_turns,
     NULL,
     p_history,
     p_key_values,
@@ -128,14 +131,13 @@ BEGIN
 
   -- Every message of a batch was due when its lock was taken; messages that fell due later are not looked at.
   DELETE FROM orchestrator_queue AS q
-  USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+  USING unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
+  WHERE q.instance_id = ended.instance_id
+    AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
+    AND q.lock_token = ended.lock_token;
 
   DELETE FROM instance_locks AS l
-  USING unnest(v_instances) AS a (instance_id)
-  WHERE l.instance_id = a.instance_id;
+  WHERE l.instance_id = ANY (v_instances);
 
   RETURN v_outcomes;
 END

@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION dx_count_waiting(
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
--- settings of the hot path
+-- settings of the caller
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);

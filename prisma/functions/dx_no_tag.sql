@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text
 LANGUAGE plpgsql
 STABLE
-SET search_path FROM CURRENT
+-- settings of the caller
 AS $$
 BEGIN
   RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;

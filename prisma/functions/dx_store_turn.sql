@@ -16,9 +16,10 @@ CREATE OR REPLACE FUNCTION dx_store_turn(
 )
 RETURNS jsonb
 LANGUAGE plpgsql
--- settings of the hot path
+-- settings of the caller
 AS $$
 DECLARE
+  v_no_tag CONSTANT text := dx_no_tag();
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_waiting bigint[];
   v_names jsonb;
@@ -75,7 +76,7 @@ BEGIN
       v_item ->> 'instance_id',
       (v_item ->> 'execution_id')::bigint,
       (v_item ->> 'activity_id')::bigint,
-      dx_no_tag(),
+      v_no_tag,
       v_item ->> 'name'
     )
     RETURNING id INTO v_id;

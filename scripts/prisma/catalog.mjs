@@ -1,5 +1,5 @@
 /**
- * The objects of a schema that Prisma does not see: functions, triggers, partial and expression indexes, constraints,
+ * The objects of a schema that Prisma does not see: functions and types, triggers, partial and expression indexes, constraints,
  * views and storage parameters, as text that does not depend on the schema's name.
  *
  * A partitioned table has the same text as one that is not: `prisma/partitions` may be applied to a store or not. The
@@ -33,6 +33,12 @@ const query = `
   SELECT 'view', c.relname, pg_get_viewdef(c.oid)
   FROM pg_class AS c
   WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('v', 'm')
+  UNION ALL
+  SELECT 'type', c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+  FROM pg_class AS c
+  JOIN pg_attribute AS a ON a.attrelid = c.oid
+  WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'c' AND NOT a.attisdropped
+  GROUP BY c.relname
   UNION ALL
   SELECT 'storage', c.relname, array_to_string(c.reloptions, ', ')
   FROM pg_class AS c

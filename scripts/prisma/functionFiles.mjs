@@ -56,7 +56,10 @@ export function readFunctionFiles(directory = functionsDirectory) {
       : []
   ) {
     const name = path.basename(file, ".sql")
-    const text = readFileSync(path.join(directory, file), "utf8").trim().replace(/;$/, "")
+    const written = readFileSync(path.join(directory, file), "utf8")
+    // A part of other functions: only these call it, under their settings, which it does not set again for each call.
+    const inherits = /^-- settings of the caller$/m.test(written)
+    const text = written.trim().replace(/;$/, "")
       .replace(/^-- settings of the hot path$/m, hotPathSettings)
       .replace(/^( *)-- @include (\w+): (.+)$/gm, (_, indent, part, words) => included(directory, part, words, indent))
     const found = [...text.matchAll(statement)]
@@ -67,7 +70,7 @@ export function readFunctionFiles(directory = functionsDirectory) {
       : found[0].index + found[0][0].length !== text.length
       ? "must end with the function's body"
       // PostgreSQL inlines such a function into its caller, whose path counts then; settings would prevent that.
-      : !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
+      : !inherits && !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
           !/\bLANGUAGE sql (IMMUTABLE|STABLE|VOLATILE)$/.test(signature(found[0][0]))
       ? "must say SET search_path FROM CURRENT before AS: otherwise it works only under the caller's search_path"
       : undefined

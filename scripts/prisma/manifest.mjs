@@ -17,6 +17,7 @@ export function manifestOf(sql) {
     indexes: created("INDEX"),
     functions: created("FUNCTION"),
     triggers: created("TRIGGER"),
+    types: created("TYPE"),
     columns: all.flatMap(addedColumns),
     locks: all.flatMap((text) => /^LOCK TABLE ([\w, ]+?) IN /.exec(text)?.[1].split(", ") ?? []),
     isTransactional: !all.some((text) => /\bCONCURRENTLY\b/i.test(text))

@@ -919,29 +919,50 @@ BEGIN
 END
 $$;
 
--- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
-CREATE OR REPLACE FUNCTION dx_is_plain(
-  p_turn jsonb,                    -- of dx_store_turns, with appends
-  p_worker_items jsonb             -- the same, of this turn
+-- Returns the instances that messages of stored turns start: children and detached starts. Null if there are none.
+--
+-- Bound: the messages given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_instances_of_children(
+  p_turns dx_turn[],
+  p_orchestrator_items jsonb       -- as in dx_store_turns
 )
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+RETURNS dx_instance[]
+LANGUAGE plpgsql
+-- settings of the caller
 AS $$
-  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
-    AND p_turn ->> 'parent_instance_id' IS NULL
-    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
-    AND (
-      p_worker_items IS NULL
-      OR (
-        -- Where there are more, a set of rows is cheaper than row after row.
-        jsonb_array_length(p_worker_items) <= 8
-        AND NOT jsonb_path_exists(
-          p_worker_items,
-          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
-        )
-      )
+BEGIN
+  IF jsonb_path_exists(p_orchestrator_items, '$[*].start') IS NOT TRUE THEN
+    RETURN NULL;
+  END IF;
+  RETURN (
+    SELECT array_agg(
+      ROW(
+        message.instance_id,
+        child.orchestration_name,
+        NULL,
+        child.parent_instance_id,
+        NULL,
+        0,
+        'Running',
+        NULL,
+        NULL,
+        child.major,
+        child.minor,
+        child.patch,
+        child.orchestration_version,
+        false,
+        message.ack,
+        true
+      )::dx_instance
+      ORDER BY message.position
     )
+    FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+      WITH ORDINALITY AS message (ack, instance_id, start, position)
+    CROSS JOIN LATERAL jsonb_populate_record(NULL::dx_start, message.start) AS child
+    WHERE p_turns[message.ack].execution_id IS NOT NULL
+      AND message.start IS NOT NULL
+  );
+END
 $$;
 
 -- Returns which processes may run the next turn of an instance, as one text that an index can search: the version the
@@ -967,6 +988,438 @@ AS $$
     || ' ' || p_name
 $$;
 
+-- Creates instances whose id is free, each with execution 1. A part of dx_start_orchestrations and dx_store_instances.
+--
+-- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
+-- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
+--
+-- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their executions.
+CREATE OR REPLACE FUNCTION dx_create_instances(
+  p_instances dx_instance[],
+  p_texts text[],                  -- as in dx_store_turns
+  p_now timestamptz
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_created bigint[];
+BEGIN
+  WITH free AS (
+    SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
+    FROM unnest(p_instances) WITH ORDINALITY AS instance
+    WHERE NOT EXISTS (
+        SELECT FROM instances AS i
+        WHERE i.instance_id = instance.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = instance.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = instance.instance_id
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      )
+    ORDER BY instance.instance_id COLLATE "C", instance.ordinality
+  ),
+  created AS (
+    INSERT INTO instances (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id,
+      custom_status,
+      custom_status_version,
+      route
+    )
+    SELECT
+      free.instance_id,
+      free.orchestration_name,
+      free.orchestration_version,
+      1,
+      p_now,
+      p_now,
+      free.parent_instance_id,
+      free.custom_status,
+      free.custom_status_version,
+      -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
+      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+    FROM free
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  ),
+  pinned AS (
+    INSERT INTO executions (
+      instance_id,
+      execution_id,
+      status,
+      output,
+      started_at,
+      completed_at,
+      duroxide_version_major,
+      duroxide_version_minor,
+      duroxide_version_patch
+    )
+    SELECT
+      free.instance_id,
+      1,
+      free.status,
+      COALESCE(free.output, p_texts[free.text_at]),
+      p_now,
+      CASE WHEN free.status <> 'Running' THEN p_now END,
+      free.major,
+      free.minor,
+      free.patch
+    FROM created
+    JOIN free ON free.instance_id = created.instance_id
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id, execution_id) DO NOTHING
+  )
+  SELECT array_agg(free.ordinality)
+  INTO v_created
+  FROM created
+  JOIN free ON free.instance_id = created.instance_id;
+  RETURN v_created;
+END
+$$;
+
+-- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for all
+-- but first turns, whose caller has created these rows.
+--
+-- Returns the ids of the instances that were started; null if there are none.
+--
+-- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
+-- then the rows of the turns.
+CREATE OR REPLACE FUNCTION dx_store_instances(
+  p_turns dx_turn[],
+  p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
+  p_orchestrator_items jsonb,      -- as in dx_store_turns
+  p_now timestamptz
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_created text[] := '{}';
+  v_children dx_instance[];
+  v_positions bigint[];
+  v_started text[];
+BEGIN
+  IF p_creates THEN
+    -- Before the update below: a transaction that waits for a concurrent start of the same id must not hold an instance
+    -- row.
+    WITH created AS (
+      INSERT INTO instances AS i (
+        instance_id,
+        orchestration_name,
+        orchestration_version,
+        current_execution_id,
+        created_at,
+        updated_at,
+        parent_instance_id,
+        custom_status,
+        custom_status_version
+      )
+      SELECT
+        turn.instance_id,
+        turn.orchestration_name,
+        turn.orchestration_version,
+        turn.execution_id,
+        p_now,
+        p_now,
+        turn.parent_instance_id,
+        turn.custom_status,
+        COALESCE(turn.sets_custom_status, false)::integer
+      FROM unnest(p_turns) AS turn
+      WHERE turn.execution_id IS NOT NULL
+        AND turn.orchestration_name IS NOT NULL
+        AND turn.orchestration_version IS NOT NULL
+        AND NOT EXISTS (
+          SELECT FROM instances AS x
+          WHERE x.instance_id = turn.instance_id
+        )
+      ORDER BY turn.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO UPDATE
+      SET orchestration_name = excluded.orchestration_name,
+          orchestration_version = excluded.orchestration_version,
+          current_execution_id = greatest(i.current_execution_id, excluded.current_execution_id),
+          updated_at = p_now,
+          parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id),
+          custom_status = CASE
+            WHEN excluded.custom_status_version > 0 THEN excluded.custom_status
+            ELSE i.custom_status
+          END,
+          custom_status_version = i.custom_status_version + excluded.custom_status_version
+      RETURNING i.instance_id
+    )
+    SELECT COALESCE(array_agg(created.instance_id), '{}')
+    INTO v_created
+    FROM created;
+  END IF;
+
+  v_children := dx_instances_of_children(p_turns, p_orchestrator_items);
+  IF v_children IS NOT NULL THEN
+    v_positions := dx_create_instances(v_children, NULL, p_now);
+    SELECT array_agg(v_children[created.position].instance_id)
+    INTO v_started
+    FROM unnest(v_positions) AS created (position);
+  END IF;
+
+  -- In any order: of all transactions only the one that stores the turn of an instance updates its row.
+  UPDATE instances AS i
+  SET orchestration_name = CASE WHEN turn.names THEN turn.orchestration_name ELSE i.orchestration_name END,
+      orchestration_version = CASE WHEN turn.names THEN turn.orchestration_version ELSE i.orchestration_version END,
+      parent_instance_id = CASE
+        WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
+        ELSE i.parent_instance_id
+      END,
+      current_execution_id = greatest(i.current_execution_id, turn.execution_id),
+      updated_at = p_now,
+      custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
+      custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer
+  FROM (
+    SELECT
+      turn.*,
+      turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
+    FROM unnest(p_turns) AS turn
+    WHERE turn.execution_id IS NOT NULL
+  ) AS turn
+  WHERE i.instance_id = turn.instance_id
+    AND i.instance_id <> ALL (v_created);
+  RETURN v_started;
+END
+$$;
+
+-- Stores what turns say of their executions: statuses, outputs, pinned versions. A part of dx_store_turns.
+--
+-- Returns whether an execution got its row.
+--
+-- Bound: the turns. Locks: the rows of these executions, the new ones by instance.
+CREATE OR REPLACE FUNCTION dx_store_executions(
+  p_turns dx_turn[],
+  p_creates boolean,               -- whether the turns were claimed, so that their executions may have no row yet
+  p_describes boolean,             -- whether any has a status or a pinned version
+  p_texts text[],
+  p_now timestamptz
+)
+RETURNS boolean
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_creates boolean := false;
+BEGIN
+  IF p_creates THEN
+    -- Whether or not the instance has a row.
+    INSERT INTO executions (instance_id, execution_id, status, started_at)
+    SELECT turn.instance_id, turn.execution_id, 'Running', p_now
+    FROM unnest(p_turns) AS turn
+    WHERE turn.execution_id IS NOT NULL
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = turn.instance_id
+          AND e.execution_id = turn.execution_id
+      )
+    ORDER BY turn.instance_id COLLATE "C"
+    ON CONFLICT (instance_id, execution_id) DO NOTHING;
+    v_creates := FOUND;
+  END IF;
+
+  IF p_describes THEN
+    UPDATE executions AS e
+    SET status = COALESCE(turn.status, e.status),
+        output = CASE WHEN turn.status IS NULL THEN e.output ELSE COALESCE(turn.output, p_texts[turn.text_at]) END,
+        completed_at = CASE
+          WHEN turn.status IS NULL THEN e.completed_at
+          WHEN turn.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN p_now
+        END,
+        duroxide_version_major = COALESCE(turn.major, e.duroxide_version_major),
+        duroxide_version_minor = COALESCE(turn.minor, e.duroxide_version_minor),
+        duroxide_version_patch = COALESCE(turn.patch, e.duroxide_version_patch)
+    FROM unnest(p_turns) AS turn
+    WHERE e.instance_id = turn.instance_id
+      AND e.execution_id = turn.execution_id
+      AND (turn.status IS NOT NULL OR turn.major IS NOT NULL);
+  END IF;
+  RETURN v_creates;
+END
+$$;
+
+-- Sets which processes take the next turn of instances whose turns are stored. They also take the messages that arrived
+-- during this one. A part of dx_store_turns.
+--
+-- Returns how many messages it has rerouted.
+--
+-- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
+-- instances.
+CREATE OR REPLACE FUNCTION dx_reroute_instances(
+  p_turns dx_turn[]
+)
+RETURNS bigint
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_rerouted bigint;
+BEGIN
+  WITH wanted AS (
+    SELECT
+      i.instance_id,
+      turn.secret,
+      dx_route(
+        e.duroxide_version_major,
+        e.duroxide_version_minor,
+        e.duroxide_version_patch,
+        i.orchestration_name,
+        CASE
+          WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
+          ELSE i.orchestration_version
+        END,
+        turn.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND turn.next_version IS NULL
+      ) AS route
+    FROM unnest(p_turns) AS turn
+    JOIN instances AS i ON i.instance_id = turn.instance_id
+    JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+    WHERE turn.execution_id IS NOT NULL
+  ),
+  changed AS (
+    UPDATE instances AS i
+    SET route = wanted.route
+    FROM wanted
+    WHERE i.instance_id = wanted.instance_id
+      AND i.route <> wanted.route
+    RETURNING i.instance_id, i.route, wanted.secret
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = changed.route
+  FROM changed
+  WHERE q.instance_id = changed.instance_id
+    AND q.route <> changed.route
+    AND (q.lock_token = changed.secret) IS NOT TRUE;
+  GET DIAGNOSTICS v_rerouted = ROW_COUNT;
+  RETURN v_rerouted;
+END
+$$;
+
+-- Stores changes of key-values. The changes of an ended execution become visible to the next execution and to readers. A
+-- part of dx_store_turns.
+--
+-- Bound: the changes, and the key-value rows of instances that change them. Locks: rows of kv_delta, then of kv_store.
+CREATE OR REPLACE FUNCTION dx_store_key_values(
+  p_turns dx_turn[],
+  p_key_values jsonb,              -- as in dx_store_turns
+  p_ends boolean,                  -- whether any turn ends its execution
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  IF p_key_values IS NOT NULL THEN
+    -- The last change of a key counts. clear_all removes every key that exists at its position.
+    INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
+    WITH change AS (
+      SELECT
+        p_turns[c.ack].instance_id AS instance_id,
+        c.action,
+        c.key,
+        c.value,
+        c.last_updated_at_ms,
+        c.position,
+        max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_key_values)
+          AS (ack bigint, action text, key text, value text, last_updated_at_ms bigint)
+      ) WITH ORDINALITY AS c (ack, action, key, value, last_updated_at_ms, position)
+      WHERE p_turns[c.ack].execution_id IS NOT NULL
+    ),
+    changed_key AS (
+      SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
+      FROM change
+      WHERE change.action = 'set'
+        AND change.position > COALESCE(change.cleared_at, 0)
+      UNION ALL
+      SELECT change.instance_id, change.key, change.position, NULL, p_now_ms
+      FROM change
+      WHERE change.action = 'clear_key'
+        OR (change.action = 'set' AND change.position < change.cleared_at)
+      UNION ALL
+      SELECT change.instance_id, stored.key, 0, NULL, p_now_ms
+      FROM change
+      CROSS JOIN LATERAL (
+        SELECT d.key FROM kv_delta AS d WHERE d.instance_id = change.instance_id
+        UNION
+        SELECT s.key FROM kv_store AS s WHERE s.instance_id = change.instance_id
+      ) AS stored
+      WHERE change.position = change.cleared_at
+    )
+    SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
+      changed_key.instance_id,
+      changed_key.key,
+      changed_key.value,
+      changed_key.last_updated_at_ms
+    FROM changed_key
+    ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
+    ON CONFLICT (instance_id, key) DO UPDATE
+    SET value = excluded.value,
+        last_updated_at_ms = excluded.last_updated_at_ms;
+  END IF;
+
+  IF NOT p_ends THEN
+    RETURN;
+  END IF;
+  WITH moved AS (
+    DELETE FROM kv_delta AS d
+    USING unnest(p_turns) AS turn
+    WHERE d.instance_id = turn.instance_id
+      AND turn.execution_id IS NOT NULL
+      AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+    RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, turn.execution_id
+  ),
+  removed AS (
+    DELETE FROM kv_store AS s
+    USING moved
+    WHERE s.instance_id = moved.instance_id
+      AND s.key = moved.key
+      AND moved.value IS NULL
+  )
+  INSERT INTO kv_store (instance_id, key, value, execution_id, last_updated_at_ms)
+  SELECT moved.instance_id, moved.key, moved.value, moved.execution_id, moved.last_updated_at_ms
+  FROM moved
+  WHERE moved.value IS NOT NULL
+  ON CONFLICT (instance_id, key) DO UPDATE
+  SET value = excluded.value,
+      execution_id = excluded.execution_id,
+      last_updated_at_ms = excluded.last_updated_at_ms;
+END
+$$;
+
+-- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
+-- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
+-- abandon such an activity until it counts as poison.
+--
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
+--
+-- Bound: one look into the catalog. Locks: none.
+CREATE OR REPLACE FUNCTION dx_no_tag()
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;
+END
+$$;
+
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
 -- than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity waits at
 -- all.
@@ -983,13 +1436,7 @@ CREATE OR REPLACE FUNCTION dx_count_waiting(
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
@@ -1117,24 +1564,6 @@ BEGIN
 END
 $$;
 
--- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
--- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
--- abandon such an activity until it counts as poison.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
--- Bound: one look into the catalog. Locks: none.
-CREATE OR REPLACE FUNCTION dx_no_tag()
-RETURNS text
-LANGUAGE plpgsql
-STABLE
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;
-END
-$$;
-
 -- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A longer
 -- name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256 in UTF-8.
 -- src/prisma/internal/channels.ts makes the same names.
@@ -1209,67 +1638,119 @@ BEGIN
 END
 $$;
 
--- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
--- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
+-- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
+-- says which ones.
 --
--- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
+-- Returns those that were handed over: an object with the position of a turn as the key, and as its value
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
 --
--- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
-CREATE OR REPLACE FUNCTION dx_store_turn(
-  p_turn jsonb,                    -- {handover_limit, spare}
-  p_instance_id text,
-  p_execution_id bigint,
-  p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
-  p_workers jsonb,                 -- the same, one at most
-  p_texts text[],                  -- the same
+-- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
+CREATE OR REPLACE FUNCTION dx_store_activities(
+  p_turns dx_turn[],
+  p_worker_items jsonb,            -- this and the following: as in dx_store_turns
+  p_cancelled_activities jsonb,
+  p_workers jsonb,
+  p_texts text[],
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_no_tag CONSTANT text := dx_no_tag();
+  v_secret CONSTANT text := gen_random_uuid();
+  -- By position of the worker; null: none waits.
   v_waiting bigint[];
-  v_names jsonb;
-  v_until_ms bigint;
-  v_secret text;
-  -- How many more may be handed over.
-  v_left bigint := 0;
-  v_item jsonb;
-  v_token text;
-  v_id bigint;
-  v_handed_over jsonb := '[]';
+  v_handed_over jsonb;
+  v_count bigint;
 BEGIN
-  IF p_history IS NOT NULL THEN
-    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
-    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
-  END IF;
-  IF p_worker_items IS NULL THEN
-    RETURN v_handed_over;
+  IF p_workers IS NOT NULL THEN
+    v_waiting := dx_count_waiting(
+      p_workers,
+      (SELECT max(COALESCE(turn.spare, 0)) FROM unnest(p_turns) AS turn),
+      p_now_ms
+    );
   END IF;
 
-  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
-    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
-    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
-      v_names := p_workers -> 0 -> 'names';
-      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
-      v_secret := gen_random_uuid()::text;
-      v_left := (p_turn ->> 'handover_limit')::bigint;
-    END IF;
-  END IF;
-  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
-    v_item := p_worker_items -> v_index;
-    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+  WITH item AS (
+    SELECT
+      activity.*,
+      row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
+      worker.lock_timeout_ms,
+      worker.position IS NOT NULL
+        AND activity.session_id IS NULL
+        AND activity.served_by IS NULL
+        AND activity.name = ANY (worker.names)
+        AND CASE
+          WHEN activity.tag IS NULL THEN worker.untagged
+          ELSE worker.tags IS NULL OR activity.tag = ANY (worker.tags)
+        END
+        -- Otherwise it never runs.
+        AND (
+          p_cancelled_activities IS NULL
+          OR NOT p_cancelled_activities @> jsonb_build_array(
+            jsonb_build_object(
+              'instance_id', activity.instance_id,
+              'execution_id', activity.execution_id,
+              'activity_id', activity.activity_id
+            )
+          )
+        ) AS is_served
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_worker_items) AS (
+        ack bigint,
+        work_item text,
+        text_at integer,
+        name text,
+        instance_id text,
+        execution_id bigint,
+        activity_id bigint,
+        session_id text,
+        tag text,
+        served_by text
+      )
+    ) WITH ORDINALITY AS activity (
+      ack,
+      work_item,
+      text_at,
+      name,
+      instance_id,
+      execution_id,
+      activity_id,
+      session_id,
+      tag,
+      served_by,
+      position
+    )
+    LEFT JOIN ROWS FROM (
+      jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
+    ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
+      ON worker.position = p_turns[activity.ack].worker
+      AND (
+        v_waiting IS NULL
+        OR v_waiting[worker.position] <= COALESCE(p_turns[activity.ack].spare, 0)
+      )
+    WHERE p_turns[activity.ack].execution_id IS NOT NULL
+  ),
+  numbered AS MATERIALIZED (
+    SELECT
+      nextval('worker_queue_id_seq') AS id,
+      ordered.*
+    FROM (
+      SELECT
+        item.*,
+        item.is_served
+          AND count(*) FILTER (WHERE item.is_served) OVER (PARTITION BY item.ack ORDER BY item.position)
+            <= p_turns[item.ack].handover_limit AS is_handed_over
+      FROM item
+      ORDER BY item.position
+    ) AS ordered
+  ),
+  stored AS (
     INSERT INTO worker_queue (
+      id,
       work_item,
       visible_at,
       lock_token,
@@ -1279,29 +1760,41 @@ BEGIN
       instance_id,
       execution_id,
       activity_id,
+      session_id,
       tag,
       route
     )
-    VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+    SELECT
+      activity.id,
+      COALESCE(activity.work_item, p_texts[activity.text_at]),
       v_now,
-      v_token,
-      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
+      CASE WHEN activity.is_handed_over THEN v_secret END,
+      CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
       v_now,
-      (v_token IS NOT NULL)::integer,
-      v_item ->> 'instance_id',
-      (v_item ->> 'execution_id')::bigint,
-      (v_item ->> 'activity_id')::bigint,
-      dx_no_tag(),
-      v_item ->> 'name'
-    )
-    RETURNING id INTO v_id;
-    IF v_token IS NOT NULL THEN
-      v_left := v_left - 1;
-      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
-    END IF;
-  END LOOP;
-  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
+      activity.is_handed_over::integer,
+      activity.instance_id,
+      activity.execution_id,
+      activity.activity_id,
+      activity.session_id,
+      COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
+      activity.name || COALESCE(' #' || activity.tag, '')
+    FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS activity
+  )
+  SELECT jsonb_object_agg(turn.ack, turn.activities), sum(jsonb_array_length(turn.activities))
+  INTO v_handed_over, v_count
+  FROM (
+    SELECT
+      activity.ack,
+      jsonb_agg(
+        jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
+        ORDER BY activity.index
+      ) AS activities
+    FROM numbered AS activity
+    WHERE activity.is_handed_over
+    GROUP BY activity.ack
+  ) AS turn;
+
+  IF jsonb_array_length(p_worker_items) > COALESCE(v_count, 0)
     AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
   THEN
     PERFORM dx_notify('worker_work', ARRAY[v_now]);
@@ -1310,584 +1803,225 @@ BEGIN
 END
 $$;
 
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
--- Called by dx_start_orchestrations, which does the same for sets and for all else, at twice the cost.
+-- Deletes the activities that turns cancel. A part of dx_store_turns, after dx_store_activities: an activity that one turn
+-- both schedules and cancels never runs.
 --
--- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
--- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_orchestration(
-  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
-  p_turn jsonb,                    -- the same
-  p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
+-- Bound: the activities given. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_cancel_activities(
+  p_turns dx_turn[],
+  p_cancelled_activities jsonb     -- as in dx_store_turns
 )
-RETURNS jsonb
+RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_start ->> 'instance_id';
 BEGIN
-  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
-    OR NOT dx_is_plain(p_turn, p_worker_items)
-    OR p_turn ->> 'status' <> 'Running'
-    OR p_turn ->> 'output' IS NOT NULL
-    OR p_turn ->> 'text_at' IS NOT NULL
-    OR p_turn ->> 'orchestration_name' IS NULL
-    OR p_turn ->> 'orchestration_version' IS NULL
-    OR p_turn ->> 'major' IS NULL
-    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
-    RETURN NULL;
-  END IF;
-
-  INSERT INTO instances (
-    instance_id,
-    orchestration_name,
-    orchestration_version,
-    current_execution_id,
-    created_at,
-    updated_at,
-    route
-  )
-  VALUES (
-    v_id,
-    p_turn ->> 'orchestration_name',
-    p_turn ->> 'orchestration_version',
-    1,
-    v_now,
-    v_now,
-    dx_route(
-      (p_turn ->> 'major')::integer,
-      (p_turn ->> 'minor')::integer,
-      (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name',
-      p_turn ->> 'orchestration_version',
-      false
-    )
-  )
-  ON CONFLICT (instance_id) DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    started_at,
-    duroxide_version_major,
-    duroxide_version_minor,
-    duroxide_version_patch
-  )
-  VALUES (
-    v_id,
-    1,
-    'Running',
-    v_now,
-    (p_turn ->> 'major')::integer,
-    (p_turn ->> 'minor')::integer,
-    (p_turn ->> 'patch')::integer
-  )
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  RETURN jsonb_build_object(
-    '_tag', 'Begun',
-    'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
-  );
+  DELETE FROM worker_queue AS w
+  USING (
+    SELECT locked.id
+    FROM jsonb_to_recordset(p_cancelled_activities)
+      AS activity (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+    JOIN worker_queue AS locked
+      ON locked.instance_id = activity.instance_id
+      AND locked.execution_id = activity.execution_id
+      AND locked.activity_id = activity.activity_id
+    WHERE p_turns[activity.ack].execution_id IS NOT NULL
+    ORDER BY locked.id
+    FOR UPDATE OF locked
+  ) AS cancelled
+  WHERE w.id = cancelled.id;
 END
 $$;
 
--- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
--- turn.
+-- Leaves in the queue what turns have not read: messages of their batches, and messages that events have recorded, which
+-- are inserted again. Deletes the remaining timers of ended executions. A part of dx_store_turns, before dx_store_messages,
+-- which places the start of the next execution in front of all these.
 --
--- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
--- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2 seconds,
--- and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a queued
--- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
--- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
--- Otherwise its start is stored as one without a first turn.
---
--- Messages that arrived before the start become claimable with it, not earlier.
---
--- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
---
--- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
--- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A start
--- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
--- the call fail with 55P03.
-CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item or text_at, major,
-                                   --   minor, patch, delay_ms}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
-                                   --   ids are 1, 2, …; clock_ms: what the caller takes for the database's clock, null if
-                                   --   unknown}: one for each start, {} for one without; null if none has one
-  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
-  p_key_values jsonb DEFAULT NULL,
-  p_worker_items jsonb DEFAULT NULL,
-  p_cancelled_activities jsonb DEFAULT NULL,
-  p_orchestrator_items jsonb DEFAULT NULL,
-  p_workers jsonb DEFAULT NULL,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+-- Bound: the messages and events given, and the timers of ended executions. Locks: these queue rows.
+CREATE OR REPLACE FUNCTION dx_leave_messages(
+  p_turns dx_turn[],
+  p_ends boolean,                  -- whether any turn ends its execution
+  p_leaves boolean,                -- whether any has left_ids
+  p_requeues boolean,              -- whether any has requeued
+  p_now timestamptz
 )
-RETURNS jsonb
+RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
+AS $$
+BEGIN
+  IF p_ends THEN
+    -- They would otherwise wake the instance when they are due, only to be dropped.
+    DELETE FROM orchestrator_queue AS q
+    USING unnest(p_turns) AS turn
+    WHERE turn.execution_id IS NOT NULL
+      AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+      AND q.instance_id = turn.instance_id
+      AND q.due_at > p_now
+      AND q.work_item LIKE '{"TimerFired"%';
+  END IF;
+
+  IF p_leaves THEN
+    -- The update of the route did not reach these messages, because they carry the lock's token.
+    UPDATE orchestrator_queue AS q
+    SET lock_token = NULL,
+        locked_until = NULL,
+        attempt_count = 0,
+        route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
+    FROM unnest(p_turns) AS turn
+    CROSS JOIN LATERAL unnest(turn.left_ids) AS unread (id)
+    WHERE q.id = unread.id
+      AND q.instance_id IS NOT DISTINCT FROM turn.instance_id -- not "=": found by id, whatever the statistics say
+      AND q.lock_token = turn.secret;
+  END IF;
+
+  IF p_requeues THEN
+    -- Batches are in order of the ids, so these are negative: smaller than those of messages that wait, of messages that
+    -- were requeued before, and of those that another transaction is about to commit.
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      -nextval('orchestrator_queue_id_seq'),
+      unread.instance_id,
+      unread.work_item,
+      p_now,
+      p_now,
+      unread.route
+    FROM (
+      SELECT
+        h.instance_id,
+        -- As the sender wrote it: -> keeps the text of a value.
+        '{"QueueMessage":{"instance":' || to_json(h.instance_id)::text
+          || ',"name":' || (event.data -> 'name')::text
+          || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
+        COALESCE(i.route, '') AS route
+      FROM unnest(p_turns) WITH ORDINALITY AS turn
+      CROSS JOIN LATERAL (
+        SELECT DISTINCT requeued.id
+        FROM unnest(turn.requeued) AS requeued (id)
+      ) AS wanted
+      JOIN history AS h
+        ON h.instance_id = turn.instance_id
+        AND h.execution_id = turn.execution_id
+        AND h.event_id = wanted.id
+      CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
+      LEFT JOIN instances AS i ON i.instance_id = h.instance_id
+      WHERE turn.status = 'ContinuedAsNew'
+        AND event.data ->> 'type' = 'ExternalEventPersistent'
+      ORDER BY turn.ordinality, h.event_id DESC
+    ) AS unread;
+  END IF;
+END
+$$;
+
+-- Stores the messages of turns, timers among them; routes the messages that arrived before their start; deletes the timers
+-- that turns cancel. A part of dx_store_turns.
+--
+-- Returns how many messages it has inserted.
+--
+-- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that cancel
+-- some. Locks: queue rows of started instances (skip locked); timers.
+CREATE OR REPLACE FUNCTION dx_store_messages(
+  p_turns dx_turn[],
+  p_orchestrator_items jsonb,      -- as in dx_store_turns
+  p_started text[],                -- instances that were started with these turns; null or empty: none
+  p_cancels boolean,               -- whether any turn has cancelled_timers
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS bigint
+LANGUAGE plpgsql
+-- settings of the caller
 AS $$
 DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count integer := jsonb_array_length(p_starts);
-  v_ours text[];
-  -- By position: the instances that begin with their first turn; null for others.
-  v_begun text[] := array_fill(NULL::text, ARRAY[v_count]);
-  -- By position: whether the caller mistakes the time of a first turn; null if no start has one.
-  v_mistimed boolean[];
-  v_children text[];
-  v_parents bigint[];
-  v_positions bigint[];
-  v_position bigint;
-  v_handed_over jsonb;
-  v_answer jsonb;
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_inserted bigint := 0;
 BEGIN
-  IF v_count = 1
-    AND p_turns IS NOT NULL
-    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
-  THEN
-    v_answer := dx_start_orchestration(
-      p_starts -> 0,
-      p_turns -> 0,
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
-    );
-    IF v_answer IS NOT NULL THEN
-      RETURN jsonb_build_array(v_answer);
-    END IF;
-  END IF;
-
-  IF p_turns IS NOT NULL THEN
-    -- The same key as claims use. What follows sees everything that was committed before.
-    SELECT array_agg(one.instance_id)
-    INTO v_ours
-    FROM (
-      SELECT DISTINCT s.instance_id
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_starts) AS (instance_id text),
-        jsonb_to_recordset(p_turns) AS (execution_id bigint)
-      ) AS s (instance_id, execution_id)
-      WHERE s.execution_id = 1
-    ) AS one
-    WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
-
-    -- Of two starts of one id the first counts.
+  IF p_orchestrator_items IS NOT NULL THEN
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
-      array_agg(
-        CASE WHEN start.is_first AND start.begins AND NOT start.is_mistimed THEN start.instance_id END
-        ORDER BY start.position
-      ),
-      array_agg(start.is_mistimed ORDER BY start.position)
-    INTO v_begun, v_mistimed
-    FROM (
-      SELECT
-        s.instance_id,
-        s.position,
-        row_number() OVER (PARTITION BY s.instance_id ORDER BY s.position) = 1 AS is_first,
-        COALESCE(abs(s.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
-        s.execution_id = 1
-          AND COALESCE(s.delay_ms, 0) = 0
-          AND s.instance_id = ANY (v_ours)
-          AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = s.instance_id) IS NULL
-          AND (SELECT e.status FROM executions AS e WHERE e.instance_id = s.instance_id LIMIT 1) IS NULL
-          AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = s.instance_id) IS NULL
-          AND (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id LIMIT 1) IS NULL
-          AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = s.instance_id LIMIT 1) IS NULL AS begins
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_starts) AS (instance_id text, delay_ms bigint),
-        jsonb_to_recordset(p_turns) AS (execution_id bigint, clock_ms bigint)
-      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, clock_ms, position)
-    ) AS start;
-    IF jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
-      FOR v_position IN
-        SELECT h.ack
-        FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-        GROUP BY h.ack, h.event_id
-        HAVING count(*) > 1
-      LOOP
-        v_begun[v_position] := NULL;
-      END LOOP;
-    END IF;
-  END IF;
-
-  -- The children of first turns with the starts, because all are inserted in one order.
-  WITH free AS (
-    SELECT DISTINCT ON (one.instance_id COLLATE "C") one.*
-    FROM (
-      SELECT
-        s.instance_id,
-        s.position AS parent,
-        false AS is_child,
-        s.position,
-        CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END AS orchestration_name,
-        CASE WHEN turn.names THEN s.turn_version END AS orchestration_version,
-        CASE WHEN turn.names THEN s.parent_instance_id END AS parent_instance_id,
-        CASE WHEN turn.is_begun THEN s.custom_status END AS custom_status,
-        COALESCE(turn.is_begun AND s.sets_custom_status, false)::integer AS custom_status_version,
-        CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
-        CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
-        CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch,
-        COALESCE(
-          CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
-          CASE
-            WHEN turn.names THEN s.turn_version
-            -- As after an ack that says any of this: the row has no version, so every one serves the instance.
-            WHEN turn.pins OR (turn.is_begun AND (s.turn_name IS NOT NULL OR s.status = 'ContinuedAsNew')) THEN NULL
-            ELSE s.orchestration_version
-          END
-        ) AS next_version,
-        COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false) AS or_newer
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_starts) AS (
-          instance_id text,
-          orchestration_name text,
-          orchestration_version text,
-          major integer,
-          minor integer,
-          patch integer
-        ),
-        jsonb_to_recordset(p_turns) AS (
-          orchestration_name text,
-          orchestration_version text,
-          status text,
-          next_version text,
-          parent_instance_id text,
-          major integer,
-          minor integer,
-          patch integer,
-          sets_custom_status boolean,
-          custom_status text
-        )
-      ) WITH ORDINALITY AS s (
-        instance_id,
-        orchestration_name,
-        orchestration_version,
-        major,
-        minor,
-        patch,
-        turn_name,
-        turn_version,
-        status,
-        next_version,
-        parent_instance_id,
-        turn_major,
-        turn_minor,
-        turn_patch,
-        sets_custom_status,
-        custom_status,
-        position
-      )
-      CROSS JOIN LATERAL (
-        SELECT
-          v_begun[s.position] IS NOT NULL AS is_begun,
-          v_begun[s.position] IS NOT NULL AND s.turn_name IS NOT NULL AND s.turn_version IS NOT NULL AS names,
-          v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
-      ) AS turn
-      UNION ALL
-      SELECT
-        m.instance_id,
-        m.ack,
-        true,
-        m.position,
-        child.orchestration_name,
-        NULL,
-        child.parent_instance_id,
-        NULL,
-        0,
-        child.major,
-        child.minor,
-        child.patch,
-        child.orchestration_version,
-        false
-      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
-        WITH ORDINALITY AS m (ack, instance_id, start, position)
-      CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (
-        orchestration_name text,
-        orchestration_version text,
-        parent_instance_id text,
-        major integer,
-        minor integer,
-        patch integer
-      )
-      WHERE v_begun[m.ack] IS NOT NULL
-        AND m.start IS NOT NULL
-    ) AS one
-    WHERE NOT EXISTS (
-        SELECT FROM instances AS i
-        WHERE i.instance_id = one.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM executions AS e
-        WHERE e.instance_id = one.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = one.instance_id
-          AND q.work_item LIKE '{"StartOrchestration"%'
-      )
-    ORDER BY one.instance_id COLLATE "C", one.is_child, one.position
-  ),
-  created AS (
-    INSERT INTO instances (
-      instance_id,
-      orchestration_name,
-      orchestration_version,
-      current_execution_id,
-      created_at,
-      updated_at,
-      parent_instance_id,
-      custom_status,
-      custom_status_version,
-      route
-    )
-    SELECT
-      free.instance_id,
-      free.orchestration_name,
-      free.orchestration_version,
-      1,
-      v_now,
-      v_now,
-      free.parent_instance_id,
-      free.custom_status,
-      free.custom_status_version,
-      -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
-      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.next_version, free.or_newer)
-    FROM free
-    ORDER BY free.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
-  )
-  SELECT
-    array_agg(free.position) FILTER (WHERE NOT free.is_child),
-    array_agg(free.instance_id) FILTER (WHERE free.is_child),
-    array_agg(free.parent) FILTER (WHERE free.is_child)
-  INTO v_positions, v_children, v_parents
-  FROM created
-  JOIN free ON free.instance_id = created.instance_id;
-  IF v_positions IS NULL THEN
-    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
-  END IF;
-  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
-    SELECT array_agg(CASE WHEN one.position = ANY (v_positions) THEN one.instance_id END ORDER BY one.position)
-    INTO v_begun
-    FROM unnest(v_begun) WITH ORDINALITY AS one (instance_id, position);
-    IF v_children IS NOT NULL THEN
-      -- Their parents were started by a transaction that we waited for.
-      WITH gone AS (
-        DELETE FROM instances AS i
-        USING unnest(v_children, v_parents) AS child (instance_id, parent)
-        WHERE i.instance_id = child.instance_id
-          AND v_begun[child.parent] IS NULL
-        RETURNING i.instance_id
-      )
-      SELECT array_agg(one.instance_id)
-      INTO v_children
-      FROM unnest(v_children) AS one (instance_id)
-      WHERE one.instance_id NOT IN (SELECT gone.instance_id FROM gone);
-    END IF;
-  END IF;
-
-  INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    output,
-    started_at,
-    completed_at,
-    duroxide_version_major,
-    duroxide_version_minor,
-    duroxide_version_patch
-  )
-  SELECT
-    one.instance_id,
-    1,
-    one.status,
-    COALESCE(one.output, p_texts[one.text_at]),
-    v_now,
-    CASE WHEN one.status <> 'Running' THEN v_now END,
-    one.major,
-    one.minor,
-    one.patch
-  FROM (
-    SELECT
-      s.instance_id,
-      COALESCE(CASE WHEN turn.is_begun THEN s.status END, 'Running') AS status,
-      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.output END AS output,
-      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.text_at END AS text_at,
-      CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
-      CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
-      CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer),
-      jsonb_to_recordset(p_turns)
-        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
-    ) WITH ORDINALITY
-      AS s (instance_id, major, minor, patch, status, output, text_at, turn_major, turn_minor, turn_patch, position)
-    CROSS JOIN LATERAL (
-      SELECT
-        v_begun[s.position] IS NOT NULL AS is_begun,
-        v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
-    ) AS turn
-    WHERE s.position = ANY (v_positions)
-    UNION ALL
-    SELECT DISTINCT ON (m.instance_id COLLATE "C")
-      m.instance_id,
-      'Running',
-      NULL,
-      NULL,
-      child.major,
-      child.minor,
-      child.patch
-    FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
-      WITH ORDINALITY AS m (ack, instance_id, start, position)
-    CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (major integer, minor integer, patch integer)
-    WHERE v_begun[m.ack] IS NOT NULL
-      AND m.start IS NOT NULL
-      AND m.instance_id = ANY (v_children)
-  ) AS one
-  ORDER BY one.instance_id COLLATE "C"
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-
-  -- Those without their first turn.
-  IF num_nulls(VARIADIC v_begun) > 0 THEN
-    WITH start AS (
-      INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-      SELECT
-        -- The start must be in the first batch, however many messages wait.
-        nextval('orchestrator_queue_id_seq') * CASE
-          WHEN s.delay_ms > 0 THEN 1
-          WHEN (
+      nextval('orchestrator_queue_id_seq') * CASE
+        -- The message that begins an execution must be in its first batch, however many messages wait.
+        WHEN due.at <= v_now
+          AND (
+            COALESCE(message.work_item, p_texts[message.text_at]) LIKE '{"StartOrchestration"%'
+            OR COALESCE(message.work_item, p_texts[message.text_at]) LIKE '{"ContinueAsNew"%'
+          )
+          AND (
             SELECT q.id
             FROM orchestrator_queue AS q
-            WHERE q.instance_id = s.instance_id
+            WHERE q.instance_id = message.instance_id
               AND q.due_at <= v_now
             LIMIT 1
-          ) IS NULL THEN 1
-          ELSE -1
-        END,
-        s.instance_id,
-        COALESCE(s.work_item, p_texts[s.text_at]),
-        to_timestamp(least(v_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
-        v_now,
-        (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-      FROM (
-        SELECT start.*
-        FROM ROWS FROM (
-          jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, text_at integer, delay_ms bigint)
-        ) WITH ORDINALITY AS start (instance_id, work_item, text_at, delay_ms, position)
-        WHERE start.position = ANY (v_positions)
-          AND v_begun[start.position] IS NULL
-        ORDER BY start.position
-      ) AS s
-      RETURNING instance_id, visible_at, route
-    )
-    UPDATE orchestrator_queue AS q
-    SET route = earlier.route,
-        visible_at = COALESCE(earlier.arrives_at, q.visible_at),
-        created_at = COALESCE(earlier.arrives_at, q.created_at)
+          ) IS NOT NULL THEN -1
+        ELSE 1
+      END,
+      message.instance_id,
+      COALESCE(message.work_item, p_texts[message.text_at]),
+      due.at,
+      v_now,
+      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = message.instance_id), '')
     FROM (
-      SELECT
-        one.id,
-        start.route,
-        -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
-        CASE
-          WHEN one.lock_token IS NULL AND start.visible_at > greatest(v_now, one.due_at)
-            THEN start.visible_at + interval '1 millisecond'
-        END AS arrives_at
-      FROM start
-      JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
-      WHERE one.route <> start.route
-      FOR UPDATE OF one SKIP LOCKED
+      SELECT m.*
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_orchestrator_items)
+          AS (ack bigint, instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
+      ) WITH ORDINALITY AS m (ack, instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
+      WHERE p_turns[m.ack].execution_id IS NOT NULL
+      ORDER BY m.position
+    ) AS message
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(
+          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
+          v_latest_ms
+        )::float8 / 1000
+      ) AS at
+    ) AS due;
+    GET DIAGNOSTICS v_inserted = ROW_COUNT;
+  END IF;
+
+  IF p_started <> '{}' THEN
+    UPDATE orchestrator_queue AS q
+    SET route = earlier.route
+    FROM (
+      SELECT message.id, i.route
+      FROM unnest(p_started) AS started (instance_id)
+      JOIN instances AS i ON i.instance_id = started.instance_id
+      JOIN orchestrator_queue AS message ON message.instance_id = started.instance_id
+      WHERE message.route <> i.route
+      FOR UPDATE OF message SKIP LOCKED
     ) AS earlier
     WHERE q.id = earlier.id;
-    IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-      PERFORM dx_notify(
-        'orch_work',
-        ARRAY(
-          SELECT to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000)
-          FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (delay_ms bigint)) WITH ORDINALITY AS s (delay_ms, position)
-          WHERE s.position = ANY (v_positions)
-            AND v_begun[s.position] IS NULL
-        )
-      );
-    END IF;
   END IF;
 
-  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
-    v_handed_over := dx_store_turns(
-      p_turns,
-      v_begun,
-      ARRAY(SELECT CASE WHEN one.id IS NOT NULL THEN 1 END FROM unnest(v_begun) WITH ORDINALITY AS one (id, position) ORDER BY one.position),
-      NULL,
-      COALESCE(v_children, '{}'),
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+  IF p_cancels THEN
+    -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
+    -- turn.
+    DELETE FROM orchestrator_queue AS q
+    USING unnest(p_turns) AS turn
+    WHERE turn.execution_id IS NOT NULL
+      AND q.instance_id = turn.instance_id
+      AND q.due_at > v_now
+      AND turn.cancelled_timers ? q.work_item;
+  END IF;
+
+  IF p_orchestrator_items IS NOT NULL AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify(
+      'orch_work',
+      ARRAY(
+        SELECT to_timestamp(
+          least(
+            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
+            v_latest_ms
+          )::float8 / 1000
+        )
+        FROM jsonb_to_recordset(p_orchestrator_items) AS message (ack bigint, visible_at_ms bigint, delay_ms bigint)
+        WHERE p_turns[message.ack].execution_id IS NOT NULL
+      )
     );
   END IF;
-
-  RETURN (
-    SELECT jsonb_agg(
-      CASE
-        WHEN start.instance_id IS NOT NULL THEN jsonb_build_object(
-          '_tag', 'Begun',
-          'nowMs', v_now_ms,
-          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
-        )
-        WHEN start.position <> ALL (v_positions) THEN to_jsonb('AlreadyExists'::text)
-        WHEN v_mistimed[start.position] THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
-        ELSE to_jsonb('Started'::text)
-      END
-      ORDER BY start.position
-    )
-    FROM unnest(v_begun) WITH ORDINALITY AS start (instance_id, position)
-  );
+  RETURN v_inserted;
 END
 $$;
 
@@ -1907,19 +2041,16 @@ $$;
 -- output may be given in p_texts, text_at being the position there: a large text is then neither parsed nor copied with
 -- its row. So rows are sorted before their texts are read.
 --
+-- The caller decodes the turns once, which takes 5 microseconds each; a step that reads them again from JSON took 1 to 2
+-- for each. The functions of the steps run under the settings of the caller: settings of their own take 7 microseconds
+-- per call on a busy machine.
+--
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
--- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
--- key-values; worker rows by id; queue rows of instances whose route changes.
+-- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
+-- id; executions, history; queue rows of instances whose route changes; key-values; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
-  p_turns jsonb,                   -- [{orchestration_name, orchestration_version, status, output, next_version,
-                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
-                                   --   cancelled_timers: {work_item: null}, left_ids: [row id], requeued: [event id],
-                                   --   worker: position in p_workers, handover_limit, spare}]
-  p_instances text[],              -- by position of the turn; null: it is not stored
-  p_executions bigint[],           -- by position; null: nothing but its left_ids is stored
-  p_secrets text[],                -- by position, the secrets of the claims; null: these are turns without a claim, of
-                                   --   executions that have their rows
+  p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
                                    --   created with their final values: the children that it has created with them
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
@@ -1936,69 +2067,42 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
 )
 RETURNS jsonb
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
 DECLARE
-  v_now_ms CONSTANT bigint := p_now_ms;
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_creates boolean;
-  v_parents text[];
-  v_created text[] := '{}';
-  v_describes boolean;
-  v_ends boolean;
-  v_cancels boolean;
-  v_reroutes boolean;
   v_started text[] := p_children;
-  v_no_tag text;
-  v_secret text;
-  -- By position of the worker; null: none waits.
-  v_waiting bigint[];
-  -- By position of the turn.
-  v_worker_of bigint[];
-  v_limits bigint[];
-  v_spares bigint[];
-  v_most_spare bigint;
-  v_handed_over bigint[];
-  v_handed_over_by bigint[];
-  v_indexes bigint[];
-  v_cancelled bigint[];
-BEGIN
   -- Which of the rare steps are needed.
+  v_claimed boolean;
+  v_leaves boolean;
+  v_names boolean;
+  v_parents text[];
+  v_describes boolean;
+  v_reroutes boolean;
+  v_ended text[];
+  v_ends boolean;
+  v_requeues boolean;
+  v_cancels boolean;
+  v_handed_over jsonb;
+  -- Of a step that most acks take: an assignment starts no statement, as PERFORM does.
+  v_rows bigint;
+BEGIN
   SELECT
-    p_secrets IS NOT NULL AND bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
-    array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
-    p_children IS NULL AND bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
-    bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
-    bool_or(ack.cancelled_timers IS NOT NULL),
-    p_children IS NULL
-      AND bool_or(ack.orchestration_name IS NOT NULL OR ack.major IS NOT NULL OR ack.status = 'ContinuedAsNew')
-  INTO v_creates, v_parents, v_describes, v_ends, v_cancels, v_reroutes
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_turns) AS (
-      orchestration_name text,
-      orchestration_version text,
-      parent_instance_id text,
-      status text,
-      major integer,
-      cancelled_timers jsonb
-    )
-  ) WITH ORDINALITY AS ack (
-    orchestration_name,
-    orchestration_version,
-    parent_instance_id,
-    status,
-    major,
-    cancelled_timers,
-    position
-  )
-  WHERE p_executions[ack.position] IS NOT NULL;
+    bool_or(turn.secret IS NOT NULL),
+    bool_or(turn.left_ids IS NOT NULL),
+    bool_or(turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL) FILTER (WHERE stored.yes),
+    array_agg(turn.parent_instance_id) FILTER (WHERE stored.yes AND turn.parent_instance_id IS NOT NULL),
+    bool_or(turn.status IS NOT NULL OR turn.major IS NOT NULL) FILTER (WHERE stored.yes),
+    bool_or(turn.orchestration_name IS NOT NULL OR turn.major IS NOT NULL OR turn.status = 'ContinuedAsNew')
+      FILTER (WHERE stored.yes),
+    array_agg(turn.instance_id)
+      FILTER (WHERE stored.yes AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
+    bool_or(turn.requeued IS NOT NULL) FILTER (WHERE stored.yes),
+    bool_or(turn.cancelled_timers IS NOT NULL) FILTER (WHERE stored.yes)
+  INTO v_claimed, v_leaves, v_names, v_parents, v_describes, v_reroutes, v_ended, v_requeues, v_cancels
+  FROM unnest(p_turns) AS turn
+  CROSS JOIN LATERAL (SELECT turn.execution_id IS NOT NULL AS yes) AS stored;
+  v_ends := v_ended IS NOT NULL;
 
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
@@ -2009,650 +2113,58 @@ BEGIN
     FOR KEY SHARE;
   END IF;
 
-  IF v_creates THEN
-    -- Before the update below: a transaction that waits for a concurrent start of the same id must not hold an instance
-    -- row.
-    WITH created AS (
-      INSERT INTO instances AS i (
-        instance_id,
-        orchestration_name,
-        orchestration_version,
-        current_execution_id,
-        created_at,
-        updated_at,
-        parent_instance_id,
-        custom_status,
-        custom_status_version
-      )
-      SELECT
-        p_instances[ack.position],
-        ack.orchestration_name,
-        ack.orchestration_version,
-        p_executions[ack.position],
-        v_now,
-        v_now,
-        ack.parent_instance_id,
-        ack.custom_status,
-        COALESCE(ack.sets_custom_status, false)::integer
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_turns) AS (
-          orchestration_name text,
-          orchestration_version text,
-          parent_instance_id text,
-          sets_custom_status boolean,
-          custom_status text
-        )
-      ) WITH ORDINALITY AS ack (
-        orchestration_name,
-        orchestration_version,
-        parent_instance_id,
-        sets_custom_status,
-        custom_status,
-        position
-      )
-      WHERE p_executions[ack.position] IS NOT NULL
-        AND ack.orchestration_name IS NOT NULL
-        AND ack.orchestration_version IS NOT NULL
-        AND NOT EXISTS (
-          SELECT FROM instances AS x
-          WHERE x.instance_id = p_instances[ack.position]
-        )
-      ORDER BY p_instances[ack.position] COLLATE "C"
-      ON CONFLICT (instance_id) DO UPDATE
-      SET orchestration_name = excluded.orchestration_name,
-          orchestration_version = excluded.orchestration_version,
-          current_execution_id = greatest(i.current_execution_id, excluded.current_execution_id),
-          updated_at = v_now,
-          parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id),
-          custom_status = CASE
-            WHEN excluded.custom_status_version > 0 THEN excluded.custom_status
-            ELSE i.custom_status
-          END,
-          custom_status_version = i.custom_status_version + excluded.custom_status_version
-      RETURNING i.instance_id
-    )
-    SELECT COALESCE(array_agg(created.instance_id), '{}')
-    INTO v_created
-    FROM created;
-  END IF;
-
-  IF p_orchestrator_items IS NOT NULL AND p_children IS NULL THEN
-    -- Creates the instances of children and detached starts, in the same way as dx_start_orchestrations.
-    WITH wanted AS (
-      SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
-      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
-        WITH ORDINALITY AS m (ack, instance_id, start, position)
-      CROSS JOIN LATERAL jsonb_to_record(m.start) AS s (
-        orchestration_name text,
-        orchestration_version text,
-        parent_instance_id text,
-        major integer,
-        minor integer,
-        patch integer
-      )
-      WHERE p_executions[m.ack] IS NOT NULL
-        AND m.start IS NOT NULL
-        AND NOT EXISTS (
-          SELECT FROM instances AS i
-          WHERE i.instance_id = m.instance_id
-        )
-        AND NOT EXISTS (
-          SELECT FROM executions AS e
-          WHERE e.instance_id = m.instance_id
-        )
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS q
-          WHERE q.instance_id = m.instance_id
-            AND q.work_item LIKE '{"StartOrchestration"%'
-        )
-      ORDER BY m.instance_id COLLATE "C", m.position
-    ),
-    created AS (
-      INSERT INTO instances (
-        instance_id,
-        orchestration_name,
-        current_execution_id,
-        created_at,
-        updated_at,
-        parent_instance_id,
-        route
-      )
-      SELECT
-        wanted.instance_id,
-        wanted.orchestration_name,
-        1,
-        v_now,
-        v_now,
-        wanted.parent_instance_id,
-        dx_route(
-          wanted.major,
-          wanted.minor,
-          wanted.patch,
-          wanted.orchestration_name,
-          wanted.orchestration_version,
-          false
-        )
-      FROM wanted
-      ORDER BY wanted.instance_id COLLATE "C"
-      ON CONFLICT (instance_id) DO NOTHING
-      RETURNING instance_id
-    ),
-    pinned AS (
-      INSERT INTO executions (
-        instance_id,
-        execution_id,
-        status,
-        started_at,
-        duroxide_version_major,
-        duroxide_version_minor,
-        duroxide_version_patch
-      )
-      SELECT wanted.instance_id, 1, 'Running', v_now, wanted.major, wanted.minor, wanted.patch
-      FROM created
-      JOIN wanted ON wanted.instance_id = created.instance_id
-      ORDER BY wanted.instance_id COLLATE "C"
-      ON CONFLICT (instance_id, execution_id) DO NOTHING
-    )
-    SELECT array_agg(created.instance_id)
-    INTO v_started
-    FROM created;
-  END IF;
-
-  IF p_secrets IS NOT NULL THEN
-    -- Whether or not the instance has a row.
-    INSERT INTO executions (instance_id, execution_id, status, started_at)
-    SELECT a.instance_id, a.execution_id, 'Running', v_now
-    FROM unnest(p_instances, p_executions) AS a (instance_id, execution_id)
-    WHERE a.execution_id IS NOT NULL
-      AND NOT EXISTS (
-        SELECT FROM executions AS e
-        WHERE e.instance_id = a.instance_id
-          AND e.execution_id = a.execution_id
-      )
-    ORDER BY a.instance_id COLLATE "C"
-    ON CONFLICT (instance_id, execution_id) DO NOTHING;
-    v_reroutes := v_reroutes OR FOUND;
-  END IF;
-
   IF p_children IS NULL THEN
-    -- In any order: of all transactions only the one that stores the turn of an instance updates its row.
-    UPDATE instances AS i
-    SET orchestration_name = CASE WHEN turn.names THEN turn.orchestration_name ELSE i.orchestration_name END,
-        orchestration_version = CASE WHEN turn.names THEN turn.orchestration_version ELSE i.orchestration_version END,
-        parent_instance_id = CASE
-          WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
-          ELSE i.parent_instance_id
-        END,
-        current_execution_id = greatest(i.current_execution_id, turn.execution_id),
-        updated_at = v_now,
-        custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
-        custom_status_version = i.custom_status_version + turn.sets_custom_status::integer
-    FROM (
-      SELECT
-        p_instances[a.position] AS instance_id,
-        p_executions[a.position] AS execution_id,
-        a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
-        a.orchestration_name,
-        a.orchestration_version,
-        a.parent_instance_id,
-        COALESCE(a.sets_custom_status, false) AS sets_custom_status,
-        a.custom_status
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_turns) AS (
-          orchestration_name text,
-          orchestration_version text,
-          parent_instance_id text,
-          sets_custom_status boolean,
-          custom_status text
-        )
-      ) WITH ORDINALITY AS a (
-        orchestration_name,
-        orchestration_version,
-        parent_instance_id,
-        sets_custom_status,
-        custom_status,
-        position
-      )
-      WHERE p_executions[a.position] IS NOT NULL
-    ) AS turn
-    WHERE i.instance_id = turn.instance_id
-      AND i.instance_id <> ALL (v_created);
+    v_started := dx_store_instances(p_turns, v_claimed AND v_names, p_orchestrator_items, v_now);
+    IF v_claimed OR v_describes THEN
+      v_reroutes := dx_store_executions(p_turns, v_claimed, v_describes, p_texts, v_now) OR v_reroutes;
+    END IF;
   END IF;
 
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    SELECT
+      p_turns[event.ack].instance_id,
+      p_turns[event.ack].execution_id,
+      event.event_id,
+      event.event_type,
+      COALESCE(event.event_data, p_texts[event.text_at]),
+      v_now
     FROM jsonb_to_recordset(p_history)
-      AS h (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
-    WHERE p_executions[h.ack] IS NOT NULL;
+      AS event (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
+    WHERE p_turns[event.ack].execution_id IS NOT NULL;
   END IF;
 
-  IF v_describes THEN
-    UPDATE executions AS e
-    SET status = COALESCE(ack.status, e.status),
-        output = CASE WHEN ack.status IS NULL THEN e.output ELSE COALESCE(ack.output, p_texts[ack.text_at]) END,
-        completed_at = CASE
-          WHEN ack.status IS NULL THEN e.completed_at
-          WHEN ack.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN v_now
-        END,
-        duroxide_version_major = COALESCE(ack.major, e.duroxide_version_major),
-        duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
-        duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_turns)
-        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
-    ) WITH ORDINALITY AS ack (status, output, text_at, major, minor, patch, position)
-    WHERE e.instance_id = p_instances[ack.position]
-      AND e.execution_id = p_executions[ack.position]
-      AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
+  IF p_children IS NULL AND v_reroutes THEN
+    v_rows := dx_reroute_instances(p_turns);
   END IF;
 
-  IF v_reroutes THEN
-    -- Which processes take the next turn. They also take the messages that arrived during this one.
-    WITH wanted AS (
-      SELECT
-        i.instance_id,
-        p_secrets[ack.position] AS secret,
-        dx_route(
-          e.duroxide_version_major,
-          e.duroxide_version_minor,
-          e.duroxide_version_patch,
-          i.orchestration_name,
-          CASE
-            WHEN ack.status = 'ContinuedAsNew' THEN COALESCE(ack.next_version, i.orchestration_version)
-            ELSE i.orchestration_version
-          END,
-          ack.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND ack.next_version IS NULL
-        ) AS route
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (status text, next_version text)) WITH ORDINALITY
-        AS ack (status, next_version, position)
-      JOIN instances AS i ON i.instance_id = p_instances[ack.position]
-      JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-      WHERE p_executions[ack.position] IS NOT NULL
-    ),
-    changed AS (
-      UPDATE instances AS i
-      SET route = wanted.route
-      FROM wanted
-      WHERE i.instance_id = wanted.instance_id
-        AND i.route <> wanted.route
-      RETURNING i.instance_id, i.route, wanted.secret
-    )
-    UPDATE orchestrator_queue AS q
-    SET route = changed.route
-    FROM changed
-    WHERE q.instance_id = changed.instance_id
-      AND q.route <> changed.route
-      AND (q.lock_token = changed.secret) IS NOT TRUE;
-  END IF;
-
-  IF p_key_values IS NOT NULL THEN
-    -- The last change of a key counts. clear_all removes every key that exists at its position.
-    INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
-    WITH change AS (
-      SELECT
-        p_instances[c.ack] AS instance_id,
-        c.action,
-        c.key,
-        c.value,
-        c.last_updated_at_ms,
-        c.position,
-        max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_key_values)
-          AS (ack bigint, action text, key text, value text, last_updated_at_ms bigint)
-      ) WITH ORDINALITY AS c (ack, action, key, value, last_updated_at_ms, position)
-      WHERE p_executions[c.ack] IS NOT NULL
-    ),
-    changed_key AS (
-      SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
-      FROM change
-      WHERE change.action = 'set'
-        AND change.position > COALESCE(change.cleared_at, 0)
-      UNION ALL
-      SELECT change.instance_id, change.key, change.position, NULL, v_now_ms
-      FROM change
-      WHERE change.action = 'clear_key'
-        OR (change.action = 'set' AND change.position < change.cleared_at)
-      UNION ALL
-      SELECT change.instance_id, stored.key, 0, NULL, v_now_ms
-      FROM change
-      CROSS JOIN LATERAL (
-        SELECT d.key FROM kv_delta AS d WHERE d.instance_id = change.instance_id
-        UNION
-        SELECT s.key FROM kv_store AS s WHERE s.instance_id = change.instance_id
-      ) AS stored
-      WHERE change.position = change.cleared_at
-    )
-    SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
-      changed_key.instance_id,
-      changed_key.key,
-      changed_key.value,
-      changed_key.last_updated_at_ms
-    FROM changed_key
-    ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
-    ON CONFLICT (instance_id, key) DO UPDATE
-    SET value = excluded.value,
-        last_updated_at_ms = excluded.last_updated_at_ms;
-  END IF;
-
-  IF v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (p_instances)) THEN
-    -- The changes of an ended execution become visible to the next execution and to readers.
-    WITH moved AS (
-      DELETE FROM kv_delta AS d
-      USING ROWS FROM (jsonb_to_recordset(p_turns) AS (status text)) WITH ORDINALITY AS ack (status, position)
-      WHERE d.instance_id = p_instances[ack.position]
-        AND p_executions[ack.position] IS NOT NULL
-        AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, p_executions[ack.position] AS execution_id
-    ),
-    removed AS (
-      DELETE FROM kv_store AS s
-      USING moved
-      WHERE s.instance_id = moved.instance_id
-        AND s.key = moved.key
-        AND moved.value IS NULL
-    )
-    INSERT INTO kv_store (instance_id, key, value, execution_id, last_updated_at_ms)
-    SELECT moved.instance_id, moved.key, moved.value, moved.execution_id, moved.last_updated_at_ms
-    FROM moved
-    WHERE moved.value IS NOT NULL
-    ON CONFLICT (instance_id, key) DO UPDATE
-    SET value = excluded.value,
-        execution_id = excluded.execution_id,
-        last_updated_at_ms = excluded.last_updated_at_ms;
+  IF p_key_values IS NOT NULL
+    OR (v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (v_ended)))
+  THEN
+    PERFORM dx_store_key_values(p_turns, p_key_values, v_ends, p_now_ms);
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
-    v_no_tag := dx_no_tag();
-    v_secret := gen_random_uuid()::text;
-    IF p_workers IS NOT NULL THEN
-      SELECT
-        array_agg(turn.worker ORDER BY turn.position),
-        array_agg(turn.handover_limit ORDER BY turn.position),
-        array_agg(COALESCE(turn.spare, 0) ORDER BY turn.position),
-        max(COALESCE(turn.spare, 0))
-      INTO v_worker_of, v_limits, v_spares, v_most_spare
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint, spare bigint))
-        WITH ORDINALITY AS turn (worker, handover_limit, spare, position);
-      v_waiting := dx_count_waiting(p_workers, v_most_spare, v_now_ms);
-    END IF;
-
-    WITH item AS (
-      SELECT
-        w.*,
-        row_number() OVER (PARTITION BY w.ack ORDER BY w.position) - 1 AS index,
-        worker.lock_timeout_ms,
-        worker.position IS NOT NULL
-          AND w.session_id IS NULL
-          AND w.served_by IS NULL
-          AND w.name = ANY (worker.names)
-          AND CASE WHEN w.tag IS NULL THEN worker.untagged ELSE worker.tags IS NULL OR w.tag = ANY (worker.tags) END
-          AS is_served
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_worker_items) AS (
-          ack bigint,
-          work_item text,
-          text_at integer,
-          name text,
-          instance_id text,
-          execution_id bigint,
-          activity_id bigint,
-          session_id text,
-          tag text,
-          served_by text
-        )
-      ) WITH ORDINALITY
-        AS w (ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
-      LEFT JOIN ROWS FROM (
-        jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
-      ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
-        ON worker.position = v_worker_of[w.ack]
-        AND (v_waiting IS NULL OR v_waiting[worker.position] <= v_spares[w.ack])
-      WHERE p_executions[w.ack] IS NOT NULL
-    ),
-    numbered AS MATERIALIZED (
-      SELECT
-        nextval('worker_queue_id_seq') AS id,
-        one.*
-      FROM (
-        SELECT
-          item.*,
-          item.is_served
-            AND count(*) FILTER (WHERE item.is_served) OVER (PARTITION BY item.ack ORDER BY item.position)
-              <= v_limits[item.ack] AS is_handed_over
-        FROM item
-        ORDER BY item.position
-      ) AS one
-    ),
-    stored AS (
-      INSERT INTO worker_queue (
-        id,
-        work_item,
-        visible_at,
-        lock_token,
-        locked_until,
-        created_at,
-        attempt_count,
-        instance_id,
-        execution_id,
-        activity_id,
-        session_id,
-        tag,
-        route
-      )
-      SELECT
-        w.id,
-        COALESCE(w.work_item, p_texts[w.text_at]),
-        v_now,
-        CASE WHEN w.is_handed_over THEN v_secret END,
-        CASE WHEN w.is_handed_over THEN v_now_ms + w.lock_timeout_ms END,
-        v_now,
-        w.is_handed_over::integer,
-        w.instance_id,
-        w.execution_id,
-        w.activity_id,
-        w.session_id,
-        COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
-        w.name || COALESCE(' #' || w.tag, '')
-      FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS w
-    )
-    SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.index)
-    INTO v_handed_over, v_handed_over_by, v_indexes
-    FROM numbered AS w
-    WHERE w.is_handed_over;
+    v_handed_over := dx_store_activities(
+      p_turns,
+      p_worker_items,
+      p_cancelled_activities,
+      p_workers,
+      p_texts,
+      p_now_ms
+    );
   END IF;
-
   IF p_cancelled_activities IS NOT NULL THEN
-    -- After the insert: an activity that one turn both schedules and cancels never runs.
-    WITH cancelled AS (
-      DELETE FROM worker_queue AS w
-      USING (
-        SELECT locked.id
-        FROM jsonb_to_recordset(p_cancelled_activities)
-          AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
-        JOIN worker_queue AS locked
-          ON locked.instance_id = c.instance_id
-          AND locked.execution_id = c.execution_id
-          AND locked.activity_id = c.activity_id
-        WHERE p_executions[c.ack] IS NOT NULL
-        ORDER BY locked.id
-        FOR UPDATE OF locked
-      ) AS one
-      WHERE w.id = one.id
-      RETURNING w.id
-    )
-    SELECT array_agg(cancelled.id)
-    INTO v_cancelled
-    FROM cancelled;
+    PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);
   END IF;
 
-  IF v_ends THEN
-    -- The remaining timers of an ended execution would otherwise wake the instance when they are due, only to be
-    -- dropped.
-    DELETE FROM orchestrator_queue AS q
-    USING ROWS FROM (jsonb_to_recordset(p_turns) AS (status text)) WITH ORDINALITY AS ack (status, position)
-    WHERE p_executions[ack.position] IS NOT NULL
-      AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      AND q.instance_id = p_instances[ack.position]
-      AND q.due_at > v_now
-      AND q.work_item LIKE '{"TimerFired"%';
+  IF v_ends OR v_leaves THEN
+    PERFORM dx_leave_messages(p_turns, v_ends, v_leaves, v_ends AND v_requeues, v_now);
   END IF;
-
-  IF jsonb_path_exists(p_turns, '$[*].left_ids') THEN
-    -- Before the insert, which places the start of the next execution in front of them. The update of the route above
-    -- did not reach these messages, because they carry the lock's token.
-    UPDATE orchestrator_queue AS q
-    SET lock_token = NULL,
-        locked_until = NULL,
-        attempt_count = 0,
-        route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
-    FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (left_ids bigint[])) WITH ORDINALITY AS ack (left_ids, position)
-    CROSS JOIN LATERAL unnest(ack.left_ids) AS unread (id)
-    WHERE q.id = unread.id
-      AND q.instance_id IS NOT DISTINCT FROM p_instances[ack.position] -- not "=": found by id, whatever the statistics say
-      AND q.lock_token = p_secrets[ack.position];
+  IF p_orchestrator_items IS NOT NULL OR v_cancels OR v_started <> '{}' THEN
+    v_rows := dx_store_messages(p_turns, p_orchestrator_items, v_started, v_cancels, p_texts, p_now_ms);
   END IF;
-
-  IF v_ends AND jsonb_path_exists(p_turns, '$[*].requeued') THEN
-    -- Before the insert, for the same reason. Batches are in order of the ids, so these are negative: smaller than those of
-    -- messages that wait, of messages that were requeued before, and of those that another transaction is about to commit.
-    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      -nextval('orchestrator_queue_id_seq'),
-      unread.instance_id,
-      unread.work_item,
-      v_now,
-      v_now,
-      unread.route
-    FROM (
-      SELECT
-        h.instance_id,
-        -- As the sender wrote it: -> keeps the text of a value.
-        '{"QueueMessage":{"instance":' || to_json(h.instance_id)::text
-          || ',"name":' || (event.data -> 'name')::text
-          || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
-        COALESCE(i.route, '') AS route
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (status text, requeued jsonb)) WITH ORDINALITY
-        AS ack (status, requeued, position)
-      CROSS JOIN LATERAL (
-        SELECT DISTINCT one.id::bigint AS id
-        FROM jsonb_array_elements_text(ack.requeued) AS one (id)
-      ) AS wanted
-      JOIN history AS h
-        ON h.instance_id = p_instances[ack.position]
-        AND h.execution_id = p_executions[ack.position]
-        AND h.event_id = wanted.id
-      CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
-      LEFT JOIN instances AS i ON i.instance_id = h.instance_id
-      WHERE ack.status = 'ContinuedAsNew'
-        AND event.data ->> 'type' = 'ExternalEventPersistent'
-      ORDER BY ack.position, h.event_id DESC
-    ) AS unread;
-  END IF;
-
-  IF p_orchestrator_items IS NOT NULL THEN
-    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      nextval('orchestrator_queue_id_seq') * CASE
-        -- The message that begins an execution must be in its first batch, however many messages wait.
-        WHEN due.at <= v_now
-          AND (
-            COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"StartOrchestration"%'
-            OR COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"ContinueAsNew"%'
-          )
-          AND (
-            SELECT q.id
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = m.instance_id
-              AND q.due_at <= v_now
-            LIMIT 1
-          ) IS NOT NULL THEN -1
-        ELSE 1
-      END,
-      m.instance_id,
-      COALESCE(m.work_item, p_texts[m.text_at]),
-      due.at,
-      v_now,
-      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
-    FROM (
-      SELECT one.*
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_orchestrator_items)
-          AS (ack bigint, instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
-      ) WITH ORDINALITY AS one (ack, instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
-      WHERE p_executions[one.ack] IS NOT NULL
-      ORDER BY one.position
-    ) AS m
-    CROSS JOIN LATERAL (
-      SELECT to_timestamp(
-        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
-      ) AS at
-    ) AS due;
-  END IF;
-
-  IF v_started <> '{}' THEN
-    -- Messages that arrived before their start.
-    UPDATE orchestrator_queue AS q
-    SET route = earlier.route
-    FROM (
-      SELECT one.id, i.route
-      FROM unnest(v_started) AS started (instance_id)
-      JOIN instances AS i ON i.instance_id = started.instance_id
-      JOIN orchestrator_queue AS one ON one.instance_id = started.instance_id
-      WHERE one.route <> i.route
-      FOR UPDATE OF one SKIP LOCKED
-    ) AS earlier
-    WHERE q.id = earlier.id;
-  END IF;
-
-  IF v_cancels THEN
-    -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
-    -- turn.
-    DELETE FROM orchestrator_queue AS q
-    USING ROWS FROM (jsonb_to_recordset(p_turns) AS (cancelled_timers jsonb)) WITH ORDINALITY
-      AS ack (cancelled_timers, position)
-    WHERE p_executions[ack.position] IS NOT NULL
-      AND q.instance_id = p_instances[ack.position]
-      AND q.due_at > v_now
-      AND ack.cancelled_timers ? q.work_item;
-  END IF;
-
-  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    IF jsonb_array_length(p_worker_items) > COALESCE(cardinality(v_handed_over), 0) THEN
-      PERFORM dx_notify('worker_work', ARRAY[v_now]);
-    END IF;
-    IF p_orchestrator_items IS NOT NULL THEN
-      PERFORM dx_notify(
-        'orch_work',
-        ARRAY(
-          SELECT to_timestamp(
-            least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
-          )
-          FROM jsonb_to_recordset(p_orchestrator_items) AS m (ack bigint, visible_at_ms bigint, delay_ms bigint)
-          WHERE p_executions[m.ack] IS NOT NULL
-        )
-      );
-    END IF;
-  END IF;
-
-  IF v_handed_over IS NULL THEN
-    RETURN NULL;
-  END IF;
-  RETURN (
-    SELECT jsonb_object_agg(turn.ack, turn.handed_over)
-    FROM (
-      SELECT
-        one.ack,
-        jsonb_agg(
-          jsonb_build_object('index', one.index, 'lockToken', one.id || '.' || v_secret)
-          ORDER BY one.index
-        ) AS handed_over
-      FROM unnest(v_handed_over, v_handed_over_by, v_indexes) AS one (id, ack, index)
-      WHERE (one.id = ANY (v_cancelled)) IS NOT TRUE
-      GROUP BY one.ack
-    ) AS turn
-  );
+  RETURN v_handed_over;
 END
 $$;
 
@@ -2674,19 +2186,13 @@ $$;
 -- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
 -- they store, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
-  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
-                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id],
-                                   --   requeued: [event id]}]
-  p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
-  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
-                                   --   served_by}]
-  p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
-  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
-                                   --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
-                                   --   creates its instance where the id is free
-  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
+  p_acks jsonb,                    -- [{token and other fields of dx_turn}]
+  p_history jsonb,                 -- this and the following: as in dx_store_turns
+  p_key_values jsonb,
+  p_worker_items jsonb,
+  p_cancelled_activities jsonb,
+  p_orchestrator_items jsonb,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -2703,55 +2209,66 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_count integer := jsonb_array_length(p_acks);
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
-  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
+  -- Without an instance where it was refused, without an execution also where only the batch is consumed.
+  v_turns dx_turn[] := ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_acks) AS turn);
+  -- Of the locks that end, by position.
   v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
   v_lock record;
   v_previous text;
   v_repeated boolean := false;
+  v_locked integer := 0;
   v_duplicate bigint;
 BEGIN
   FOR v_lock IN
-    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
-    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
-      WITH ORDINALITY AS a (token, execution_id, position)
-    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
-    WHERE l.lock_token = left(a.token, 36)
+    SELECT ack.position, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(ack.token, 38)
+    WHERE l.lock_token = left(ack.token, 36)
       AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", a.position
+    ORDER BY l.instance_id COLLATE "C", ack.position
     FOR UPDATE OF l
   LOOP
     v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
     v_previous := v_lock.instance_id;
+    v_locked := v_locked + 1;
     v_outcomes[v_lock.position] := 'Done';
+    v_turns[v_lock.position].instance_id := v_lock.instance_id;
+    v_turns[v_lock.position].secret := v_lock.lock_token;
     v_instances[v_lock.position] := v_lock.instance_id;
     v_secrets[v_lock.position] := v_lock.lock_token;
     v_claimed_ms[v_lock.position] := v_lock.locked_at;
-    v_executions[v_lock.position] := v_lock.execution_id;
   END LOOP;
+  IF v_locked < v_count THEN
+    FOR v_position IN 1 .. v_count LOOP
+      IF v_outcomes[v_position] = 'LockLost' THEN
+        v_turns[v_position].execution_id := NULL;
+      END IF;
+    END LOOP;
+  END IF;
 
   IF p_history IS NOT NULL THEN
     -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
-      SELECT h.ack
-      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-      WHERE v_executions[h.ack] IS NOT NULL
-      GROUP BY h.ack, h.event_id
+      SELECT event.ack
+      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      WHERE v_turns[event.ack].execution_id IS NOT NULL
+      GROUP BY event.ack, event.event_id
       -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
         OR (
-          SELECT x.event_id
-          FROM history AS x
-          WHERE x.instance_id = v_instances[h.ack]
-            AND x.execution_id = v_executions[h.ack]
-            AND x.event_id = h.event_id
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = v_turns[event.ack].instance_id
+            AND h.execution_id = v_turns[event.ack].execution_id
+            AND h.event_id = event.event_id
         ) IS NOT NULL
     LOOP
       v_outcomes[v_duplicate] := 'DuplicateEvent';
       v_instances[v_duplicate] := NULL;
-      v_executions[v_duplicate] := NULL;
+      v_turns[v_duplicate].instance_id := NULL;
+      v_turns[v_duplicate].execution_id := NULL;
     END LOOP;
   END IF;
 
@@ -2759,15 +2276,16 @@ BEGIN
     -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
     v_previous := NULL;
     FOR v_lock IN
-      SELECT a.position, substr(a.token, 38) AS instance_id
-      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
-      WHERE v_outcomes[a.position] <> 'LockLost'
-      ORDER BY substr(a.token, 38) COLLATE "C", a.position
+      SELECT ack.position, substr(ack.token, 38) AS instance_id
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
+      WHERE v_outcomes[ack.position] <> 'LockLost'
+      ORDER BY substr(ack.token, 38) COLLATE "C", ack.position
     LOOP
       IF v_lock.instance_id = v_previous THEN
         v_outcomes[v_lock.position] := 'LockLost';
         v_instances[v_lock.position] := NULL;
-        v_executions[v_lock.position] := NULL;
+        v_turns[v_lock.position].instance_id := NULL;
+        v_turns[v_lock.position].execution_id := NULL;
       ELSIF v_outcomes[v_lock.position] = 'Done' THEN
         v_previous := v_lock.instance_id;
       END IF;
@@ -2775,10 +2293,7 @@ BEGIN
   END IF;
 
   PERFORM dx_store_turns(
-    p_acks,
-    v_instances,
-    v_executions,
-    v_secrets,
+    v_turns,
     NULL,
     p_history,
     p_key_values,
@@ -2792,14 +2307,13 @@ BEGIN
 
   -- Every message of a batch was due when its lock was taken; messages that fell due later are not looked at.
   DELETE FROM orchestrator_queue AS q
-  USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+  USING unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
+  WHERE q.instance_id = ended.instance_id
+    AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
+    AND q.lock_token = ended.lock_token;
 
   DELETE FROM instance_locks AS l
-  USING unnest(v_instances) AS a (instance_id)
-  WHERE l.instance_id = a.instance_id;
+  WHERE l.instance_id = ANY (v_instances);
 
   RETURN v_outcomes;
 END
@@ -3066,6 +2580,196 @@ BEGIN
 END
 $$;
 
+-- Finds out which optimistic turns continue the histories as they are stored, and takes the advisory locks of their
+-- instances. A part of dx_advance_orchestrations, which says when a turn fits.
+--
+-- Returns the turns, without an execution where one does not fit.
+--
+-- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the instances
+-- (try), the same as claims take.
+CREATE OR REPLACE FUNCTION dx_check_turns(
+  p_turns dx_turn[],
+  p_history jsonb,                 -- as in dx_store_turns
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS dx_turn[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_turns dx_turn[] := p_turns;
+  v_ours text[];
+  v_position bigint;
+BEGIN
+  SELECT array_agg(turn.instance_id)
+  INTO v_ours
+  FROM (
+    SELECT DISTINCT turn.instance_id
+    FROM unnest(v_turns) AS turn
+  ) AS turn
+  WHERE pg_try_advisory_xact_lock(hashtext(turn.instance_id));
+
+  -- This and what follows sees everything that was committed before we took the advisory locks.
+  FOR v_position IN
+    SELECT turn.ordinality
+    FROM unnest(v_turns) WITH ORDINALITY AS turn
+    WHERE (
+      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
+      turn.instance_id = ANY (v_ours)
+      AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+      AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
+      AND (
+        SELECT q.id
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = turn.instance_id
+          AND q.due_at <= v_now
+        LIMIT 1
+      ) IS NULL
+      AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = turn.instance_id) = turn.execution_id
+      AND (
+        SELECT e.status
+        FROM executions AS e
+        WHERE e.instance_id = turn.instance_id
+          AND e.execution_id = turn.execution_id
+      ) = 'Running'
+      AND (
+        SELECT h.event_id = turn.last_event_id
+          AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = turn.last_event_hash
+        FROM history AS h
+        WHERE h.instance_id = turn.instance_id
+          AND h.execution_id = turn.execution_id
+        ORDER BY h.event_id DESC
+        LIMIT 1
+      )
+    ) IS NOT TRUE
+  LOOP
+    v_turns[v_position].execution_id := NULL;
+  END LOOP;
+
+  IF p_history IS NOT NULL AND EXISTS (SELECT FROM unnest(v_turns) AS turn WHERE turn.appends IS NOT TRUE) THEN
+    FOR v_position IN
+      SELECT event.ack
+      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      WHERE v_turns[event.ack].execution_id IS NOT NULL
+      GROUP BY event.ack, event.event_id
+      HAVING count(*) > 1
+        OR CASE
+          WHEN event.event_id > v_turns[event.ack].last_event_id THEN false
+          ELSE (
+            SELECT h.event_id
+            FROM history AS h
+            WHERE h.instance_id = v_turns[event.ack].instance_id
+              AND h.execution_id = v_turns[event.ack].execution_id
+              AND h.event_id = event.event_id
+          ) IS NOT NULL
+        END
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+  END IF;
+  RETURN v_turns;
+END
+$$;
+
+-- Locks the activities that led to optimistic turns or that these cancel. A part of dx_advance_orchestrations.
+--
+-- Returns the turns, without an execution where one lacks a live lock of its caller, or where another transaction has
+-- locked one of these activities, or where an earlier turn of its instance is stored.
+--
+-- Bound: the activities given. Locks: their rows (skip locked).
+CREATE OR REPLACE FUNCTION dx_hold_activities(
+  p_turns dx_turn[],               -- as dx_check_turns returns them
+  p_results jsonb,                 -- as in dx_advance_orchestrations
+  p_cancelled_activities jsonb,    -- as in dx_store_turns
+  p_now_ms bigint,                 -- milliseconds since the Unix epoch
+  OUT out_turns dx_turn[],
+  OUT out_ended bigint[],          -- ids of the activities that ended
+  OUT out_held bigint[]            -- those, then those that are cancelled as well
+)
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_row record;
+  v_position bigint;
+BEGIN
+  out_turns := p_turns;
+  out_ended := '{}';
+  FOR v_row IN
+    SELECT result.ack, activity.id
+    FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
+    -- Below LATERAL, because a join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = CASE WHEN result.token ~ '^[0-9]{1,18}[.]' THEN split_part(result.token, '.', 1)::bigint END
+        AND w.lock_token = split_part(result.token, '.', 2)
+        AND w.locked_until > p_now_ms
+        -- Not "=": found by id, whatever the statistics say.
+        AND w.instance_id IS NOT DISTINCT FROM out_turns[result.ack].instance_id
+      FOR UPDATE SKIP LOCKED
+    ) AS activity
+    WHERE out_turns[result.ack].execution_id IS NOT NULL
+  LOOP
+    -- One activity that is given twice: one result stays missing.
+    CONTINUE WHEN v_row.id = ANY (out_ended);
+    out_ended := out_ended || v_row.id;
+    out_turns[v_row.ack].results := out_turns[v_row.ack].results - 1;
+  END LOOP;
+  out_held := out_ended;
+  IF p_cancelled_activities IS NOT NULL THEN
+    out_held := out_held || ARRAY(
+      SELECT activity.id
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.instance_id = c.instance_id
+          AND w.execution_id = c.execution_id
+          AND w.activity_id = c.activity_id
+        FOR UPDATE SKIP LOCKED
+      ) AS activity
+      WHERE out_turns[c.ack].execution_id IS NOT NULL
+    );
+    FOR v_position IN
+      SELECT c.ack
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.instance_id = c.instance_id
+          AND w.execution_id = c.execution_id
+          AND w.activity_id = c.activity_id
+        OFFSET 0
+      ) AS activity
+      WHERE activity.id <> ALL (out_held)
+    LOOP
+      out_turns[v_position].execution_id := NULL;
+    END LOOP;
+  END IF;
+
+  -- Of the turns of one instance the first.
+  FOR v_position IN
+    SELECT turn.ordinality
+    FROM (
+      SELECT
+        turn.ordinality,
+        turn.results,
+        row_number() OVER (PARTITION BY turn.instance_id, turn.results = 0 ORDER BY turn.ordinality) AS place
+      FROM unnest(out_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL
+    ) AS turn
+    WHERE (turn.results = 0) IS NOT TRUE
+      OR turn.place > 1
+  LOOP
+    out_turns[v_position].execution_id := NULL;
+  END LOOP;
+END
+$$;
+
 -- Stores optimistic turns: the results of activities, and the turns that these lead to, which were run without a claim.
 -- A turn that cannot be stored leaves its results as messages, as dx_ack_work_items does.
 --
@@ -3087,11 +2791,7 @@ $$;
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
 -- worker rows holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
-  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
-                                   --   last_event_hash: SHA-256 of its event_data in UTF-8, lower-case hexadecimal;
-                                   --   appends: whether its event ids continue from there without a gap;
-                                   --   results: number of its results;
-                                   --   clock_ms: what the caller takes for the database's clock, null if unknown}]
+  p_turns jsonb,                   -- [{fields of dx_turn}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
@@ -3114,22 +2814,13 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_ours text[];
-  -- By position of the turn; null where it is not stored.
-  v_instances text[];
-  v_executions bigint[];
-  -- By position: the last event id, and how many results are not locked yet.
-  v_last_event_ids bigint[];
-  v_missing bigint[];
+  -- Without an execution where the turn is not stored.
+  v_turns dx_turn[];
   -- The locked activities: those that ended, then those that are cancelled as well.
-  v_ended bigint[] := '{}';
+  v_ended bigint[];
   v_held bigint[];
   v_sessions text[];
-  -- By position: whether the caller mistakes the time.
-  v_mistimed boolean[];
-  v_row record;
-  v_position bigint;
+  v_stored bigint;
   v_stores_all boolean;
   v_handed_over jsonb;
   v_settled text[];
@@ -3153,160 +2844,18 @@ BEGIN
     END IF;
   END IF;
 
-  -- The same key as claims use.
-  SELECT array_agg(one.instance_id)
-  INTO v_ours
-  FROM (
-    SELECT DISTINCT t.instance_id
-    FROM jsonb_to_recordset(p_turns) AS t (instance_id text)
-  ) AS one
-  WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
+  v_turns := dx_check_turns(
+    ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
+    p_history,
+    v_now_ms
+  );
+  SELECT held.out_turns, held.out_ended, held.out_held
+  INTO v_turns, v_ended, v_held
+  FROM dx_hold_activities(v_turns, p_results, p_cancelled_activities, v_now_ms) AS held;
+  SELECT count(turn.execution_id), count(*) = count(turn.execution_id)
+  INTO v_stored, v_stores_all
+  FROM unnest(v_turns) AS turn;
 
-  -- This and what follows sees everything that was committed before we took the advisory locks.
-  SELECT
-    array_agg(CASE WHEN turn.fits THEN turn.instance_id END ORDER BY turn.position),
-    array_agg(CASE WHEN turn.fits THEN turn.execution_id END ORDER BY turn.position),
-    array_agg(turn.last_event_id ORDER BY turn.position),
-    array_agg(turn.results ORDER BY turn.position),
-    array_agg(turn.is_mistimed ORDER BY turn.position)
-  INTO v_instances, v_executions, v_last_event_ids, v_missing, v_mistimed
-  FROM (
-    SELECT
-      t.*,
-      COALESCE(abs(t.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
-      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
-      t.instance_id = ANY (v_ours)
-        AND (abs(t.clock_ms - v_now_ms) > 2000) IS NOT TRUE
-        AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = t.instance_id) IS NULL
-        AND (
-          SELECT q.id
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = t.instance_id
-            AND q.due_at <= v_now
-          LIMIT 1
-        ) IS NULL
-        AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = t.instance_id) = t.execution_id
-        AND (
-          SELECT e.status
-          FROM executions AS e
-          WHERE e.instance_id = t.instance_id
-            AND e.execution_id = t.execution_id
-        ) = 'Running'
-        AND (
-          SELECT h.event_id = t.last_event_id
-            AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = t.last_event_hash
-          FROM history AS h
-          WHERE h.instance_id = t.instance_id
-            AND h.execution_id = t.execution_id
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        ) AS fits
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_turns)
-        AS (
-          instance_id text,
-          execution_id bigint,
-          last_event_id bigint,
-          last_event_hash text,
-          results bigint,
-          clock_ms bigint
-        )
-    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, clock_ms, position)
-  ) AS turn;
-
-  IF p_history IS NOT NULL AND jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
-    FOR v_position IN
-      SELECT h.ack
-      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-      WHERE v_executions[h.ack] IS NOT NULL
-      GROUP BY h.ack, h.event_id
-      HAVING count(*) > 1
-        OR CASE
-          WHEN h.event_id > v_last_event_ids[h.ack] THEN false
-          ELSE (
-            SELECT x.event_id
-            FROM history AS x
-            WHERE x.instance_id = v_instances[h.ack]
-              AND x.execution_id = v_executions[h.ack]
-              AND x.event_id = h.event_id
-          ) IS NOT NULL
-        END
-    LOOP
-      v_instances[v_position] := NULL;
-    END LOOP;
-  END IF;
-
-  FOR v_row IN
-    SELECT r.ack, activity.id
-    FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
-    -- Below LATERAL, because a join may be planned as one read of the whole table.
-    CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
-      WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
-        AND w.lock_token = split_part(r.token, '.', 2)
-        AND w.locked_until > v_now_ms
-        AND w.instance_id IS NOT DISTINCT FROM v_instances[r.ack] -- not "=": found by id, whatever the statistics say
-      FOR UPDATE SKIP LOCKED
-    ) AS activity
-    WHERE v_instances[r.ack] IS NOT NULL
-  LOOP
-    -- One activity that is given twice: one result stays missing.
-    CONTINUE WHEN v_row.id = ANY (v_ended);
-    v_ended := v_ended || v_row.id;
-    v_missing[v_row.ack] := v_missing[v_row.ack] - 1;
-  END LOOP;
-  v_held := v_ended;
-  IF p_cancelled_activities IS NOT NULL THEN
-    v_held := v_held || ARRAY(
-      SELECT activity.id
-      FROM jsonb_to_recordset(p_cancelled_activities)
-        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
-      CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
-        WHERE w.instance_id = c.instance_id
-          AND w.execution_id = c.execution_id
-          AND w.activity_id = c.activity_id
-        FOR UPDATE SKIP LOCKED
-      ) AS activity
-      WHERE v_instances[c.ack] IS NOT NULL
-    );
-    FOR v_position IN
-      SELECT c.ack
-      FROM jsonb_to_recordset(p_cancelled_activities)
-        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
-      CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
-        WHERE w.instance_id = c.instance_id
-          AND w.execution_id = c.execution_id
-          AND w.activity_id = c.activity_id
-        OFFSET 0
-      ) AS activity
-      WHERE activity.id <> ALL (v_held)
-    LOOP
-      v_instances[v_position] := NULL;
-    END LOOP;
-  END IF;
-
-  -- Of the turns of one instance the first.
-  SELECT
-    array_agg(CASE WHEN one.is_stored THEN one.instance_id END ORDER BY one.position),
-    array_agg(CASE WHEN one.is_stored THEN v_executions[one.position] END ORDER BY one.position)
-  INTO v_instances, v_executions
-  FROM (
-    SELECT
-      fitting.*,
-      fitting.fits AND row_number() OVER (PARTITION BY fitting.instance_id, fitting.fits ORDER BY fitting.position) = 1
-        AS is_stored
-    FROM (
-      SELECT t.instance_id, t.position, t.instance_id IS NOT NULL AND v_missing[t.position] = 0 AS fits
-      FROM unnest(v_instances) WITH ORDINALITY AS t (instance_id, position)
-    ) AS fitting
-  ) AS one;
-
-  v_stores_all := num_nulls(VARIADIC v_instances) = 0;
   IF v_stores_all THEN
     -- Before new activities are stored: where these were the last ones, none waits, and those are handed over.
     WITH gone AS (
@@ -3319,12 +2868,9 @@ BEGIN
     FROM gone;
   END IF;
 
-  IF num_nonnulls(VARIADIC v_instances) > 0 THEN
+  IF v_stored > 0 THEN
     v_handed_over := dx_store_turns(
-      p_turns,
-      v_instances,
-      v_executions,
-      NULL,
+      v_turns,
       NULL,
       p_history,
       p_key_values,
@@ -3349,7 +2895,7 @@ BEGIN
           AND w.locked_until > v_now_ms
         FOR UPDATE SKIP LOCKED
       ) AS activity
-      WHERE v_instances[r.ack] IS NULL
+      WHERE v_turns[r.ack].execution_id IS NULL
     );
     IF EXISTS (
       SELECT
@@ -3362,7 +2908,7 @@ BEGIN
           AND w.locked_until > v_now_ms
         OFFSET 0
       ) AS activity
-      WHERE v_instances[r.ack] IS NULL
+      WHERE v_turns[r.ack].execution_id IS NULL
         AND activity.id <> ALL (v_held)
     ) THEN
       RAISE EXCEPTION 'another transaction has locked an activity that ended'
@@ -3380,36 +2926,158 @@ BEGIN
       p_results,
       p_texts,
       v_now_ms,
-      ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
+      ARRAY(SELECT v_turns[r.ack].execution_id IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );
   END IF;
 
   RETURN (
     SELECT jsonb_agg(
       CASE
-        WHEN turn.instance_id IS NULL THEN jsonb_build_object(
+        WHEN turn.execution_id IS NULL THEN jsonb_build_object(
           '_tag', 'Queued',
           'results', (
             SELECT jsonb_agg(v_settled[r.position] ORDER BY r.position)
             FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
-            WHERE r.ack = turn.position
+            WHERE r.ack = turn.ordinality
           )
-        ) || CASE WHEN v_mistimed[turn.position] THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
+        ) || CASE WHEN abs(turn.clock_ms - v_now_ms) > 2000 THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
           '_tag', 'Advanced',
           'nowMs', v_now_ms,
-          'handedOver', COALESCE(v_handed_over -> turn.position::text, '[]')
+          'handedOver', COALESCE(v_handed_over -> turn.ordinality::text, '[]')
         )
       END
-      ORDER BY turn.position
+      ORDER BY turn.ordinality
     )
-    FROM unnest(v_instances) WITH ORDINALITY AS turn (instance_id, position)
+    FROM unnest(v_turns) WITH ORDINALITY AS turn
   );
 END
 $$;
 
+-- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
+CREATE OR REPLACE FUNCTION dx_is_plain(
+  p_turn jsonb,                    -- of dx_store_turns, with appends
+  p_worker_items jsonb             -- the same, of this turn
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
+    AND p_turn ->> 'parent_instance_id' IS NULL
+    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
+    AND (
+      p_worker_items IS NULL
+      OR (
+        -- Where there are more, a set of rows is cheaper than row after row.
+        jsonb_array_length(p_worker_items) <= 8
+        AND NOT jsonb_path_exists(
+          p_worker_items,
+          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
+        )
+      )
+    )
+$$;
+
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
+-- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
+--
+-- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
+--
+-- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
+CREATE OR REPLACE FUNCTION dx_store_turn(
+  p_turn jsonb,                    -- {handover_limit, spare}
+  p_instance_id text,
+  p_execution_id bigint,
+  p_history jsonb,                 -- as in dx_store_turns; null without events
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
+  p_workers jsonb,                 -- the same, one at most
+  p_texts text[],                  -- the same
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_no_tag CONSTANT text := dx_no_tag();
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_waiting bigint[];
+  v_names jsonb;
+  v_until_ms bigint;
+  v_secret text;
+  -- How many more may be handed over.
+  v_left bigint := 0;
+  v_item jsonb;
+  v_token text;
+  v_id bigint;
+  v_handed_over jsonb := '[]';
+BEGIN
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
+  END IF;
+  IF p_worker_items IS NULL THEN
+    RETURN v_handed_over;
+  END IF;
+
+  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
+    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
+    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
+      v_names := p_workers -> 0 -> 'names';
+      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
+      v_secret := gen_random_uuid()::text;
+      v_left := (p_turn ->> 'handover_limit')::bigint;
+    END IF;
+  END IF;
+  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
+    v_item := p_worker_items -> v_index;
+    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+    INSERT INTO worker_queue (
+      work_item,
+      visible_at,
+      lock_token,
+      locked_until,
+      created_at,
+      attempt_count,
+      instance_id,
+      execution_id,
+      activity_id,
+      tag,
+      route
+    )
+    VALUES (
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+      v_now,
+      v_token,
+      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
+      v_now,
+      (v_token IS NOT NULL)::integer,
+      v_item ->> 'instance_id',
+      (v_item ->> 'execution_id')::bigint,
+      (v_item ->> 'activity_id')::bigint,
+      v_no_tag,
+      v_item ->> 'name'
+    )
+    RETURNING id INTO v_id;
+    IF v_token IS NOT NULL THEN
+      v_left := v_left - 1;
+      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
+    END IF;
+  END LOOP;
+  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  THEN
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
+  RETURN v_handed_over;
+END
+$$;
+
 -- Stores one optimistic turn with its only result in the common case: the turn is plain (dx_is_plain). Called by
--- dx_advance_orchestrations, which does the same for sets and for all else, at twice the cost.
+-- dx_advance_orchestrations, which does the same for sets and for all else, at 1.5 times the cost where the turn goes on and
+-- 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
 --
 -- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
 --
@@ -3425,13 +3093,7 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestration(
 )
 RETURNS jsonb
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
@@ -4194,6 +3856,87 @@ BEGIN
     PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
   END IF;
   RETURN v_outcomes;
+END
+$$;
+
+-- Finds out which first turns can be stored with their starts, and takes the advisory locks of their instances. A part of
+-- dx_start_orchestrations, which says when a turn can be stored.
+--
+-- Returns the turns with their instances, without an execution where a turn cannot be stored.
+--
+-- Bound: one row of each table per turn; the events given where ids may be given twice. Locks: advisory locks of the
+-- instances (try), the same as claims take.
+CREATE OR REPLACE FUNCTION dx_check_first_turns(
+  p_turns dx_turn[],
+  p_starts dx_start[],             -- by the same positions
+  p_history jsonb,                 -- as in dx_store_turns
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS dx_turn[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_turns dx_turn[] := p_turns;
+  v_ours text[];
+  v_start record;
+  v_position bigint;
+BEGIN
+  SELECT array_agg(start.instance_id)
+  INTO v_ours
+  FROM (
+    SELECT DISTINCT start.instance_id
+    FROM unnest(p_starts) WITH ORDINALITY AS start
+    WHERE p_turns[start.ordinality].execution_id = 1
+  ) AS start
+  WHERE pg_try_advisory_xact_lock(hashtext(start.instance_id));
+
+  -- This and what follows sees everything that was committed before we took the advisory locks. Of two starts of one id the
+  -- first counts.
+  FOR v_start IN
+    SELECT
+      start.ordinality AS position,
+      start.instance_id,
+      start.is_first
+        AND turn.execution_id = 1
+        AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+        AND COALESCE(start.delay_ms, 0) = 0
+        AND start.instance_id = ANY (v_ours)
+        AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = start.instance_id) IS NULL
+        AND (SELECT e.status FROM executions AS e WHERE e.instance_id = start.instance_id LIMIT 1) IS NULL
+        AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = start.instance_id) IS NULL
+        AND (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = start.instance_id LIMIT 1) IS NULL
+        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = start.instance_id LIMIT 1) IS NULL AS begins
+    FROM (
+      SELECT
+        start.*,
+        row_number() OVER (PARTITION BY start.instance_id ORDER BY start.ordinality) = 1 AS is_first
+      FROM unnest(p_starts) WITH ORDINALITY AS start
+    ) AS start
+    CROSS JOIN LATERAL (
+      SELECT
+        p_turns[start.ordinality].execution_id AS execution_id,
+        p_turns[start.ordinality].clock_ms AS clock_ms
+    ) AS turn
+  LOOP
+    IF v_start.begins THEN
+      v_turns[v_start.position].instance_id := v_start.instance_id;
+    ELSE
+      v_turns[v_start.position].execution_id := NULL;
+    END IF;
+  END LOOP;
+
+  IF EXISTS (SELECT FROM unnest(v_turns) AS turn WHERE turn.execution_id IS NOT NULL AND turn.appends IS NOT TRUE) THEN
+    FOR v_position IN
+      SELECT event.ack
+      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      GROUP BY event.ack, event.event_id
+      HAVING count(*) > 1
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+  END IF;
+  RETURN v_turns;
 END
 $$;
 
@@ -6744,6 +6487,64 @@ BEGIN
 END
 $$;
 
+-- Returns the instances that starts create, with what their first turns say of them.
+--
+-- Bound: the starts given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_instances_of_starts(
+  p_starts dx_start[],
+  p_turns dx_turn[]                -- by the same positions; without an execution: the start is stored without it
+)
+RETURNS dx_instance[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT array_agg(
+      ROW(
+        start.instance_id,
+        CASE WHEN says.names THEN (first.turn).orchestration_name ELSE start.orchestration_name END,
+        CASE WHEN says.names THEN (first.turn).orchestration_version END,
+        CASE WHEN says.names THEN (first.turn).parent_instance_id END,
+        (first.turn).custom_status,
+        COALESCE((first.turn).sets_custom_status, false)::integer,
+        COALESCE((first.turn).status, 'Running'),
+        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).output END,
+        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).text_at END,
+        CASE WHEN says.pins THEN (first.turn).major ELSE start.major END,
+        CASE WHEN says.pins THEN (first.turn).minor ELSE start.minor END,
+        CASE WHEN says.pins THEN (first.turn).patch ELSE start.patch END,
+        COALESCE(
+          CASE WHEN says.continues THEN (first.turn).next_version END,
+          CASE
+            WHEN says.names THEN (first.turn).orchestration_version
+            -- As after an ack that says any of this: the row has no version, so every one serves the instance.
+            WHEN says.pins OR says.continues OR (first.turn).orchestration_name IS NOT NULL THEN NULL
+            ELSE start.orchestration_version
+          END
+        ),
+        says.continues AND (first.turn).next_version IS NULL,
+        start.ordinality,
+        false
+      )::dx_instance
+      ORDER BY start.ordinality
+    )
+    FROM unnest(p_starts) WITH ORDINALITY AS start
+    -- OFFSET 0: each turn is looked up once.
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN p_turns[start.ordinality].execution_id IS NOT NULL THEN p_turns[start.ordinality] END AS turn
+      OFFSET 0
+    ) AS first
+    CROSS JOIN LATERAL (
+      SELECT
+        (first.turn).orchestration_name IS NOT NULL AND (first.turn).orchestration_version IS NOT NULL AS names,
+        (first.turn).major IS NOT NULL AS pins,
+        (first.turn).status IS NOT DISTINCT FROM 'ContinuedAsNew' AS continues
+    ) AS says
+  );
+END
+$$;
+
 -- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a message in
 -- the transaction that stores it.
 --
@@ -8987,6 +8788,360 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
+END
+$$;
+
+-- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
+-- arrive with them. A part of dx_start_orchestrations.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_store_starts(
+  p_starts dx_start[],
+  p_started bigint[],              -- positions of those whose instances were created
+  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
+  p_texts text[],                  -- as in dx_store_turns
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  WITH start AS (
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      -- The start must be in the first batch, however many messages wait.
+      nextval('orchestrator_queue_id_seq') * CASE
+        WHEN s.delay_ms > 0 THEN 1
+        WHEN (
+          SELECT q.id
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = s.instance_id
+            AND q.due_at <= v_now
+          LIMIT 1
+        ) IS NULL THEN 1
+        ELSE -1
+      END,
+      s.instance_id,
+      COALESCE(s.work_item, p_texts[s.text_at]),
+      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+      v_now,
+      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+    FROM (
+      SELECT start.*
+      FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started)
+        AND p_turns[start.ordinality].execution_id IS NULL
+      ORDER BY start.ordinality
+    ) AS s
+    RETURNING instance_id, visible_at, route
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = earlier.route,
+      visible_at = COALESCE(earlier.arrives_at, q.visible_at),
+      created_at = COALESCE(earlier.arrives_at, q.created_at)
+  FROM (
+    SELECT
+      message.id,
+      start.route,
+      -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
+      CASE
+        WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
+          THEN start.visible_at + interval '1 millisecond'
+      END AS arrives_at
+    FROM start
+    JOIN orchestrator_queue AS message ON message.instance_id = start.instance_id
+    WHERE message.route <> start.route
+    FOR UPDATE OF message SKIP LOCKED
+  ) AS earlier
+  WHERE q.id = earlier.id;
+
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify(
+      'orch_work',
+      ARRAY(
+        SELECT to_timestamp(least(p_now_ms + COALESCE(start.delay_ms, 0), v_latest_ms)::float8 / 1000)
+        FROM unnest(p_starts) WITH ORDINALITY AS start
+        WHERE start.ordinality = ANY (p_started)
+          AND p_turns[start.ordinality].execution_id IS NULL
+      )
+    );
+  END IF;
+END
+$$;
+
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
+-- turn.
+--
+-- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
+-- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2 seconds,
+-- and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a queued
+-- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
+-- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
+-- Otherwise its start is stored as one without a first turn.
+--
+-- Messages that arrived before the start become claimable with it, not earlier.
+--
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
+--
+-- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
+-- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A start
+-- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
+-- the call fail with 55P03.
+CREATE OR REPLACE FUNCTION dx_start_orchestrations(
+  p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if
+                                   --   none has one
+  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
+  p_key_values jsonb DEFAULT NULL,
+  p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL,
+  p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL,
+  p_texts text[] DEFAULT NULL,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_starts);
+  v_starts dx_start[];
+  -- The first turns, by position of the start; without an execution where the start is stored without it.
+  v_turns dx_turn[];
+  v_instances dx_instance[];
+  v_created bigint[];
+  v_started bigint[];
+  v_children text[];
+  v_position bigint;
+  v_gone text[];
+  v_first_turns bigint;
+  v_handed_over jsonb;
+  v_answer jsonb;
+BEGIN
+  IF v_count = 1
+    AND p_turns IS NOT NULL
+    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
+  THEN
+    v_answer := dx_start_orchestration(
+      p_starts -> 0,
+      p_turns -> 0,
+      p_history,
+      p_worker_items,
+      p_workers,
+      p_texts,
+      v_now_ms
+    );
+    IF v_answer IS NOT NULL THEN
+      RETURN jsonb_build_array(v_answer);
+    END IF;
+  END IF;
+
+  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
+  IF p_turns IS NOT NULL THEN
+    v_turns := dx_check_first_turns(
+      ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
+      v_starts,
+      p_history,
+      v_now_ms
+    );
+  END IF;
+
+  -- The children of first turns with the starts, because all are inserted in one order.
+  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+  v_created := dx_create_instances(v_instances, p_texts, v_now);
+  SELECT
+    array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
+    array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
+    count(v_turns[instance.turn].execution_id) FILTER (WHERE NOT instance.is_child)
+  INTO v_started, v_children, v_first_turns
+  FROM unnest(v_instances) WITH ORDINALITY AS instance
+  WHERE instance.ordinality = ANY (v_created);
+  IF v_turns IS NOT NULL AND COALESCE(cardinality(v_started), 0) < v_count THEN
+    FOR v_position IN
+      SELECT turn.ordinality
+      FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL
+        AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+    IF FOUND AND v_children IS NOT NULL THEN
+      -- Their parents were started by a transaction that we waited for.
+      v_gone := ARRAY(
+        SELECT child.instance_id
+        FROM unnest(v_instances) WITH ORDINALITY AS child
+        WHERE child.is_child
+          AND child.ordinality = ANY (v_created)
+          AND v_turns[child.turn].execution_id IS NULL
+      );
+      DELETE FROM executions AS e
+      WHERE e.instance_id = ANY (v_gone);
+      DELETE FROM instances AS i
+      WHERE i.instance_id = ANY (v_gone);
+      v_children := ARRAY(
+        SELECT child.instance_id
+        FROM unnest(v_children) AS child (instance_id)
+        WHERE child.instance_id <> ALL (v_gone)
+      );
+    END IF;
+  END IF;
+  IF v_started IS NULL THEN
+    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
+  END IF;
+
+  IF v_first_turns < v_count THEN
+    PERFORM dx_store_starts(v_starts, v_started, v_turns, p_texts, v_now_ms);
+  END IF;
+  IF v_first_turns > 0 THEN
+    v_handed_over := dx_store_turns(
+      v_turns,
+      COALESCE(v_children, '{}'),
+      p_history,
+      p_key_values,
+      p_worker_items,
+      p_cancelled_activities,
+      p_orchestrator_items,
+      p_workers,
+      p_texts,
+      v_now_ms
+    );
+  END IF;
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN v_turns[start.position].execution_id IS NOT NULL THEN jsonb_build_object(
+          '_tag', 'Begun',
+          'nowMs', v_now_ms,
+          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
+        )
+        WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
+        WHEN abs(v_turns[start.position].clock_ms - v_now_ms) > 2000
+          THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
+        ELSE to_jsonb('Started'::text)
+      END
+      ORDER BY start.position
+    )
+    FROM generate_series(1, v_count) AS start (position)
+  );
+END
+$$;
+
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead of
+-- 0.5 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
+--
+-- Bound: as dx_start_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_start_orchestration(
+  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
+  p_turn jsonb,                    -- the same
+  p_history jsonb,                 -- this and the following: the same, of this turn
+  p_worker_items jsonb,
+  p_workers jsonb,
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_start ->> 'instance_id';
+BEGIN
+  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
+    OR NOT dx_is_plain(p_turn, p_worker_items)
+    OR p_turn ->> 'status' <> 'Running'
+    OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
+    OR p_turn ->> 'orchestration_name' IS NULL
+    OR p_turn ->> 'orchestration_version' IS NULL
+    OR p_turn ->> 'major' IS NULL
+    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This sees everything that was committed before we took the advisory lock.
+  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
+  THEN
+    RETURN NULL;
+  END IF;
+
+  INSERT INTO instances (
+    instance_id,
+    orchestration_name,
+    orchestration_version,
+    current_execution_id,
+    created_at,
+    updated_at,
+    route
+  )
+  VALUES (
+    v_id,
+    p_turn ->> 'orchestration_name',
+    p_turn ->> 'orchestration_version',
+    1,
+    v_now,
+    v_now,
+    dx_route(
+      (p_turn ->> 'major')::integer,
+      (p_turn ->> 'minor')::integer,
+      (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name',
+      p_turn ->> 'orchestration_version',
+      false
+    )
+  )
+  ON CONFLICT (instance_id) DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO executions (
+    instance_id,
+    execution_id,
+    status,
+    started_at,
+    duroxide_version_major,
+    duroxide_version_minor,
+    duroxide_version_patch
+  )
+  VALUES (
+    v_id,
+    1,
+    'Running',
+    v_now,
+    (p_turn ->> 'major')::integer,
+    (p_turn ->> 'minor')::integer,
+    (p_turn ->> 'patch')::integer
+  )
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  RETURN jsonb_build_object(
+    '_tag', 'Begun',
+    'nowMs', p_now_ms,
+    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
 END
 $$;
 

@@ -12,6 +12,7 @@ export interface Manifest {
   readonly indexes: ReadonlyArray<string>
   readonly functions: ReadonlyArray<string>
   readonly triggers: ReadonlyArray<string>
+  readonly types: ReadonlyArray<string>
   /** Columns that it adds to existing tables. */
   readonly columns: ReadonlyArray<{ readonly table: string; readonly column: string }>
   /** Tables that it locks by a statement of its own. */

@@ -15,7 +15,7 @@ export const Migrations = Context.Reference<Release>("duroxide-prisma/prisma/mig
 /** As the Prisma CLI computes it. */
 export const checksum = ({ sql }: Migration): string => createHash("sha256").update(sql).digest("hex")
 
-type Named = "tables" | "indexes" | "functions" | "triggers"
+type Named = "tables" | "indexes" | "functions" | "triggers" | "types"
 
 /** Names of the objects that migrations create, each once. */
 export const created = (kind: Named, migrations: ReadonlyArray<{ readonly manifest: Manifest }>) => [

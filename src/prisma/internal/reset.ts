@@ -62,6 +62,8 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
     [schema, created("functions", migrations)]
   )
   for (const { signature } of functions) yield* run(`DROP FUNCTION ${String(signature)}`)
+  // Types of their arguments.
+  for (const name of created("types", migrations)) yield* run(`DROP TYPE IF EXISTS ${name}`)
 
   // One by one, so that the message about a dependent object names the table it depends on.
   const indexes = shared ? yield* present(session, "indexes", migrations) : []

@@ -1,0 +1,100 @@
+-- Creates instances whose id is free, each with execution 1. A part of dx_start_orchestrations and dx_store_instances.
+--
+-- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
+-- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
+--
+-- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their executions.
+CREATE OR REPLACE FUNCTION dx_create_instances(
+  p_instances dx_instance[],
+  p_texts text[],                  -- as in dx_store_turns
+  p_now timestamptz
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_created bigint[];
+BEGIN
+  WITH free AS (
+    SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
+    FROM unnest(p_instances) WITH ORDINALITY AS instance
+    WHERE NOT EXISTS (
+        SELECT FROM instances AS i
+        WHERE i.instance_id = instance.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = instance.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = instance.instance_id
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      )
+    ORDER BY instance.instance_id COLLATE "C", instance.ordinality
+  ),
+  created AS (
+    INSERT INTO instances (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id,
+      custom_status,
+      custom_status_version,
+      route
+    )
+    SELECT
+      free.instance_id,
+      free.orchestration_name,
+      free.orchestration_version,
+      1,
+      p_now,
+      p_now,
+      free.parent_instance_id,
+      free.custom_status,
+      free.custom_status_version,
+      -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
+      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+    FROM free
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  ),
+  pinned AS (
+    INSERT INTO executions (
+      instance_id,
+      execution_id,
+      status,
+      output,
+      started_at,
+      completed_at,
+      duroxide_version_major,
+      duroxide_version_minor,
+      duroxide_version_patch
+    )
+    SELECT
+      free.instance_id,
+      1,
+      free.status,
+      COALESCE(free.output, p_texts[free.text_at]),
+      p_now,
+      CASE WHEN free.status <> 'Running' THEN p_now END,
+      free.major,
+      free.minor,
+      free.patch
+    FROM created
+    JOIN free ON free.instance_id = created.instance_id
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id, execution_id) DO NOTHING
+  )
+  SELECT array_agg(free.ordinality)
+  INTO v_created
+  FROM created
+  JOIN free ON free.instance_id = created.instance_id;
+  RETURN v_created;
+END
+$$;
