@@ -12,6 +12,8 @@ import { Otlp, PrometheusMetrics } from "effect/observability"
 import * as Docs from "../utils/docs.ts"
 
 const page = Docs.read("docs/observability.md")
+/** Their examples are those of tracing.test.ts. */
+const traces = Docs.section("docs/observability.md", "Traces")
 
 const Pages = Layer.mergeAll(PrometheusMetrics.layerHttp(), Health.layerHttp())
 
@@ -47,7 +49,7 @@ const timeUnits = ["milliseconds", "seconds", "bytes"]
 describe("docs/observability.md:", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/observability.test.ts"))
-    const examples = Docs.blocks(page, "ts")
+    const examples = Docs.blocks(page.replace(traces, ""), "ts")
     assert.lengthOf(examples, 5)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
     for (const layer of [Pages, OtlpLive, HealthPage]) assert.isTrue(Layer.isLayer(layer))
