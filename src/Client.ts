@@ -268,7 +268,7 @@ export class Client extends Context.Service<Client, {
    * as well.
    *
    * An end that this process stores is known at once and without a read. One in another process is known within
-   * milliseconds if the processes notify each other, otherwise within half a second (`docs/long-polling.md`). Waits share
+   * milliseconds if the processes notify each other, otherwise within half a second (`docs/architecture.md`). Waits share
    * their statements, so a process may have thousands. With 10,000 and without hints, an end is known within 3 seconds.
    */
   readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(

@@ -361,7 +361,7 @@ const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]
 // internal: applying
 // -----------------------------------------------------------------------------
 
-const readAdvice = "Grant this login one of the roles of docs/roles.md, and apply the roles after each migration"
+const readAdvice = "Grant this login one of the roles of docs/access.md, and apply the roles after each migration"
 
 const migrateAdvice =
   "Migrate with a role that may create tables; others only verify: Migrator.layerVerify, or migrate --verify"

@@ -2,7 +2,7 @@
  * Partitions the table `history`, which is the one that grows with the number of instances.
  *
  * The statement stands in `prisma/partitions/history.sql` of the package, plain SQL that can also be run by hand. When
- * it pays, and what it costs, is in `docs/growth.md`.
+ * it pays, and what it costs, is in `docs/postgresql.md`.
  *
  * @since 0.2.0
  */

@@ -47,7 +47,7 @@ export interface Settings {
   /**
    * How soon a running activity learns that another process cancelled it, if that process does not announce it: one
    * statement at this interval checks all activities that run for longer, and renews their locks. While processes notify
-   * each other (`docs/long-polling.md`), only activities of Rust's orchestrations are checked that often: the others learn
+   * each other (`docs/architecture.md`), only activities of Rust's orchestrations are checked that often: the others learn
    * within milliseconds, and are checked at half of `workerLockTimeout`. A cancellation by this process is noticed at once.
    * With `Infinity` only these renewals check. Defaults to 1 second.
    */

@@ -14,7 +14,7 @@ import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-const page = Docs.read("docs/datasets.md")
+const page = Docs.section("docs/recipes.md", "Data sets in versions")
 
 const files = new Set<string>()
 const convert = ({ recordCount }: Dataset.Batch, outputUri: string) =>
@@ -77,7 +77,7 @@ const prune = Effect.fn(function*(datasetUuid: string) {
   }
 })
 
-it("docs/datasets.md: its examples are those tested here, and it has every reason", () => {
+it("docs/recipes.md, Data sets in versions: its examples are those tested here, and it has every reason", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/datasets.test.ts"))
   const examples = Docs.blocks(page, "ts")
   assert.lengthOf(examples, 8)
@@ -91,7 +91,7 @@ it("docs/datasets.md: its examples are those tested here, and it has every reaso
   )
 })
 
-it.live("docs/datasets.md: versions are built, read and pruned", () =>
+it.live("docs/recipes.md, Data sets in versions: versions are built, read and pruned", () =>
   Effect.gen(function*() {
     const { url } = yield* PgServer.database
     yield* Effect.gen(function*() {
@@ -114,7 +114,7 @@ it.live("docs/datasets.md: versions are built, read and pruned", () =>
     }).pipe(Effect.provide(Dataset.layer.pipe(Layer.provide(QueueDatabase.layer({ url })))))
   }).pipe(Effect.provide(Logger.layer([])), Effect.scoped))
 
-it.live("docs/datasets.md: a batch is published in a transaction of the application", () =>
+it.live("docs/recipes.md, Data sets in versions: a batch is published in a transaction of the application", () =>
   Effect.gen(function*() {
     const { sql, url } = yield* PgServer.emptyDatabase
     yield* Effect.addFinalizer(() => sql("DROP SCHEMA IF EXISTS duroxide CASCADE"))

@@ -36,15 +36,15 @@ const receive = Effect.fn(function*(request: Request) {
   return { id, event: JSON.parse(body) }
 })
 
-it("docs/deliveries.md: its examples are those tested here", () => {
+it("docs/recipes.md, Webhooks to others: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/deliveries.test.ts"))
-  const examples = Docs.blocks(Docs.read("docs/deliveries.md"), "ts")
+  const examples = Docs.blocks(Docs.section("docs/recipes.md", "Webhooks to others"), "ts")
   assert.lengthOf(examples, 3)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   assert.isTrue(Layer.isLayer(deliveriesOn("postgresql://localhost/app")))
 })
 
-it.live("docs/deliveries.md: a delivery is stored with the rows of the application", () =>
+it.live("docs/recipes.md, Webhooks to others: a delivery is stored with the rows of the application", () =>
   Effect.gen(function*() {
     const { sql, url } = yield* PgServer.emptyDatabase
     yield* Effect.addFinalizer(() => sql("DROP SCHEMA IF EXISTS duroxide CASCADE"))
@@ -67,7 +67,7 @@ it.live("docs/deliveries.md: a delivery is stored with the rows of the applicati
     ])
   }).pipe(Effect.scoped))
 
-it.effect("docs/deliveries.md: a receiver checks the signature", () =>
+it.effect("docs/recipes.md, Webhooks to others: a receiver checks the signature", () =>
   Effect.gen(function*() {
     const body = JSON.stringify({ type: "order.paid" })
     const headers = yield* Delivery.sign({ id: "msg_1", body, secret })

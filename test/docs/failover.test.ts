@@ -1,5 +1,5 @@
 /**
- * Compares the times of docs/failover.md with the code, and the options of a read replica with docs/databases.md.
+ * Compares the times of a failover and the options of a read replica in docs/postgresql.md with the code.
  */
 import { assert, describe, it } from "@effect/vitest"
 import type { ReadReplica } from "duroxide-prisma/prisma"
@@ -12,9 +12,9 @@ const constant = (file: string, name: string): number => {
   return Number(value.replaceAll("_", ""))
 }
 
-describe("docs/failover.md:", () => {
+describe("docs/postgresql.md, Failover:", () => {
   it("its times are those of the code", () => {
-    const page = Docs.read("docs/failover.md").replace(/ +/g, " ")
+    const page = Docs.section("docs/postgresql.md", "Failover").replace(/ +/g, " ")
     const listener = "src/prisma/internal/listenerSession.ts"
     const heartbeat = constant(listener, "heartbeatIntervalMs") / 1000
     const answer = constant(listener, "heartbeatTimeoutMs") / 1000
@@ -39,7 +39,7 @@ describe("docs/failover.md:", () => {
   })
 })
 
-describe("docs/databases.md:", () => {
+describe("docs/postgresql.md, Read replicas:", () => {
   it("has the options of a read replica", () => {
     const options: Record<keyof ReadReplica.Options, true> = {
       url: true,
@@ -55,8 +55,8 @@ describe("docs/databases.md:", () => {
       preparedStatements: true,
       tls: true
     }
-    const [, section] = Docs.read("docs/databases.md").split("\n## Read replicas\n")
-    const [table] = section!.slice(section!.indexOf("\n| Option")).trim().split("\n\n")
+    const section = Docs.section("docs/postgresql.md", "Read replicas")
+    const [table] = section.slice(section.indexOf("\n| Option")).trim().split("\n\n")
     const names = table!.split("\n").slice(2).flatMap((row) =>
       [...row.split("|")[1]!.matchAll(/`(\w+)`/g)].map(([, name]) => name!)
     )

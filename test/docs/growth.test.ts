@@ -4,12 +4,12 @@ import * as Docs from "../utils/docs.ts"
 
 const migrator = "postgresql://…"
 
-// docs/growth.md
+// docs/postgresql.md
 export const partition = Partitions.apply({ url: migrator, schema: "orders", partitions: 8 })
-// docs/growth.md
+// docs/postgresql.md
 
-describe("docs/growth.md:", () => {
-  const page = Docs.read("docs/growth.md")
+describe("docs/postgresql.md, Growth:", () => {
+  const page = Docs.section("docs/postgresql.md", "Growth")
 
   it("its code is the code of this test", () => {
     const source = Docs.withoutIndentation(Docs.read("test/docs/growth.test.ts"))

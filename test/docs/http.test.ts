@@ -91,14 +91,14 @@ const worker = Runtime.layer({ orchestrations: [Fulfil] }).pipe(
   })))
 )
 
-it("docs/http.md: its examples are those tested here", () => {
+it("docs/http.md, In an HTTP server: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/http.test.ts"))
-  const examples = Docs.blocks(Docs.read("docs/http.md"), "ts")
+  const examples = Docs.blocks(Docs.section("docs/http.md", "In an HTTP server"), "ts")
   assert.lengthOf(examples, 6)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
-it.live("docs/http.md: a server without a runtime answers with the state of what a worker runs", () =>
+it.live("docs/http.md, In an HTTP server: a server without a runtime answers with the state of what a worker runs", () =>
   Effect.gen(function*() {
     const { url } = yield* PgServer.emptyDatabase
     yield* Migrator.migrate({ url })

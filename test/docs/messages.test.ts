@@ -120,11 +120,11 @@ const deposit = (id: string, cents: number) => ({ _tag: "Deposit" as const, id, 
 const some = (value: unknown) => ({ _id: "Option", _tag: "Some", value })
 const none = { _id: "Option", _tag: "None" }
 
-describe("docs/messages.md", () => {
+describe("docs/signals.md, Signals and mailboxes", () => {
   it("its examples are those tested here", () => {
     const files = ["test/docs/messages.test.ts", "examples/approval/approval.ts"]
     const here = Docs.withoutIndentation(files.map(Docs.read).join("\n"))
-    const examples = Docs.blocks(Docs.read("docs/messages.md"), "ts")
+    const examples = Docs.blocks(Docs.section("docs/signals.md", "Signals and mailboxes"), "ts")
     assert.lengthOf(examples, 7)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })

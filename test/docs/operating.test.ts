@@ -209,7 +209,9 @@ describe("docs/operating.md:", () => {
          WHERE table_schema = $1 AND table_name <> '_prisma_migrations'`,
         [schema]
       )
-      const described = [...Docs.read("docs/tables.md").matchAll(/^## ([a-z_]+)(?: and ([a-z_]+))?\n([^#]*)/gm)]
+      const described = [
+        ...Docs.read("docs/tables.md").matchAll(/^## ([a-z_]+)(?: and ([a-z_]+))?\n((?:(?!^## )[^])*)/gm)
+      ]
         .flatMap(
           ([, table, second, text]) =>
             [...text!.matchAll(/^\| (`.*?)\|/gm)].flatMap(([, cell]) =>

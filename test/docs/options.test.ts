@@ -109,7 +109,7 @@ describe("docs/configuration.md: the meaning of options:", () => {
   })
 })
 
-describe("docs/long-polling.md:", () => {
+describe("docs/configuration.md: waking:", () => {
   it("longPolling has these settings and defaults", () => {
     const defaults: Record<keyof FromDriver.LongPolling, string> = {
       enabled: "true",
@@ -121,7 +121,10 @@ describe("docs/long-polling.md:", () => {
       notifyDeliveryTimeout: "100 milliseconds",
       aggressivePollInterval: "100 milliseconds"
     }
-    assert.deepStrictEqual(table("docs/long-polling.md", "## Settings"), defaults)
+    assert.deepStrictEqual(
+      table("docs/configuration.md", "`longPolling` of `PrismaProvider.layer` and `FromDriver.layer`:"),
+      defaults
+    )
     for (const [name, value] of Object.entries(defaults)) {
       assert.include(commented(["src/provider/FromDriver.ts"], name), value, name)
       assert.strictEqual(coded(["src/provider/FromDriver.ts"], name), value, name)

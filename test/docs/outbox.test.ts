@@ -26,15 +26,15 @@ const remind = Effect.gen(function*() {
   yield* outbox.add("reminders", Reminder, { order_id: "o-1" }, { delay: "3 days" })
 })
 
-it("docs/outbox.md: its examples are those tested here", () => {
+it("docs/outbox.md, Outbox: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/outbox.test.ts"))
-  const examples = Docs.blocks(Docs.read("docs/outbox.md"), "ts")
+  const examples = Docs.blocks(Docs.section("docs/outbox.md", "Outbox"), "ts")
   assert.lengthOf(examples, 4)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   assert.isTrue(Layer.isLayer(PublisherLive))
 })
 
-it.live("docs/outbox.md: its transaction and its statements", () =>
+it.live("docs/outbox.md, Outbox: its transaction and its statements", () =>
   Effect.gen(function*() {
     const { sql, url } = yield* PgServer.emptyDatabase
     yield* Effect.addFinalizer(() => sql("DROP SCHEMA IF EXISTS duroxide CASCADE"))
@@ -58,11 +58,11 @@ it.live("docs/outbox.md: its transaction and its statements", () =>
       })
     }
     yield* Effect.promise(() => place("1"))
-    const plain = /SELECT duroxide\.dx_add_to_outbox\(.*?\)(?=`)/.exec(Docs.read("docs/outbox.md"))
+    const plain = /SELECT duroxide\.dx_add_to_outbox\(.*?\)(?=`)/.exec(Docs.section("docs/outbox.md", "Outbox"))
     yield* sql(plain![0])
     yield* Effect.provide(remind, Boxes.publishing(url, CountingQueue.make(), {}, { schema: "duroxide" }))
     assert.deepStrictEqual(yield* queues, ["orders", "orders", "reminders"])
-    const failing = /SELECT id, queue, attempts.*?(?=`)/.exec(Docs.read("docs/outbox.md"))
+    const failing = /SELECT id, queue, attempts.*?(?=`)/.exec(Docs.section("docs/outbox.md", "Outbox"))
     yield* sql("SET search_path = duroxide")
     assert.deepStrictEqual(yield* sql(failing![0]), [])
   }).pipe(Effect.scoped))

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Docs from "../utils/docs.ts"
 
-const page = Docs.read("docs/provider-decisions.md")
-const files = Docs.references(page)
+const page = Docs.section("docs/writing-a-driver.md", "Decisions of the PostgreSQL driver")
+const files = Docs.references(Docs.read("docs/writing-a-driver.md"))
 const items = page.split(/\n(?=- |\n)/).filter((part) => part.startsWith("- **"))
 
 /** `[label]: ``name``, ``name``` in the last line of an item. */
@@ -16,7 +16,7 @@ const declares = (text: string, name: string) =>
   new RegExp(`^ *(it\\.\\w+\\(|it\\(|\\]\\)\\(|\\[)?\\n? *"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m")
     .test(text)
 
-describe("docs/provider-decisions.md:", () => {
+describe("docs/writing-a-driver.md, Decisions of the PostgreSQL driver:", () => {
   it("every item names a test", () => {
     assert.isAbove(items.length, 30)
     for (const item of items) assert.isNotEmpty(named(item), item)

@@ -65,7 +65,7 @@ QueueTest.suite("queues in memory", {
   time: "virtual"
 })
 
-const page = Docs.read("docs/queues.md")
+const page = Docs.section("docs/outbox.md", "Queues")
 
 /** The names in the first column of the table with this head. */
 const names = (head: string): ReadonlyArray<string> => {
@@ -73,7 +73,7 @@ const names = (head: string): ReadonlyArray<string> => {
   return [...table!.split("\n\n")[0]!.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!)
 }
 
-it("docs/queues.md: its examples are those tested here", () => {
+it("docs/outbox.md, Queues: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/queues.test.ts"))
   const examples = Docs.blocks(page, "ts")
   assert.lengthOf(examples, 6)
@@ -81,14 +81,14 @@ it("docs/queues.md: its examples are those tested here", () => {
   for (const layer of [OrdersLive, SharedLive]) assert.isTrue(Layer.isLayer(layer))
 })
 
-it("docs/queues.md: its tables have every operation and every reason", () => {
+it("docs/outbox.md, Queues: its tables have every operation and every reason", () => {
   const service = Docs.read("src/queue/Queue.ts")
   const operations = [...service.matchAll(/^ {2}readonly (\w+): \(/gm)].map(([, name]) => name)
   assert.sameMembers([...names("Operation")], operations)
   assert.sameMembers([...names("Reason")], Object.keys(QueueError).filter((name) => name !== "QueueError"))
 })
 
-it.effect("docs/queues.md: its consumer", () =>
+it.effect("docs/outbox.md, Queues: its consumer", () =>
   Effect.gen(function*() {
     const queue = yield* Queue.Queue
     yield* Layer.build(OrdersConsumer)
@@ -102,7 +102,7 @@ it.effect("docs/queues.md: its consumer", () =>
     assert.strictEqual((yield* queue.depth("orders")).inFlight, 0)
   }).pipe(Effect.scoped, Effect.provide(Layer.merge(TestQueues, Logger.layer([])))))
 
-it.live("docs/queues.md: its receive, its statements", () =>
+it.live("docs/outbox.md, Queues: its receive, its statements", () =>
   Effect.gen(function*() {
     const test = yield* PgServer.database
     const [statement] = /SELECT duroxide\.dx_publish_messages\(.*?\)(?=`)/.exec(page)!

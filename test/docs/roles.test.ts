@@ -12,7 +12,7 @@ import * as PgServer from "../utils/PgServer.ts"
 let administrator = ""
 let migrator = ""
 
-// docs/roles.md
+// docs/access.md
 export const prepare = Effect.gen(function*() {
   yield* Roles.apply({ url: administrator, schema: "orders", roles: { migrator: "orders_migrator" } })
 })
@@ -25,10 +25,10 @@ export const deploy = Effect.gen(function*() {
     roles: { worker: "orders_worker", client: "orders_client", reader: "orders_reader" }
   })
 })
-// docs/roles.md
+// docs/access.md
 
-describe("docs/roles.md:", () => {
-  const page = Docs.read("docs/roles.md")
+describe("docs/access.md, Roles:", () => {
+  const page = Docs.section("docs/access.md", "Roles")
 
   it("its code is the code of this test", () => {
     const source = Docs.withoutIndentation(Docs.read("test/docs/roles.test.ts"))

@@ -11,9 +11,9 @@ const SqsLive = SqsQueue.layer({
   }
 })
 
-const text = Docs.read("docs/sqs.md")
+const text = Docs.section("docs/outbox.md", "Amazon SQS")
 
-it("docs/sqs.md: its example is the one here", () => {
+it("docs/outbox.md, Amazon SQS: its example is the one here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/sqs.test.ts"))
   const examples = Docs.blocks(text, "ts")
   assert.lengthOf(examples, 1)
@@ -21,7 +21,7 @@ it("docs/sqs.md: its example is the one here", () => {
   assert.isTrue(Layer.isLayer(SqsLive))
 })
 
-it("docs/sqs.md: the policy allows what the code does, and no more", () => {
+it("docs/outbox.md, Amazon SQS: the policy allows what the code does, and no more", () => {
   const sources = ["src/queue/SqsQueue.ts", "src/queue/internal/sqsRequests.ts"].map(Docs.read).join("")
   const actions = new Set(
     [...sources.matchAll(/new (\w+?)(?:Batch)?Command\(/g)].map(([, action]) => `sqs:${action}`)
@@ -32,7 +32,7 @@ it("docs/sqs.md: the policy allows what the code does, and no more", () => {
   for (const action of actions) assert.include(text, action)
 })
 
-it("docs/sqs.md: the limits are those of the code", () => {
+it("docs/outbox.md, Amazon SQS: the limits are those of the code", () => {
   assert.include(text, `${maxDelayMs / 1000} seconds; through the outbox`)
   assert.include(text, `${maxPayloadBytes.toLocaleString("en")} bytes`)
   assert.include(text, `up to ${mostOfBatch} `)

@@ -130,10 +130,10 @@ const virtually = Effect.provide(TestRuntime.layer(
 
 const score = (points: number) => Effect.flatMap(Client.Client, (client) => client.send(Points, "season", points))
 
-describe("docs/state.md", () => {
+describe("docs/signals.md, State", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
-    const examples = Docs.blocks(Docs.read("docs/state.md"), "ts")
+    const examples = Docs.blocks(Docs.section("docs/signals.md", "State"), "ts")
     assert.lengthOf(examples, 8)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })

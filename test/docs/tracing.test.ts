@@ -83,9 +83,9 @@ const collector = () => {
   return { spans, layer: Layer.merge(Layer.succeed(FetchHttpClient.Fetch, fetch), Logger.layer([])) }
 }
 
-const page = Docs.read("docs/tracing.md")
+const page = Docs.section("docs/observability.md", "Traces")
 
-describe("docs/tracing.md:", () => {
+describe("docs/observability.md, Traces:", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/tracing.test.ts"))
     const examples = Docs.blocks(page, "ts")
@@ -170,7 +170,7 @@ describe("docs/tracing.md:", () => {
         yield* Effect.exit(lost.start(Sale, { instanceId: "lost" }))
       }).pipe(Effect.withSpan("test"), Effect.provide(store))
 
-      const table = page.split("\n## Attributes\n")[1]!.split("\n## ")[0]!
+      const table = page.split("\n### Attributes\n")[1]!.split("\n### ")[0]!
       const documented = [...table.matchAll(/`((?:duroxide|messaging|db|server|error)\.[a-z_.]+)`/g)].map(([, name]) =>
         name!
       )

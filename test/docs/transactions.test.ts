@@ -24,9 +24,9 @@ const open = Effect.gen(function*() {
   return { url: url.replace(/\?.*$/, ""), stored }
 })
 
-it("docs/transactions.md: its examples are those tested here", () => {
+it("docs/outbox.md, Orchestrations in your transaction: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/transactions.test.ts"))
-  const examples = Docs.blocks(Docs.read("docs/transactions.md"), "ts")
+  const examples = Docs.blocks(Docs.section("docs/outbox.md", "Orchestrations in your transaction"), "ts")
   assert.lengthOf(examples, 2)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })

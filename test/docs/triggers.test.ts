@@ -80,16 +80,16 @@ const onSchedule = (event: { readonly time: string }) =>
     Effect.runPromise
   )
 
-it("docs/triggers.md: its examples are those tested here", () => {
+it("docs/recipes.md, Triggers: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/triggers.test.ts"))
-  const examples = Docs.blocks(Docs.read("docs/triggers.md"), "ts")
+  const examples = Docs.blocks(Docs.section("docs/recipes.md", "Triggers"), "ts")
   assert.lengthOf(examples, 5)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   for (const layer of [DispatcherLive, SchedulerLive]) assert.isTrue(Layer.isLayer(layer))
   assert.isFunction(onSchedule)
 })
 
-it.live("docs/triggers.md: its server serves the endpoint", () =>
+it.live("docs/recipes.md, Triggers: its server serves the endpoint", () =>
   Effect.gen(function*() {
     const { sql, url } = yield* PgServer.database
     const port = yield* Effect.promise(() =>

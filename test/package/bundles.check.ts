@@ -1,5 +1,5 @@
 /**
- * Bundles of a small program with the packed package, built as docs/bundling.md says, and run without `node_modules` in
+ * Bundles of a small program with the packed package, built as docs/http.md says, and run without `node_modules` in
  * a folder that has migrations of its own.
  */
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
@@ -77,7 +77,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-const page = Docs.read("docs/bundling.md")
+const page = Docs.section("docs/http.md", "Bundling")
 const block = (heading: string, language: string) =>
   Docs.blocks(page, language).filter((one) => one.heading === heading).map(({ code }) => code)
 
@@ -105,7 +105,7 @@ const runs = (made: Packed.Project, file: string) =>
     assert.deepStrictEqual(yield* sql("SELECT FROM pg_tables WHERE tablename = 'shop_orders'"), [])
   })
 
-describe("docs/bundling.md:", () => {
+describe("docs/http.md, Bundling:", () => {
   it.live("esbuild: both formats migrate with our migrations and run orchestrations", () =>
     Effect.gen(function*() {
       const commands = block("esbuild", "sh")

@@ -187,14 +187,16 @@ describe.concurrent("package", () => {
     })
   }
 
-  it("docs/http.md, docs/triggers.md: their examples compile with the library DOM", async () => {
+  it("docs/http.md, docs/recipes.md: their examples compile with the library DOM", async () => {
     // It has types of its own for `Request` and `Response`. Without it, the repository compiles the same examples.
-    const files = await Promise.all(["http", "triggers"].map(async (page) => {
-      const blocks = Docs.read(`docs/${page}.md`).matchAll(/^```ts\n(.*?)^```$/gms)
-      const file = `endpoints/${page}.ts`
-      await project.write(file, [...blocks].map(([, code]) => code!).join("\n"))
-      return file
-    }))
+    const files = await Promise.all(
+      [["http", "In an HTTP server"], ["recipes", "Triggers"]].map(async ([page, heading]) => {
+        const blocks = Docs.section(`docs/${page}.md`, heading!).matchAll(/^```ts\n(.*?)^```$/gms)
+        const file = `endpoints/${page}.ts`
+        await project.write(file, [...blocks].map(([, code]) => code!).join("\n"))
+        return file
+      })
+    )
     const settings = [...options, "--noEmit", "--skipLibCheck", "--lib", "es2022,dom"]
     assert.strictEqual(await project.run(bin("tsc"), [...settings, ...files]), "")
   })

@@ -5,6 +5,14 @@ import { fileURLToPath } from "node:url"
 export const read = (path: string): string =>
   readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), "utf8")
 
+/** The part of a page under a heading of the second level, without the list of references at the end of the page. */
+export const section = (path: string, heading: string): string => {
+  const parts = read(path).replace(/\n(\[\w+\]: \S+\n)+$/, "\n").split(/^(?=## )/m)
+  const [found, ...more] = parts.filter((part) => part.startsWith(`## ${heading}\n`))
+  if (found === undefined || more.length > 0) throw new Error(`${path}: ${more.length + 1} sections "${heading}"`)
+  return found
+}
+
 /** The fenced blocks of a language in a page, with the heading each stands under; blocks of imports are left out. */
 export const blocks = (page: string, language: string): ReadonlyArray<{ heading: string; code: string }> => {
   const found: Array<{ heading: string; code: string }> = []
