@@ -1,5 +1,5 @@
--- Deletes the activities that turns cancel. A part of dx_store_turns, after dx_store_activities: an activity that one turn
--- both schedules and cancels never runs.
+-- Deletes the activities that turns cancel. A part of dx_store_turns, after dx_store_activities: an activity that one
+-- turn both schedules and cancels never runs.
 --
 -- Bound: the activities given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_cancel_activities(

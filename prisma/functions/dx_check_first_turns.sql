@@ -1,5 +1,5 @@
--- Finds out which first turns can be stored with their starts, and takes the advisory locks of their instances. A part of
--- dx_start_orchestrations, which says when a turn can be stored.
+-- Finds out which first turns can be stored with their starts, and takes the advisory locks of their instances. A part
+-- of dx_start_orchestrations, which says when a turn can be stored.
 --
 -- Returns the turns with their instances, without an execution where a turn cannot be stored.
 --
@@ -30,8 +30,8 @@ BEGIN
   ) AS start
   WHERE pg_try_advisory_xact_lock(hashtext(start.instance_id));
 
-  -- This and what follows sees everything that was committed before we took the advisory locks. Of two starts of one id the
-  -- first counts.
+  -- This and what follows sees everything that was committed before we took the advisory locks. Of two starts of one id
+  -- the first counts.
   FOR v_start IN
     SELECT
       start.ordinality AS position,

@@ -3,8 +3,8 @@
 --
 -- Returns the turns, without an execution where one does not fit.
 --
--- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the instances
--- (try), the same as claims take.
+-- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the
+-- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_turns(
   p_turns dx_turn[],
   p_history jsonb,                 -- as in dx_store_turns

@@ -1,6 +1,6 @@
--- Leaves in the queue what turns have not read: messages of their batches, and messages that events have recorded, which
--- are inserted again. Deletes the remaining timers of ended executions. A part of dx_store_turns, before dx_store_messages,
--- which places the start of the next execution in front of all these.
+-- Leaves in the queue what turns have not read: messages of their batches, and messages that events have recorded,
+-- which are inserted again. Deletes the remaining timers of ended executions. A part of dx_store_turns, before
+-- dx_store_messages, which places the start of the next execution in front of all these.
 --
 -- Bound: the messages and events given, and the timers of ended executions. Locks: these queue rows.
 CREATE OR REPLACE FUNCTION dx_leave_messages(
@@ -41,8 +41,8 @@ BEGIN
   END IF;
 
   IF p_requeues THEN
-    -- Batches are in order of the ids, so these are negative: smaller than those of messages that wait, of messages that
-    -- were requeued before, and of those that another transaction is about to commit.
+    -- Batches are in order of the ids, so these are negative: smaller than the ids of messages that wait, that were
+    -- requeued before, or that another transaction is about to commit.
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
       -nextval('orchestrator_queue_id_seq'),

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text
 LANGUAGE plpgsql
 STABLE
--- settings of the caller
+SET search_path FROM CURRENT
 AS $$
 BEGIN
   RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;

@@ -2,20 +2,20 @@
 -- turn.
 --
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
--- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2 seconds,
--- and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a queued
--- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
--- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
--- Otherwise its start is stored as one without a first turn.
+-- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
+-- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
+-- queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first
+-- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
+-- deletes it. Otherwise its start is stored as one without a first turn.
 --
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
 --
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
--- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A start
--- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
--- the call fail with 55P03.
+-- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
+-- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
+-- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
   p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if

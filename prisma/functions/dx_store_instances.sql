@@ -1,5 +1,5 @@
--- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for all
--- but first turns, whose caller has created these rows.
+-- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
+-- all but first turns, whose caller has created these rows.
 --
 -- Returns the ids of the instances that were started; null if there are none.
 --

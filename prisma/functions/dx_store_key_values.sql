@@ -1,5 +1,5 @@
--- Stores changes of key-values. The changes of an ended execution become visible to the next execution and to readers. A
--- part of dx_store_turns.
+-- Stores changes of key-values. The changes of an ended execution become visible to the next execution and to readers.
+-- A part of dx_store_turns.
 --
 -- Bound: the changes, and the key-value rows of instances that change them. Locks: rows of kv_delta, then of kv_store.
 CREATE OR REPLACE FUNCTION dx_store_key_values(

@@ -1,10 +1,10 @@
--- Stores the messages of turns, timers among them; routes the messages that arrived before their start; deletes the timers
--- that turns cancel. A part of dx_store_turns.
+-- Stores the messages of turns, timers among them; routes the messages that arrived before their start; deletes the
+-- timers that turns cancel. A part of dx_store_turns.
 --
 -- Returns how many messages it has inserted.
 --
--- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that cancel
--- some. Locks: queue rows of started instances (skip locked); timers.
+-- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that
+-- cancel some. Locks: queue rows of started instances (skip locked); timers.
 CREATE OR REPLACE FUNCTION dx_store_messages(
   p_turns dx_turn[],
   p_orchestrator_items jsonb,      -- as in dx_store_turns

@@ -1,6 +1,6 @@
 /**
- * The objects of a schema that Prisma does not see: functions and types, triggers, partial and expression indexes, constraints,
- * views and storage parameters, as text that does not depend on the schema's name.
+ * The objects of a schema that Prisma does not see: functions and types, triggers, partial and expression indexes,
+ * constraints, views and storage parameters, as text that does not depend on the schema's name.
  *
  * A partitioned table has the same text as one that is not: `prisma/partitions` may be applied to a store or not. The
  * partitions are left out, with all that belongs to them.

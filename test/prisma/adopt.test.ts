@@ -48,9 +48,10 @@ describe("adopt", () => {
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
         !/^\w+ (queue|sqlite)_/.test(object) &&
-        !/^(function dx_|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/.test(
-          object
-        ) &&
+        !/^(function dx_|relation dx_\w+ c$|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/
+          .test(
+            object
+          ) &&
         !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify)_\w+ dx_)/
           .test(
             object
