@@ -10,10 +10,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import { execFileSync } from "node:child_process"
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { type AddressInfo, connect, createServer, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import { fileURLToPath } from "node:url"
 import * as Docs from "../utils/docs.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -137,7 +138,10 @@ describe("docs/configuration.md:", () => {
     }
     try {
       // Nothing to install and nothing to generate.
-      for (const name of ["scripts/ready.mjs", "package.json", "prisma/schema.prisma"]) write(name, Docs.read(name))
+      for (const name of ["scripts/ready.mjs", "package.json"]) write(name, Docs.read(name))
+      for (const name of ["scripts/prisma", "prisma"]) {
+        cpSync(fileURLToPath(new URL(`../../${name}`, import.meta.url)), path.join(clone, name), { recursive: true })
+      }
       for (const name of ["package-lock.json", "node_modules/.package-lock.json"]) write(name, "{\"packages\":{}}")
       write("src/prisma/generated/client.ts", "")
       write(".env", "DATABASE_URL=of the file\nPOSTGRES_MAX_CONNECTIONS=7\n")
