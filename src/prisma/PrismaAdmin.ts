@@ -14,9 +14,9 @@ import { AdminDriver } from "../provider/AdminDriver.ts"
 import type { DeleteOutcome, Listing, Selection } from "../provider/AdminDriver.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
+import * as SqlFault from "../provider/SqlFault.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
-import * as SqlFault from "./internal/SqlFault.ts"
 import type { Options } from "./PrismaDriver.ts"
 
 /**

@@ -6,10 +6,10 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import * as MigrationError from "../MigrationError.ts"
 import * as Connection from "./connection.ts"
 import * as Login from "./login.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 export type Row = Readonly<Record<string, unknown>>
 
