@@ -3,9 +3,7 @@
  * was last defined. Both have the same shape, so they are compared as two maps.
  *
  * A function file has one `CREATE OR REPLACE FUNCTION dx_…` with the name of the file, after a comment that describes
- * it. The settings that most of them share are written here, once; other texts that they share are parts, in
- * `prisma/functions/parts`. A line `-- @include routes: name=present, queue=worker_queue` stands for the part `routes`
- * with these words in place of `:name` and `:queue`: a call of a function would cost more, or have another plan.
+ * it. The settings that most of them share are written here, once.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import path from "node:path"
@@ -61,7 +59,6 @@ export function readFunctionFiles(directory = functionsDirectory) {
     const inherits = /^-- settings of the caller$/m.test(written)
     const text = written.trim().replace(/;$/, "")
       .replace(/^-- settings of the hot path$/m, hotPathSettings)
-      .replace(/^( *)-- @include (\w+): (.+)$/gm, (_, indent, part, words) => included(directory, part, words, indent))
     const found = [...text.matchAll(statement)]
     const problem = !/^dx_[a-z0-9_]+$/.test(name)
       ? "must be named dx_<lower case>.sql: the prefix keeps clear of functions of other programs in the schema"
@@ -69,25 +66,15 @@ export function readFunctionFiles(directory = functionsDirectory) {
       ? `must hold one statement, CREATE OR REPLACE FUNCTION ${name}(…) … AS $$…$$, with AS at the start of its line`
       : found[0].index + found[0][0].length !== text.length
       ? "must end with the function's body"
-      // PostgreSQL inlines such a function into its caller, whose path counts then; settings would prevent that.
+      // PostgreSQL can inline a function that reads no table; settings would prevent that.
       : !inherits && !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
-          !/\bLANGUAGE sql (IMMUTABLE|STABLE|VOLATILE)$/.test(signature(found[0][0]))
+          !/\bLANGUAGE sql IMMUTABLE$/.test(signature(found[0][0]))
       ? "must say SET search_path FROM CURRENT before AS: otherwise it works only under the caller's search_path"
       : undefined
     if (problem !== undefined) throw new Error(`prisma/functions/${file} ${problem}`)
     functions.set(name, { name, text, definition: found[0][0] })
   }
   return calledFirst(functions)
-}
-
-/** The text of a part without its head, with the given words, indented as the line that includes it. */
-function included(directory, part, words, indent) {
-  let text = readFileSync(path.join(directory, "parts", `${part}.sql`), "utf8").trim().replace(/^(--.*\n)+/, "")
-  for (const word of words.split(", ")) {
-    const [name, ...value] = word.split("=")
-    text = text.replaceAll(`:${name}`, value.join("="))
-  }
-  return text.split("\n").map((line) => indent + line).join("\n")
 }
 
 /** When PostgreSQL creates a body in SQL it looks up the functions it calls, so these come first. */
