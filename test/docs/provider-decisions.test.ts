@@ -7,7 +7,11 @@ const items = page.split(/\n(?=- |\n)/).filter((part) => part.startsWith("- **")
 
 /** `[label]: ``name``, ``name``` in the last line of an item. */
 const named = (item: string) =>
-  [...(/^ {2}- tests: (.*)/ms.exec(item)?.[1] ?? "").matchAll(/\[(\w+)\]: ((?:`[^`]+`(?:, )?)+)/g)].flatMap((
+  [
+    ...(/^ {2}- tests: (.*)/ms.exec(item)?.[1] ?? "").replace(/\n +/g, " ").matchAll(
+      /\[(\w+)\]: ((?:`[^`]+`(?:, )?)+)/g
+    )
+  ].flatMap((
     [, label, names]
   ) => [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! })))
 
