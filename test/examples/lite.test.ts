@@ -320,13 +320,13 @@ describe("lite: template.yaml", () => {
   })
 })
 
-describe("docs/deployment.md, Profiles", () => {
-  const page = Docs.section("docs/deployment.md", "Profiles")
+describe("README.md", () => {
+  const page = read("README.md")
 
   it("lists the services of the entry file", () => {
     const services = [...read("services/main.ts").matchAll(/^ +(\w+): \(\) => import/gm)].map(([, name]) => name!)
-    const [, section] = page.split("\n### The Lite stack\n")
-    const [table] = section!.split("\n### ")
+    const [, section] = page.split("\n## Services\n")
+    const [table] = section!.split("\n## ")
     const rows = [...table!.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name!)
     assert.sameMembers(rows, services)
   })

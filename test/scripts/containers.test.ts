@@ -34,11 +34,11 @@ const lite = (exitCode: number) => {
 }
 
 /** The commands of the page. */
-const [documented] = Docs.blocks(Docs.section("docs/deployment.md", "Profiles"), "sh").map(({ code }) =>
+const [documented] = Docs.blocks(Docs.read("examples/lite/README.md"), "sh").map(({ code }) =>
   code.split("\n").map((line) => line.replace(/ +#.*/, ""))
 ).filter(([first]) => first!.startsWith("docker"))
 
-it("runs Lite by the commands of docs/deployment.md, none of which ends with another service than client", () => {
+it("runs Lite by the commands of its README, none of which ends with another service than client", () => {
   const { calls, status, stderr } = lite(0)
   assert.strictEqual(status, 0, stderr)
   assert.deepStrictEqual(calls, documented)
