@@ -105,7 +105,7 @@ it.effect("docs/outbox.md, Queues: its consumer", () =>
 it.live("docs/outbox.md, Queues: its receive, its statements", () =>
   Effect.gen(function*() {
     const test = yield* PgServer.database
-    const [statement] = /SELECT duroxide\.dx_publish_messages\(.*?\)(?=`)/.exec(page)!
+    const [statement] = /SELECT duroxide\.dx_publish_messages\(.*?\)(?=`)/.exec(Docs.unwrapped(page))!
     yield* test.sql(statement.replace("duroxide.", ""))
     const layer = PgQueue.layer({ queues: { orders: {} } }).pipe(
       Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none" })),

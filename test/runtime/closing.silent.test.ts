@@ -18,7 +18,9 @@ import * as PgServer from "../utils/PgServer.ts"
 const Work = Activity.make("Work")
 const Job = Orchestration.make("Job")
 
-const [, documented] = /`shutdownTimeout` \+ `activityGracePeriod` \+ (\d+) seconds/.exec(Docs.read("README.md"))!.map(
+const [, documented] = /`shutdownTimeout` \+ `activityGracePeriod` \+ (\d+) seconds/.exec(
+  Docs.unwrapped(Docs.read("README.md"))
+)!.map(
   Number
 )
 

@@ -59,11 +59,11 @@ const close = Effect.fnUntraced(function*(
 }, Effect.provide(Logger.layer([])))
 
 const [, documented] = /and has at most (\d+) seconds more while the database does not answer/.exec(
-  Docs.read("docs/operating.md")
+  Docs.unwrapped(Docs.read("docs/operating.md"))
 )!.map(Number)
 
 const [, kept] = /does not take within the grace period and (\d+) seconds are dropped/.exec(
-  Docs.read("docs/tasks.md")
+  Docs.unwrapped(Docs.read("docs/tasks.md"))
 )!.map(Number)
 
 describe.concurrent("Closing a task worker whose database is silent", () => {

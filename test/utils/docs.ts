@@ -55,7 +55,7 @@ export const anchors = (page: string): ReadonlyArray<string> =>
   )
 
 /** A page with each paragraph and each item of a list on one line. */
-export const unwrapped = (page: string): string => page.replace(/(?<=\S)\n *(?=[^\s|#[\-`<])/g, " ")
+export const unwrapped = (page: string): string => page.replace(/(?<=\S)\n *(?=[^\s|#[\-<])(?!```)/g, " ")
 
 /** Code without the indentation of the place it stands in: what two places share. */
 export const withoutIndentation = (code: string): string => code.replace(/^ +/gm, "").replace(/\n+/g, "\n").trim()
