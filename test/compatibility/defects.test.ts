@@ -1,5 +1,5 @@
 /**
- * Defects of duroxide 0.1.30 that no recorded history shows; docs/duroxide.md lists all defects.
+ * Defects of duroxide 0.1.30 that no recorded history shows; README.md lists all defects.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Metrics, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"

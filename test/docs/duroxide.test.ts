@@ -1,10 +1,16 @@
 import { assert, describe, it } from "@effect/vitest"
 import { readdirSync } from "node:fs"
+import { posix } from "node:path"
 import * as Docs from "../utils/docs.ts"
 
-const page = Docs.read("docs/duroxide.md")
+const guide = Docs.read("docs/duroxide.md")
+const folder = "test/compatibility/"
+const page = Docs.read(`${folder}README.md`)
 const text = Docs.unwrapped(page)
-const files = Docs.references(page)
+/** The files it lists, by label. */
+const files = new Map(
+  [...page.matchAll(/^\[(\w+)\]: (\S+)$/gm)].map(([, label, link]) => [label!, posix.join(folder, link!)])
+)
 
 /** The rows of the table of defects. */
 const defects = page.split("\n").filter((line) => /^\| \d+ /.test(line))
@@ -19,7 +25,7 @@ const named = (text: string) =>
 const declares = (text: string, name: string) =>
   new RegExp(`^ *(it\\.\\w+\\(|it\\()?"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m").test(text)
 
-describe("docs/duroxide.md:", () => {
+describe("test/compatibility/README.md:", () => {
   it("every defect is numbered, and names a test", () => {
     assert.deepStrictEqual(
       defects.map((row) => Number(row.split("|")[1])),
@@ -44,15 +50,17 @@ describe("docs/duroxide.md:", () => {
   it("every recording of a defect stands in the table", () => {
     const recordings = readdirSync(new URL("../recordings/duroxide/", import.meta.url))
       .filter((name) => name.endsWith(".json") && !name.startsWith("_")).map((name) => name.replace(".json", ""))
-    assert.include(text, `${recordings.length} recordings of Duroxide`)
+    for (const one of [text, Docs.unwrapped(guide)]) assert.include(one, `${recordings.length} recordings of Duroxide`)
     const recorded = recordings.filter((name) => name.startsWith("defect-"))
     const shown = defects.flatMap(named).flatMap(({ label, name }) => label === "recordings" ? name : [])
     assert.deepStrictEqual(recorded.filter((name) => !shown.includes(name)), [])
     assert.isNotEmpty(recorded)
   })
+})
 
+describe("docs/duroxide.md:", () => {
   it("how it starts an orchestration of Rust is what test/rust runs", () => {
-    const [start] = Docs.blocks(page, "ts").filter(({ heading }) => heading.startsWith("Starts"))
+    const [start] = Docs.blocks(guide, "ts").filter(({ heading }) => heading.startsWith("Starts"))
     assert.include(
       Docs.withoutIndentation(Docs.read("test/rust/clients.check.ts")).replaceAll("Ours.", ""),
       start!.code
@@ -62,7 +70,7 @@ describe("docs/duroxide.md:", () => {
   it("the tag it names is the one that stored functions write and read", () => {
     for (const name of ["dx_no_tag", "dx_tag"]) {
       const [tag] = Docs.read(`prisma/functions/${name}.sql`).match(/(?<=')[a-z]+-[a-z]+(?=')/) ?? []
-      assert.include(text, `the value \`${tag}\` in the column`)
+      assert.include(Docs.unwrapped(guide), `the value \`${tag}\` in the column`)
     }
   })
 })
