@@ -1,8 +1,9 @@
 import { existsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
-import { defineConfig } from "vitest/config"
+import { defineConfig, mergeConfig } from "vitest/config"
 import { writeModule } from "./scripts/prisma/migrationsModule.mjs"
+import { quickTests } from "./test/utils/quickTests.ts"
 
 // As scripts/ready.mjs does, for `npx vitest`. What the environment sets wins.
 if (existsSync(".env")) process.loadEnvFile(".env")
@@ -10,7 +11,8 @@ writeModule()
 
 const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url))
 
-export default defineConfig({
+/** What every test runs with; the configurations beside this one add what they run. */
+export const base = defineConfig({
   resolve: {
     // Tests run the sources, whichever way they import them, so that no module is ever loaded twice.
     alias: [
@@ -25,8 +27,6 @@ export default defineConfig({
     ]
   },
   test: {
-    include: ["test/**/*.test.ts"],
-    globalSetup: ["test/utils/globalSetup.ts"],
     setupFiles: ["test/utils/assertions.ts"],
     // A test waits for the server, or for time to pass, for a third of its length: three files at a time use two cores
     // well. All share one PostgreSQL, which more than four crowd.
@@ -34,5 +34,26 @@ export default defineConfig({
     // They only end what hangs. A test that takes 3 seconds alone takes half a minute on a machine that others use, too.
     testTimeout: 180_000,
     hookTimeout: 180_000
+  }
+})
+
+/** The one server of all tests that ask for it. */
+export const globalSetup = ["test/utils/globalSetup.ts"]
+
+const quick = quickTests().filter((file) => !file.endsWith(".long.test.ts"))
+const long = "test/**/*.long.test.ts"
+
+export default mergeConfig(base, {
+  test: {
+    projects: [
+      // Needs no server, so it has none to ask for. Most of such a file's time went into loading the modules again.
+      { extends: true, test: { name: "quick", include: quick, isolate: false } },
+      {
+        extends: true,
+        test: { name: "server", globalSetup, include: ["test/**/*.test.ts"], exclude: [...quick, long] }
+      },
+      // Crashes, chaos, random models and large tables, where a run takes minutes or gains by repetition.
+      { extends: true, test: { name: "long", globalSetup, include: [long] } }
+    ]
   }
 })

@@ -1,7 +1,7 @@
 import { mergeConfig } from "vitest/config"
-import config from "./vitest.config.ts"
+import { base, globalSetup } from "./vitest.config.ts"
 
 /** What needs a PgBouncer on the machine; `npm run test:pgbouncer` looks for one first. */
-export default mergeConfig({ ...config, test: { ...config.test, include: [] } }, {
-  test: { include: ["test/pgbouncer/*.check.ts"] }
+export default mergeConfig(base, {
+  test: { globalSetup, include: ["test/pgbouncer/*.check.ts"] }
 })

@@ -7,14 +7,17 @@ import { existsSync, readFileSync, rmSync } from "node:fs"
 import { relative } from "node:path"
 import { fileURLToPath } from "node:url"
 
-const report = "build/vitest.json"
+/** The checks of which each writes a report of its tests. */
+const counted = ["test", "test:long"]
+const reports = ["build/vitest.json", "build/vitest.long.json"]
 
 const checks = [
   ["generate"],
   ["format:check"],
   ["lint"],
   ["check:drift"],
-  ["test", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`], // types and imports first
+  ["test", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[0]}`], // types and imports first
+  ["test:long", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[1]}`],
   // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
   [
     "test:postgres",
@@ -47,12 +50,12 @@ for (const check of checks) {
   if (end !== null) ends.set(check[0], end)
 }
 const failed = [...ends.keys()]
-const tests = totals(failed.includes("test"))
-const failures = tests.failed + failed.filter((name) => name !== "test").length
+const tests = totals(failed.filter((name) => counted.includes(name)).length)
+const failures = tests.failed + failed.filter((name) => !counted.includes(name)).length
 
 if (failed.length > 0) console.log(`\nFailed: ${failed.join(", ")}`)
 // At the end, because often only the end of a long log is kept.
-for (const [name, end] of ends) if (name !== "test") console.log(`\n- ${name} ended with\n${end}`)
+for (const [name, end] of ends) if (!counted.includes(name)) console.log(`\n- ${name} ended with\n${end}`)
 for (const failure of tests.failures) console.log(`\n- ${failure}`)
 console.log(`\n${tests.passed} passed, ${failures} failed`)
 process.exitCode = failures === 0 ? 0 : 1
@@ -82,8 +85,10 @@ async function run([name, ...args]) {
 }
 
 /** Counts the tests; a file that could not be loaded, and a run that failed without naming a test, count as one. */
-function totals(runFailed) {
-  const files = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : []
+function totals(runsFailed) {
+  const files = reports.flatMap((report) =>
+    existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : []
+  )
   const count = (file, status) => file.assertionResults.filter((test) => test.status === status).length
   let passed = 0
   let failed = 0
@@ -91,7 +96,7 @@ function totals(runFailed) {
     passed += count(file, "passed")
     failed += Math.max(count(file, "failed"), file.status === "failed" ? 1 : 0)
   }
-  return { passed, failed: Math.max(failed, runFailed ? 1 : 0), failures: files.flatMap(failuresOf) }
+  return { passed, failed: Math.max(failed, runsFailed), failures: files.flatMap(failuresOf) }
 }
 
 /** The names of a file's tests that failed, each with its message. */

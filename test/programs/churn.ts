@@ -310,7 +310,14 @@ await Effect.gen(function*() {
   Effect.provide(
     PrismaAdmin.layer().pipe(
       Layer.provideMerge(PrismaDriver.layer()),
-      Layer.provide(Database.layer({ url, schema, maxConnections: Number(connections), checkoutTimeout: "1 minute" }))
+      Layer.provide(Database.layer({
+        url,
+        schema,
+        maxConnections: Number(connections),
+        // A machine that others use answers late, which is not what this looks for.
+        checkoutTimeout: "3 minutes",
+        statementTimeout: "3 minutes"
+      }))
     )
   ),
   Effect.runPromise

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Functions from "./functions.ts"
@@ -68,6 +69,10 @@ const settle = Effect.fnUntraced(function*({ abandon, ack }: Claim) {
   return "LockLost"
 })
 
+/** Like the provider: a lock that Duroxide holds for longer than a lock timeout is asked for again. */
+const patiently = <A>(call: Effect.Effect<A, ProviderError>) =>
+  Effect.retry(call, { while: ({ isRetryable }) => isRetryable, times: 20 })
+
 const ourTurns = (driver: Test.Driver) =>
   Effect.map(
     driver.fetchOrchestrationItems({ limit: 3, lockTimeoutMs: lockMs, versions: null }),
@@ -87,8 +92,8 @@ const ourTurns = (driver: Test.Driver) =>
           )
         })
         return {
-          ack: Effect.map(driver.ackOrchestrationItems([turn]), ([settled]) => settled!),
-          abandon: driver.abandonOrchestrationItems([{ lockToken, delayMs: null, ignoreAttempt: false }])
+          ack: patiently(Effect.map(driver.ackOrchestrationItems([turn]), ([settled]) => settled!)),
+          abandon: patiently(driver.abandonOrchestrationItems([{ lockToken, delayMs: null, ignoreAttempt: false }]))
         }
       })
   )
@@ -112,11 +117,10 @@ const ourActivities = (driver: Test.Driver) =>
     Test.take(driver, { limit: 3, lockTimeoutMs: lockMs }),
     (taken) =>
       taken.map(({ lockToken, workItem }): Claim => ({
-        ack: Effect.map(
-          driver.ackWorkItems([{ lockToken, completion: completion(workItem) }]),
-          ([settled]) => settled!
+        ack: patiently(
+          Effect.map(driver.ackWorkItems([{ lockToken, completion: completion(workItem) }]), ([settled]) => settled!)
         ),
-        abandon: driver.abandonWorkItems([{ lockToken, delayMs: null, ignoreAttempt: false }])
+        abandon: patiently(driver.abandonWorkItems([{ lockToken, delayMs: null, ignoreAttempt: false }]))
       }))
   )
 

@@ -314,10 +314,11 @@ export const queueSemantics = topic("queue_semantics", {
     yield* abandon(full.lockToken, { delay: "1 hour", ignoreAttempt: true, beginsFirst: true })
     const next = yield* claimInstance("i")
     assert.strictEqual(next.attemptCount, 1)
-    assert.deepStrictEqual(beginFirst(next.item.messages).map(({ _tag }) => _tag), [
-      "ContinueAsNew",
-      ...Array.from({ length: 4 }, () => "QueueMessage")
-    ])
+    const [begins, ...others] = beginFirst(next.item.messages).map(({ _tag }) => _tag)
+    assert.strictEqual(begins, "ContinueAsNew")
+    // After a slow claim, the next one asks for fewer bytes.
+    assert.isAtLeast(others.length, 1)
+    assert.isTrue(others.every((tag) => tag === "QueueMessage"))
     // It is in the batch: another delivery would find nothing else.
     yield* abandon(next.lockToken, { delay: "1 hour", ignoreAttempt: true, beginsFirst: true })
     yield* expectNoOrchestration()
