@@ -13,14 +13,12 @@ import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import { age } from "../model/shared/quantities.ts"
 import { QueueHealth } from "../model/shared/queueHealth.ts"
 import type { QueueReport } from "../model/shared/queueHealth.ts"
-import * as outboxStore from "../outbox/internal/store.ts"
+import { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import * as check from "../queue/internal/check.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
 import { problemsOf } from "../tasks/internal/claims.ts"
-import { readsOf } from "../tasks/internal/reads.ts"
-import { Database } from "./Database.ts"
-import * as statements from "./internal/statements.ts"
+import { TaskDriver } from "../tasks/TaskDriver.ts"
 
 export { QueueHealth } from "../model/shared/queueHealth.ts"
 export type { QueueReport } from "../model/shared/queueHealth.ts"
@@ -45,17 +43,16 @@ export const layer = (options: {
   readonly longestSend?: Duration.Input | undefined
   /** Defaults to 5 minutes. Set it above your longest burst. */
   readonly longestWait?: Duration.Input | undefined
-} = {}): Layer.Layer<QueueHealth, QueueError, Database> =>
+} = {}): Layer.Layer<QueueHealth, QueueError, OutboxDriver | TaskDriver> =>
   Layer.effect(
     QueueHealth,
     Effect.gen(function*() {
       const longestSendMs = yield* duration("longestSend", options.longestSend ?? "65 seconds")
       const longestWaitMs = yield* duration("longestWait", options.longestWait ?? "5 minutes")
-      const database = yield* Database
-      const reads = readsOf(database)
-      const outbox = outboxStore.make(statements.make(database, {}))
+      const outbox = yield* OutboxDriver
+      const tasks = yield* TaskDriver
       const read: Effect.Effect<QueueReport | null> = Effect.all(
-        { tasks: reads.backlog, outbox: outbox.readBacklog },
+        { tasks: tasks.readBacklog, outbox: outbox.readBacklog },
         { concurrency: 2 }
       ).pipe(
         Effect.timeoutOrElse({
@@ -70,7 +67,7 @@ export const layer = (options: {
         check: Effect.map(read, (report) => ({
           report,
           problems: [
-            ...problemsOf(database),
+            ...problemsOf(tasks.database),
             ...(report === null ? ["the database of queues did not answer"] : [
               ...late("message of the outbox", report.outbox.oldestAgeMs, longestSendMs),
               ...late("task", report.tasks.oldestAgeMs, longestWaitMs)

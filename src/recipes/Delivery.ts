@@ -20,7 +20,6 @@ import * as Schema from "effect/Schema"
 import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
-import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { wholeMs } from "../queue/internal/check.ts"
 import { Delivery } from "../queue/Message.ts"
@@ -154,18 +153,18 @@ export const create = (
   Effect.flatMap(Tasks.Tasks, (tasks) => createBy(tasks, event, options))
 
 /**
- * Creates deliveries on a connection of the application, inside its transaction; what `Tasks.within` says applies.
+ * Creates deliveries inside a transaction of the application; what `Tasks.within` says applies.
  *
  * @category constructors
  * @since 0.2.0
  */
-export const within = (connection: TransactionConnection, options?: { readonly schema?: string | undefined }): {
+export const within = (transaction: Parameters<typeof Tasks.within>[0]): {
   readonly create: (
     event: Event,
     options?: CreateOptions
   ) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge | ProviderError>
 } => {
-  const tasks = Tasks.within(connection, options)
+  const tasks = Tasks.within(transaction)
   return { create: (event, options) => createBy(tasks, event, options) }
 }
 

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
 import { Dataset, DatasetError } from "duroxide-prisma/recipes/datasets"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -129,7 +129,7 @@ it.live("docs/recipes.md, Data sets in versions: a batch is published in a trans
     yield* Effect.promise(async () => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO uploads (uri) VALUES (${batchUri})`
-        const dataset = Dataset.within(tx, { schema: "duroxide" })
+        const dataset = Dataset.within(Transaction.make(tx, { schema: "duroxide" }))
         const batch = { datasetUuid, version, batchUri, recordCount: 1000, task: Convert }
         await Effect.runPromise(dataset.publishBatch(batch))
       })

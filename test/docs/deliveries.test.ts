@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -57,7 +57,7 @@ it.live("docs/recipes.md, Webhooks to others: a delivery is stored with the rows
     yield* Effect.promise(async () => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`UPDATE orders SET paid = true WHERE id = ${orderId}`
-        const deliveries = Delivery.within(tx, { schema: "duroxide" })
+        const deliveries = Delivery.within(Transaction.make(tx, { schema: "duroxide" }))
         const event = { endpoint: "accounting", event: "order.paid", data: { order: orderId } }
         await Effect.runPromise(deliveries.create(event, { key: `order.paid/${orderId}` }))
       })

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
 import { Message } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -53,7 +53,7 @@ it.live("docs/outbox.md, Outbox: its transaction and its statements", () =>
     const place = async (orderId: string) => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO orders (id) VALUES (${orderId})`
-        const outbox = Outbox.within(tx, { schema: "duroxide" })
+        const outbox = Outbox.within(Transaction.make(tx, { schema: "duroxide" }))
         await Effect.runPromise(outbox.add("orders", OrderPlaced, { order_id: orderId }))
       })
     }

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -104,7 +104,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
     const upload = async (name: string) => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO images (name) VALUES (${name})`
-        const tasks = Tasks.within(tx, { schema: "duroxide" })
+        const tasks = Tasks.within(Transaction.make(tx, { schema: "duroxide" }))
         await Effect.runPromise(tasks.create(Resize, { payload: { image: name }, key: name }))
       })
     }

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
+import * as drivers from "../../src/prisma/internal/drivers.ts"
 import * as Notifier from "../../src/provider/Notifier.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -51,7 +52,10 @@ const watched = (options: Omit<QueueDatabase.Options, "migrate">) => {
   return {
     counts,
     rest,
-    layer: Layer.merge(watching, Layer.effect(QueueSignals, QueueSignals)).pipe(Layer.provide(layer))
+    layer: Layer.provideMerge(drivers.layer({}), watching).pipe(
+      Layer.merge(Layer.effect(QueueSignals, QueueSignals)),
+      Layer.provide(layer)
+    )
   }
 }
 

@@ -7,6 +7,7 @@ import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
+import type { TaskDriver } from "duroxide-prisma/tasks"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -14,7 +15,6 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as claimings from "../../src/tasks/internal/claiming.ts"
-import type * as stores from "../../src/tasks/internal/store.ts"
 import { Crowd } from "../programs/outputs.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -236,12 +236,11 @@ describe("Tasks: suspects", () => {
   it.effect("those that are refused come again in turn, when others have ended or have proved themselves", () =>
     Effect.scoped(Effect.gen(function*() {
       const recalled: Array<string> = []
-      const claimed = (id: string, lost: number) =>
-        ({ out_outcome: "Claimed", out_id: id, out_attempt: 1, out_lost: lost }) as stores.Claimed
+      const claimed = (id: string, lost: number) => ({ outcome: "Claimed", id, attempt: 1, lost }) as TaskDriver.Claimed
       const claiming = yield* claimings.make({
         serves: { names: ["Work"], leaseMs: [30_000], workerId: "w" },
         signals: { announce: () => Effect.void, subscribe: () => Effect.void, isConnected: () => true },
-        store: {
+        driver: {
           claim: (wakeups: ReadonlyArray<{ readonly taskId: string }>) =>
             Effect.succeed(wakeups.map(({ taskId }) => claimed(taskId, Number(taskId.slice(1)))))
         } as never,

@@ -7,7 +7,6 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
-import type { Database } from "../../prisma/Database.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as refusalsOf from "../../provider/shared/refusals.ts"
 
@@ -24,7 +23,7 @@ export interface TaskClaims {
 
 /** Those of one worker, known to `problemsOf` until the scope is closed. */
 export const make = Effect.fnUntraced(
-  function*(database: Database["Service"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
+  function*(database: object): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
     const refused = Deferred.makeUnsafe<ProviderError>()
     /** What the worker fails with. Its last claims, which end meanwhile, change nothing about it. */
@@ -56,10 +55,10 @@ export const make = Effect.fnUntraced(
 )
 
 /** Why workers of this process on this database claim nothing, for people; no secrets. */
-export const problemsOf = (database: Database["Service"]): ReadonlyArray<string> => [
+export const problemsOf = (database: object): ReadonlyArray<string> => [
   ...new Set([...problems.get(database) ?? []].flatMap((problem) => problem() ?? []))
 ]
 
 // internal
 
-const problems = new WeakMap<Database["Service"], Set<() => string | undefined>>()
+const problems = new WeakMap<object, Set<() => string | undefined>>()

@@ -8,8 +8,8 @@ import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import { noDuration, wholeMs } from "../../queue/internal/check.ts"
 import type * as Task from "../Task.ts"
+import type { NewTask } from "../TaskDriver.ts"
 import { problemOfKey } from "./settings.ts"
-import type { NewTask } from "./store.ts"
 import { timeOrderedUuid } from "./timeOrderedUuid.ts"
 
 /**
@@ -48,11 +48,11 @@ export const newTask = <P extends PayloadSchema>(
       name: task.name,
       key,
       payload: yield* task.codecs.payload.encode(payload),
-      max_attempts: task.maxAttempts,
+      maxAttempts: task.maxAttempts,
       queue: task.queue,
       wakeup: id === undefined ? undefined : task.wakeup?.(id),
-      delay_ms: delayMs === 0 ? undefined : delayMs,
-      trace_context: yield* tracing.traceparent
+      delayMs: delayMs === 0 ? undefined : delayMs,
+      traceContext: yield* tracing.traceparent
     }
   })
 

@@ -21,16 +21,19 @@ import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { Database } from "../../prisma/Database.ts"
-import * as sameDatabase from "../../prisma/internal/queue/sameDatabase.ts"
+import { isAnswerLost } from "../../provider/internal/statement.ts"
 import type { Held, Receive, Settings, Tools, Work } from "../../queue/internal/consuming.ts"
 import { logDefect, longestWait, notHandled, receiving } from "../../queue/internal/consuming.ts"
+import { storedIn } from "../../queue/internal/stored.ts"
 import * as Message from "../../queue/Message.ts"
 import type { Payload, Queue, Received } from "../../queue/Queue.ts"
 import type { PayloadInvalid } from "../../queue/QueueError.ts"
+import type { Claim, Claimed, Suspect, TakenTask, TaskDriver, Wakeup } from "../TaskDriver.ts"
 import type { Attempts, Running } from "./attempts.ts"
-import type { Claim, Claimed, Suspect, Wakeup } from "./store.ts"
-import type { Taken } from "./taken.ts"
+import { makeClaimId } from "./claiming.ts"
+
+/** A task that was claimed, its message deleted; or a message of which more must be known. */
+type Taken = Received | TakenTask
 
 /** The kinds of messages that wake tasks. */
 export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
@@ -63,18 +66,33 @@ interface Counts {
 
 /** Receives wake-ups, and where it can claims their tasks. */
 export const receiveBy =
-  (attempts: Attempts, database: Database["Service"], settings: Settings) =>
+  (attempts: Attempts, driver: TaskDriver["Service"], settings: Settings) =>
   (queue: Queue["Service"]): Effect.Effect<Receive<Taken>, never, Scope.Scope> => {
-    const here = sameDatabase.storedIn(queue.receive, database)
+    const here = storedIn("receive", queue, driver.database)
     if (here === undefined) return Effect.succeed(receiving(settings, queue))
-    return Effect.map(
-      here.taking(settings.queue, { ...attempts, returnClaim: attempts.claiming.returnClaim }),
-      (take) => (maxMessages) =>
-        take({
-          maxMessages,
-          visibilityMs: Duration.toMillis(settings.visibility),
-          waitMs: Duration.toMillis(longestWait)
-        })
+    const take = driver.take(attempts.serves)
+    const watched = attempts.watch<Effect.Success<ReturnType<typeof take>>>(
+      ({ left, taken }) => taken.length > 0 || left.ids !== null
+    )
+    return Effect.clockWith((clock) =>
+      Effect.map(
+        here.receiveBy<TakenTask>(settings.queue, {
+          fetch: (lease) => {
+            const claimId = makeClaimId()
+            return take(lease, { claimId, claimedMs: monotonicMs(clock) }).pipe(
+              Effect.tapError((error) => isAnswerLost(error) ? attempts.claiming.returnClaim(claimId) : Effect.void),
+              watched
+            )
+          },
+          giveBack: ({ claimed }) => attempts.giveBack(claimed)
+        }),
+        (receive) => (maxMessages) =>
+          receive({
+            maxMessages,
+            visibilityMs: Duration.toMillis(settings.visibility),
+            waitMs: Duration.toMillis(longestWait)
+          })
+      )
     )
   }
 
@@ -180,8 +198,8 @@ export const make = (
         return []
       }
       const answer = exit.value
-      if (answer.out_outcome === "Suspect") return [{ item, wakeup, answer }]
-      if (answer.out_outcome === "Claimed") start(item, answer, claimedMs)
+      if (answer.outcome === "Suspect") return [{ item, wakeup, answer }]
+      if (answer.outcome === "Claimed") start(item, answer, claimedMs)
       else alone(item, Effect.flatMap(passed(item, answer), (delay) => settled(item, delay)))
       return []
     })
@@ -204,7 +222,7 @@ export const make = (
             const recall = Effect.ignore(
               queue.extendVisibility(name, item.message.received.receipt, Duration.zero)
             )
-            attempts.claiming.refused({ lost: answer.out_lost, delay, recall })
+            attempts.claiming.refused({ lost: answer.lost, delay, recall })
           })))
     )
 
@@ -362,7 +380,9 @@ const wakeupOf = (payload: Payload): Wakeup | string => {
     case Message.BufferBatch.kind:
       return read(
         Message.BufferBatch.decode(payload),
-        ({ batch_uri, dataset_uuid, dataset_version }) => ({ batch: { dataset_uuid, dataset_version, batch_uri } })
+        ({ batch_uri, dataset_uuid, dataset_version }) => ({
+          batch: { datasetUuid: dataset_uuid, version: dataset_version, batchUri: batch_uri }
+        })
       )
     default:
       return `no handler for messages of kind "${kind}"`

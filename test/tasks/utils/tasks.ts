@@ -66,6 +66,9 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
     startLayer
   )
 
+  /** What `Tasks.sweeper` finds, until it is stopped. */
+  const sweeper = startLayer(Layer.provide(Tasks.sweeper, Layer.succeedContext(main)))
+
   /** A worker process with connections of its own. */
   const worker = <const Served extends ReadonlyArray<Task.Any>>(
     options: TaskWorker.Options<Served>,
@@ -91,6 +94,7 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
     /** Whose message contains the text. */
     linesOf: (text: string) => lines.filter(({ message }) => String(message).includes(text)),
     publisher,
+    sweeper,
     worker,
     /** A worker of `Job`. */
     jobWorker: (act: Act, options: Omit<Partial<TaskWorker.Options<[]>>, "tasks"> = {}) =>
