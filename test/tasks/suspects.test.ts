@@ -14,6 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
+import * as drivers from "../../src/prisma/internal/drivers.ts"
 import * as claimings from "../../src/tasks/internal/claiming.ts"
 import { Crowd } from "../programs/outputs.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
@@ -60,7 +61,7 @@ const workerBy = (url: string, options: {
       Layer.provide(handlers),
       Layer.merge(Outbox.publisher()),
       Layer.provide(queue),
-      Layer.provide(database),
+      Layer.provide(Layer.provideMerge(drivers.layer({}), database)),
       Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
