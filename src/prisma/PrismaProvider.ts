@@ -25,7 +25,6 @@ import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Credentials from "./Credentials.ts"
 import * as Database from "./Database.ts"
 import * as DirectUrl from "./internal/directUrl.ts"
-import * as Drivers from "./internal/drivers.ts"
 import * as Environment from "./internal/environment.ts"
 import * as Horizon from "./internal/horizon.ts"
 import * as Preparation from "./internal/preparation.ts"
@@ -67,7 +66,12 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
  * @category models
  * @since 0.1.0
  */
-export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Drivers.Drivers | Database.Database
+export type Services =
+  | Provider.Provider
+  | Admin.Admin
+  | ProviderDriver
+  | PrismaDriver.TaskDrivers
+  | Database.Database
 
 /**
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
@@ -89,7 +93,7 @@ export const layer = (
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(notifier(options)),
     Layer.provide(watchHorizon),
-    Layer.provideMerge(Drivers.layer(options)),
+    Layer.provideMerge(PrismaDriver.layerTasks(options)),
     Layer.provideMerge(Layer.effect(Database.Database, Database.make(options))),
     Layer.provide(Preparation.layer(options))
   )

@@ -13,11 +13,11 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import type { QueueSignals } from "../queue/internal/signals.ts"
 import * as Credentials from "./Credentials.ts"
 import * as Database from "./Database.ts"
-import * as drivers from "./internal/drivers.ts"
 import * as Preparation from "./internal/preparation.ts"
 import * as Environment from "./internal/queue/environment.ts"
 import * as signals from "./internal/queue/signals.ts"
 import type { MigrationError } from "./MigrationError.ts"
+import * as PrismaDriver from "./PrismaDriver.ts"
 import type * as PrismaProvider from "./PrismaProvider.ts"
 
 /**
@@ -41,7 +41,7 @@ export interface Options
  * @category models
  * @since 0.2.0
  */
-export type Services = Database.Database | QueueSignals | drivers.Drivers
+export type Services = Database.Database | QueueSignals | PrismaDriver.TaskDrivers
 
 /**
  * Opens the database for a process without orchestrations. One connection that listens is opened when something of the
@@ -53,7 +53,7 @@ export type Services = Database.Database | QueueSignals | drivers.Drivers
  */
 export const layer = (options: Options): Layer.Layer<Services, ProviderError | MigrationError> =>
   layerShared({ url: options.directUrl ?? options.url, tls: options.tls, listens: options.listens }).pipe(
-    Layer.provideMerge(Layer.provideMerge(drivers.layer({}), Database.layer(options))),
+    Layer.provideMerge(Layer.provideMerge(PrismaDriver.layerTasks(), Database.layer(options))),
     Layer.provide(Preparation.layer(options))
   )
 

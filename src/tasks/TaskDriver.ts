@@ -123,6 +123,8 @@ export interface NewTask {
 }
 
 /**
+ * A task that was created, or found by its key.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -146,6 +148,8 @@ export type Claim =
   | { readonly outcome: "Unserved" | "Exhausted"; readonly id: string; readonly name: string }
 
 /**
+ * A task that was claimed, with what its handler needs.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -212,6 +216,8 @@ export interface Serves {
 }
 
 /**
+ * Options of a claim.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -223,6 +229,8 @@ export interface ClaimOptions {
 }
 
 /**
+ * Options of a receive that claims.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -234,6 +242,8 @@ export interface TakeOptions {
 }
 
 /**
+ * The lease of an attempt to extend, from now on.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -244,6 +254,8 @@ export interface Renewal {
 }
 
 /**
+ * A task that its newest attempt completes.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -256,12 +268,16 @@ export interface Completion {
 }
 
 /**
+ * What became of a completion. `Uncommitted`: the transaction of the handler was rolled back.
+ *
  * @category models
  * @since 0.2.0
  */
 export type Completed = "Done" | "Stale" | "Uncommitted"
 
 /**
+ * The end of an attempt that has not succeeded.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -302,6 +318,8 @@ export interface End {
 }
 
 /**
+ * A task that has ended, or that does not exist.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -374,6 +392,8 @@ export interface TaskState {
 }
 
 /**
+ * An attempt as it is stored.
+ *
  * @category models
  * @since 0.2.0
  */
@@ -396,6 +416,8 @@ export interface AttemptState {
 }
 
 /**
+ * A dead task as it is stored.
+ *
  * @category models
  * @since 0.2.0
  */

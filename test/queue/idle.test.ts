@@ -3,14 +3,13 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase, QueueNotifier } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, QueueDatabase, QueueNotifier } from "duroxide-prisma/prisma"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
-import * as drivers from "../../src/prisma/internal/drivers.ts"
 import * as Notifier from "../../src/provider/Notifier.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -52,7 +51,7 @@ const watched = (options: Omit<QueueDatabase.Options, "migrate">) => {
   return {
     counts,
     rest,
-    layer: Layer.provideMerge(drivers.layer({}), watching).pipe(
+    layer: Layer.provideMerge(PrismaDriver.layerTasks(), watching).pipe(
       Layer.merge(Layer.effect(QueueSignals, QueueSignals)),
       Layer.provide(layer)
     )

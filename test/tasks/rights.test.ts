@@ -2,7 +2,7 @@
  * A task worker whose database role may not claim, as that of a client: what its process says of it.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Database, PgQueue, QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { MemoryQueue, Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -66,7 +66,7 @@ const start = Effect.fnUntraced(function*(
     }))
   )
   const database = yield* Layer.build(
-    refusing.pipe(
+    Layer.provideMerge(PrismaDriver.layerTasks(), refusing).pipe(
       Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none", listens: false })),
       Layer.provide(Logger.layer([]))
     )

@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, QueueDatabase } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -14,7 +14,6 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as drivers from "../../src/prisma/internal/drivers.ts"
 import * as claimings from "../../src/tasks/internal/claiming.ts"
 import { Crowd } from "../programs/outputs.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
@@ -61,7 +60,7 @@ const workerBy = (url: string, options: {
       Layer.provide(handlers),
       Layer.merge(Outbox.publisher()),
       Layer.provide(queue),
-      Layer.provide(Layer.provideMerge(drivers.layer({}), database)),
+      Layer.provide(Layer.provideMerge(PrismaDriver.layerTasks(), database)),
       Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )

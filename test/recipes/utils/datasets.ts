@@ -1,7 +1,7 @@
 /**
  * A data set of its own for a test, and attempts at its tasks as a worker begins them.
  */
-import { Transaction } from "duroxide-prisma/prisma"
+import { PrismaDriver, Transaction } from "duroxide-prisma/prisma"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,6 @@ import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import type * as pg from "pg"
 import * as Database from "../../../src/prisma/Database.ts"
-import * as drivers from "../../../src/prisma/internal/drivers.ts"
 import * as PgServer from "../../utils/PgServer.ts"
 
 export const Convert = Task.make("Convert", { payload: Dataset.Batch, success: Schema.Void })
@@ -21,7 +20,7 @@ export const Stores = Layer.effect(
   Database.Database,
   Effect.flatMap(PgServer.PgServer, ({ url }) => Database.make({ url }))
 ).pipe(
-  (database) => Layer.provideMerge(Dataset.layer, Layer.provideMerge(drivers.layer({}), database)),
+  (database) => Layer.provideMerge(Dataset.layer, Layer.provideMerge(PrismaDriver.layerTasks(), database)),
   Layer.provideMerge(PgServer.layer),
   Layer.provide(Logger.layer([]))
 )

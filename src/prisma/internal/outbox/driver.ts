@@ -20,10 +20,7 @@ export const make = (database: Database["Service"], options: Options): OutboxDri
   return {
     database,
     clock: options.clock ?? "database",
-    add: (messages) =>
-      Effect.asVoid(
-        answer("addToOutbox", storedFunction, [encode(messages)], { items: messages.length, isQuiet: true })
-      ),
+    ...adding(answer),
     // What a crash of the server undoes is a lease, or a move as a whole, which is then repeated.
     claim: ({ keeps, leaseMs, limit, maxAttempts, queues, token }) =>
       rows<ClaimRow>(
@@ -76,19 +73,18 @@ export const make = (database: Database["Service"], options: Options): OutboxDri
 export const addingOn = (
   connection: TransactionConnection,
   schema: string | undefined
-): Pick<OutboxDriver["Service"], "add"> => {
-  const { query, schemaSql } = statementsOn(connection, schema)
-  return {
-    add: (messages) =>
-      Effect.asVoid(
-        query("addToOutbox", Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(storedFunction)}(${encode(messages)})`)
-      )
-  }
-}
+): Adding => adding(statements.make(statementsOn(connection, schema)).answer)
 
 // internal
 
-const storedFunction = "dx_add_to_outbox"
+type Adding = Pick<OutboxDriver["Service"], "add">
+
+const adding = (answer: statements.Statements["answer"]): Adding => ({
+  add: (messages) =>
+    Effect.asVoid(
+      answer("addToOutbox", "dx_add_to_outbox", [encode(messages)], { items: messages.length, isQuiet: true })
+    )
+})
 
 /** The payloads are JSON already. */
 const encode = (messages: ReadonlyArray<NewMessage>) => {

@@ -30,7 +30,7 @@ import { statementsOn } from "../transactionQuery.ts"
 import * as reads from "./reads.ts"
 
 export const make = (database: Database["Service"]): TaskDriver["Service"] => {
-  const on = statements.make(database, {})
+  const on = statements.make(database)
   const { answer, collected, rows } = on
   return {
     database,
@@ -144,7 +144,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
 
 /** Creates tasks on a connection of the application. */
 export const creatingOn = (connection: TransactionConnection, schema: string | undefined) =>
-  creating(onConnection(connection, schema))
+  creating(statements.make(statementsOn(connection, schema)))
 
 /** A task as `dx_create_tasks` reads it. */
 export const taskRow = (
@@ -199,7 +199,7 @@ const complete = ({ answer }: Pick<Statements, "answer">, completions: ReadonlyA
   )
 
 const within = (connection: TransactionConnection, schema: string): Within => {
-  const on = onConnection(connection, schema)
+  const on = statements.make(statementsOn(connection, schema))
   return {
     complete: (taskId, attempt, result) =>
       Effect.map(complete(on, [{ taskId, attempt, result, isCommitted: false }], true), ([outcome]) => outcome!),
@@ -207,25 +207,7 @@ const within = (connection: TransactionConnection, schema: string): Within => {
       on.answer<boolean>("lockAttempt", "dx_lock_attempt", [
         Prisma.sql`${taskId}::uuid`,
         Prisma.sql`${attempt}::integer`
-      ])
-  }
-}
-
-/** In a transaction of the application: each function with its own defaults. */
-const onConnection = (connection: TransactionConnection, schema: string | undefined): Statements => {
-  const { query, schemaSql } = statementsOn(connection, schema)
-  const call = (name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args])})`
-  const rows = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args)}`)
-  return {
-    rows,
-    collected: rows,
-    answer: <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-      Effect.map(
-        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call(name, args)} AS answer`),
-        (rows) => rows[0]!.answer
-      )
+      ], { isTimeless: true })
   }
 }
 
