@@ -22,7 +22,6 @@ import { seriesOf } from "../model/shared/labelled.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { wholeMs } from "../queue/internal/check.ts"
-import { Delivery } from "../queue/Message.ts"
 import * as Task from "../tasks/Task.ts"
 import * as Tasks from "../tasks/Tasks.ts"
 import * as signature from "./internal/signature.ts"
@@ -82,8 +81,6 @@ export class DeliveryFailed extends Schema.TaggedError<DeliveryFailed>("duroxide
 /** The longest pause between two attempts, also one that an endpoint asks for. */
 const longestPause = Duration.hours(6)
 
-const wakingBy = <T extends Task.Any>(wakeup: NonNullable<T["wakeup"]>, task: T): T => ({ ...task, wakeup })
-
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(256))
 
 const pauses = Schedule.exponential("5 seconds").pipe(
@@ -117,8 +114,7 @@ export const queue = "deliveries"
  * @category tasks
  * @since 0.2.0
  */
-export const Webhook = wakingBy(
-  (taskId) => ({ kind: Delivery.kind, delivery_id: taskId }),
+export const Webhook = Object.assign(
   Task.make("webhook", {
     payload: {
       endpoint: Name,
@@ -135,7 +131,8 @@ export const Webhook = wakingBy(
       while: (outcome) => outcome._tag !== "DeliveryFailed" || !outcome.isPermanent,
       schedule: pauses
     }
-  })
+  }),
+  { wakeupKind: "delivery" }
 )
 
 /**

@@ -35,9 +35,9 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   /** Creates tasks. One with the key of an existing task of its name is that task. */
   readonly create: (tasks: ReadonlyArray<NewTask>) => Call<ReadonlyArray<Created>>
 
-  /** Claims the tasks that wake-ups name. */
+  /** Claims the tasks that wake-ups name, by texts that need not be ids. */
   readonly claim: (
-    wakeups: ReadonlyArray<Wakeup>,
+    taskIds: ReadonlyArray<string>,
     serves: Serves,
     options: ClaimOptions
   ) => Call<ReadonlyArray<Claim>>
@@ -114,7 +114,7 @@ export interface NewTask {
   readonly maxAttempts: number
   /** The queue of its wake-ups. */
   readonly queue: string
-  /** The payload of its wake-ups, if it is not the plain one. */
+  /** The payload of its wake-ups, which has its id as `task_id`. Defaults to the kind `task_wakeup` and that. */
   readonly wakeup?: object | undefined
   readonly delayMs?: number | undefined
   /** The execution that waits for its end. */
@@ -191,16 +191,6 @@ export interface TakenTask {
   /** The kind of its message. */
   readonly kind: string
 }
-
-/**
- * What a wake-up names: a task by its id, or the batch of one.
- *
- * @category models
- * @since 0.2.0
- */
-export type Wakeup =
-  | { readonly taskId: string }
-  | { readonly batch: { readonly datasetUuid: string; readonly version: number; readonly batchUri: string } }
 
 /**
  * What a worker claims.

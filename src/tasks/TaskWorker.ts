@@ -186,7 +186,9 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         const work = sets.make(attempts, settings, (more) => {
           running += more
         })
-        yield* consuming.consume(settings, sets.kinds, sets.receiveBy(attempts, driver, settings), work)
+        const ofQueue = options.tasks.filter((task) => task.queue === queue)
+        const kinds = [...new Set(ofQueue.map(({ wakeupKind = "task_wakeup" }) => wakeupKind))]
+        yield* consuming.consume(settings, kinds, sets.receiveBy(attempts, driver, settings), work)
       })
       const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>

@@ -251,7 +251,7 @@ layer(Deliveries, { excludeTestServices: true })((it) => {
       assert.deepStrictEqual(
         yield* sql("SELECT queue, payload FROM queue_outbox WHERE payload::text LIKE $1", [`%${id}%`]),
         [
-          { queue: "deliveries", payload: { kind: "delivery", delivery_id: id } }
+          { queue: "deliveries", payload: { kind: "delivery", task_id: id } }
         ]
       )
     }))

@@ -101,7 +101,7 @@ describe("Tasks: workers stopped and killed", () => {
         )
         // What it would have claimed before it was stopped.
         yield* app.sql(`SELECT FROM dx_claim_tasks(
-        (SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '[]', '{Output}', '{1000}', 'the stopped process'
+        (SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '{Output}', '{1000}', 'the stopped process'
       )`)
         const survivor = yield* ChildProcess.start("taskWorker", app.url, "none")
         yield* survivor.printed("ready")

@@ -71,7 +71,7 @@ describe("Tasks: what is lost", () => {
     Effect.gen(function*() {
       const [waiting, lost] = yield* app.tasks.createMany(Job, [{ payload }, { payload: { n: 2 } }])
       yield* app.sql("DELETE FROM queue_outbox")
-      yield* app.sql("SELECT FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'gone')", [[lost]])
+      yield* app.sql("SELECT FROM dx_claim_tasks($1, '{Job}', '{1000}', 'gone')", [[lost]])
       yield* app.sql("UPDATE queue_tasks SET lease_until = 0 WHERE id = $1", [lost])
       yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() - interval '1 minute'")
       yield* app.publisher
@@ -171,7 +171,7 @@ describe("Tasks: what is lost", () => {
       const id = yield* app.tasks.create(Elsewhere, {})
       const nowMs = Date.now() + 60_000
       const refuseAt = (ms: number) =>
-        app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '[]', '{Job}', '{1000}', 'w', 1, '{1}', $2)", [
+        app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '{Job}', '{1000}', 'w', 1, '{1}', $2)", [
           id,
           nowMs + ms
         ])

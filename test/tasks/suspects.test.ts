@@ -99,7 +99,7 @@ const workers = (app: Effect.Success<ReturnType<typeof open>>) => {
   const claim = (worker: string) =>
     app.sql<Claimed>(
       `SELECT * FROM dx_claim_tasks(
-         ARRAY(SELECT id FROM queue_tasks WHERE status IN ('Pending', 'Running') ORDER BY id), '[]', '{Work}', '{30000}', $1
+         ARRAY(SELECT id FROM queue_tasks WHERE status IN ('Pending', 'Running') ORDER BY id), '{Work}', '{30000}', $1
        ) WHERE out_outcome = 'Claimed'`,
       [worker]
     )
@@ -241,8 +241,8 @@ describe("Tasks: suspects", () => {
         serves: { names: ["Work"], leaseMs: [30_000], workerId: "w" },
         signals: { announce: () => Effect.void, subscribe: () => Effect.void, isConnected: () => true },
         driver: {
-          claim: (wakeups: ReadonlyArray<{ readonly taskId: string }>) =>
-            Effect.succeed(wakeups.map(({ taskId }) => claimed(taskId, Number(taskId.slice(1)))))
+          claim: (taskIds: ReadonlyArray<string>) =>
+            Effect.succeed(taskIds.map((taskId) => claimed(taskId, Number(taskId.slice(1)))))
         } as never,
         watch: () => (claim) => claim
       })
@@ -251,7 +251,7 @@ describe("Tasks: suspects", () => {
         claiming.refused({ lost, delay: Duration.fromInputUnsafe(delay), recall })
       }
       // Five losses: alone for 320 seconds.
-      yield* claiming.claimSuspects([{ taskId: "a5" }])
+      yield* claiming.claimSuspects(["a5"])
       refused("of a minute", 5, "1 minute")
       refused("first", 5)
       refused("second", 3)
@@ -260,7 +260,7 @@ describe("Tasks: suspects", () => {
       yield* TestClock.adjust("2 seconds")
       // The second one is not beside the first.
       assert.deepStrictEqual(recalled, ["first"])
-      yield* claiming.claimSuspects([{ taskId: "b5" }])
+      yield* claiming.claimSuspects(["b5"])
       claiming.release(claimed("b5", 5))
       yield* TestClock.adjust(0)
       assert.deepStrictEqual(recalled, ["first", "second"])
@@ -297,7 +297,7 @@ describe("Tasks: suspects", () => {
       yield* suspect(app, ids, 2)
       const claim = Effect.map(
         app.sql<Claimed & { readonly out_lost: number }>(
-          "SELECT * FROM dx_claim_tasks($1::uuid[], '[]', '{Work}', '{30000}', 'w', 7, '{4,3,2,1}')",
+          "SELECT * FROM dx_claim_tasks($1::uuid[], '{Work}', '{30000}', 'w', 7, '{4,3,2,1}')",
           [[...ids].sort()]
         ),
         (rows) => rows.map(({ out_lost, out_outcome }) => `${out_outcome} ${out_lost}`)

@@ -265,7 +265,7 @@ describe("Tasks: a handler's own transaction", () => {
       const id = yield* app.tasks.create(Job, { payload })
       yield* locked.until(1)
       const [claim] = yield* app.sql(
-        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'w', p_now_ms => 9e15::bigint)`,
+        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '{Job}', '{1000}', 'w', p_now_ms => 9e15::bigint)`,
         [[id]]
       )
       assert.deepStrictEqual(claim, { outcome: "Locked" })

@@ -6,7 +6,6 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { BufferBatch } from "../../queue/Message.ts"
 import { StaleAttempt } from "../../tasks/internal/errors.ts"
 import { newTask } from "../../tasks/internal/newTask.ts"
 import { timeOrderedUuid } from "../../tasks/internal/timeOrderedUuid.ts"
@@ -261,12 +260,15 @@ const stale = ({ attempt, taskId }: AttemptId) =>
 const newBatch = <T extends Task.Any>({ payload, task, ...batch }: Publication<T>) =>
   Effect.gen(function*() {
     const { batchUri, datasetUuid, recordCount, version } = batch
-    const wakeup = yield* Effect.orDie(BufferBatch.encode({
+    const created = yield* newTask(task, { payload: payload ?? { batchUri, datasetUuid, recordCount, version } })
+    const id = yield* timeOrderedUuid
+    const wakeup = {
+      kind: "buffer_batch",
+      task_id: id,
       dataset_uuid: datasetUuid,
       dataset_version: version,
       batch_uri: batchUri,
       record_count: recordCount
-    }))
-    const created = yield* newTask(task, { payload: payload ?? { batchUri, datasetUuid, recordCount, version } })
-    return { batchUri, datasetUuid, recordCount, version, task: { ...created, id: yield* timeOrderedUuid, wakeup } }
+    }
+    return { batchUri, datasetUuid, recordCount, version, task: { ...created, id, wakeup } }
   })

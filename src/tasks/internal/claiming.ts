@@ -20,7 +20,7 @@ import { makeSuspects } from "../../provider/internal/locks.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueSignals } from "../../queue/internal/signals.ts"
-import type { Claim, Claimed, Serves, TaskDriver, Wakeup } from "../TaskDriver.ts"
+import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
 import type { Watch } from "./claims.ts"
 import * as returns from "./returns.ts"
 
@@ -28,7 +28,7 @@ import * as returns from "./returns.ts"
 export const makeClaimId = () => randomInt(2 ** 31)
 
 type ClaimSet = (
-  wakeups: ReadonlyArray<Wakeup>
+  taskIds: ReadonlyArray<string>
 ) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
 
 /** The wake-up of a suspect, given back. */
@@ -103,7 +103,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch
 
   /** Repeated with its id: what an earlier statement has claimed is answered again. */
   const claim = (
-    wakeups: ReadonlyArray<Wakeup>,
+    taskIds: ReadonlyArray<string>,
     groups: ReadonlyArray<number>,
     mayRepeat: (error: ProviderError) => boolean
   ) =>
@@ -111,7 +111,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch
       const claimId = makeClaimId()
       /** That of any of its statements. */
       let isLost = false
-      return driver.claim(wakeups, serves, { claimId, suspects: groups }).pipe(
+      return driver.claim(taskIds, serves, { claimId, suspects: groups }).pipe(
         watch((answers) => answers.some(({ outcome }) => outcome === "Claimed")),
         Effect.tapError((error) => Effect.sync(() => (isLost ||= isAnswerLost(error)))),
         (call) => retried(call, mayRepeat),
@@ -119,29 +119,29 @@ export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch
       )
     })
 
-  const claimOne = yield* shared<Wakeup, Claim>(
+  const claimOne = yield* shared<string, Claim>(
     "claimTasks",
-    (wakeups) =>
+    (taskIds) =>
       claim(
-        wakeups,
+        taskIds,
         noSuspects,
-        (error) => !isLockedElsewhere(error) && (wakeups.length === 1 || !isOfOneCall(error))
+        (error) => !isLockedElsewhere(error) && (taskIds.length === 1 || !isOfOneCall(error))
       ),
     { lanes: 2, maxBatch: 500, patience: Duration.seconds(30) }
   )
 
   /** Fails only if one of them may be why. */
-  const claimSet = (wakeups: ReadonlyArray<Wakeup>, groups: ReadonlyArray<number>) =>
-    claim(wakeups, groups, (error) => !isOfOneCall(error)).pipe(
+  const claimSet = (taskIds: ReadonlyArray<string>, groups: ReadonlyArray<number>) =>
+    claim(taskIds, groups, (error) => !isOfOneCall(error)).pipe(
       Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
       Effect.catch((error) =>
-        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(wakeups.map(() => Exit.fail(error)))
+        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(taskIds.map(() => Exit.fail(error)))
       )
     )
 
   /** One by one, if the set fails: each beside those before it. */
-  const claimBeside: ClaimSet = (wakeups) =>
-    Effect.suspend(() => claimSet(wakeups, suspects.room())).pipe(
+  const claimBeside: ClaimSet = (taskIds) =>
+    Effect.suspend(() => claimSet(taskIds, suspects.room())).pipe(
       Effect.tap((answers) =>
         Effect.sync(() => {
           for (const answer of answers) {
@@ -151,19 +151,19 @@ export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch
         })
       ),
       Effect.catch((error) =>
-        wakeups.length === 1
+        taskIds.length === 1
           ? Effect.succeed([Exit.fail(error)])
-          : Effect.map(Effect.forEach(wakeups, (wakeup) => claimBeside([wakeup])), (answers) => answers.flat())
+          : Effect.map(Effect.forEach(taskIds, (taskId) => claimBeside([taskId])), (answers) => answers.flat())
       )
     )
 
   return {
-    claimAll: (wakeups) =>
+    claimAll: (taskIds) =>
       Effect.catch(
-        claimSet(wakeups, noSuspects),
-        () => Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
+        claimSet(taskIds, noSuspects),
+        () => Effect.forEach(taskIds, (taskId) => Effect.exit(claimOne(taskId)), { concurrency: "unbounded" })
       ),
-    claimSuspects: (wakeups) => lane.withPermits(1)(claimBeside(wakeups)),
+    claimSuspects: (taskIds) => lane.withPermits(1)(claimBeside(taskIds)),
     refused,
     returnClaim,
     release: (claimed) => {

@@ -42,7 +42,8 @@ export const newTask = <P extends PayloadSchema>(
     if (delayMs > longestDelayMs) {
       return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
-    const id = task.wakeup === undefined ? undefined : yield* timeOrderedUuid
+    const kind = task.wakeupKind
+    const id = kind === undefined ? undefined : yield* timeOrderedUuid
     return {
       id,
       name: task.name,
@@ -50,7 +51,7 @@ export const newTask = <P extends PayloadSchema>(
       payload: yield* task.codecs.payload.encode(payload),
       maxAttempts: task.maxAttempts,
       queue: task.queue,
-      wakeup: id === undefined ? undefined : task.wakeup?.(id),
+      wakeup: kind === undefined ? undefined : { kind, task_id: id },
       delayMs: delayMs === 0 ? undefined : delayMs,
       traceContext: yield* tracing.traceparent
     }

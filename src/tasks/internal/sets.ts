@@ -1,5 +1,6 @@
 /**
- * The work of a task worker on the wake-ups of one queue, in sets.
+ * The work of a task worker on the wake-ups of one queue, in sets. A wake-up is a message of any kind that names a task by
+ * its `task_id`.
  *
  * Wake-ups that were received together are claimed by one statement. Where the queue is in the database of the tasks, the
  * statement that receives them also claims their tasks, and deletes the messages: should this process die, the sweep wakes the
@@ -25,18 +26,13 @@ import { isAnswerLost } from "../../provider/internal/statement.ts"
 import type { Held, Receive, Settings, Tools, Work } from "../../queue/internal/consuming.ts"
 import { logDefect, longestWait, notHandled, receiving } from "../../queue/internal/consuming.ts"
 import { storedIn } from "../../queue/internal/stored.ts"
-import * as Message from "../../queue/Message.ts"
-import type { Payload, Queue, Received } from "../../queue/Queue.ts"
-import type { PayloadInvalid } from "../../queue/QueueError.ts"
-import type { Claim, Claimed, Suspect, TakenTask, TaskDriver, Wakeup } from "../TaskDriver.ts"
+import type { Queue, Received } from "../../queue/Queue.ts"
+import type { Claim, Claimed, Suspect, TakenTask, TaskDriver } from "../TaskDriver.ts"
 import type { Attempts, Running } from "./attempts.ts"
 import { makeClaimId } from "./claiming.ts"
 
 /** A task that was claimed, its message deleted; or a message of which more must be known. */
 type Taken = Received | TakenTask
-
-/** The kinds of messages that wake tasks. */
-export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
 
 /** A wake-up that is under way. */
 interface Item {
@@ -54,7 +50,7 @@ type ReceivedItem = Item & { readonly message: NonNullable<Item["message"]> }
 
 interface Named {
   readonly item: ReceivedItem
-  readonly wakeup: Wakeup
+  readonly taskId: string
 }
 
 interface Counts {
@@ -172,10 +168,12 @@ export const make = (
   const claim = Effect.fnUntraced(function*(items: ReadonlyArray<ReceivedItem>) {
     const named: Array<Named> = []
     for (const item of items) {
-      const wakeup = wakeupOf(item.message.received.payload)
-      if (typeof wakeup === "string") {
-        alone(item, Effect.as(settling.refuse(item.message.received, wakeup), "failed"))
-      } else named.push({ item, wakeup })
+      const { kind, task_id: taskId } = item.message.received.payload
+      if (typeof taskId === "string") named.push({ item, taskId })
+      else {
+        const reason = `no handler for messages of kind "${kind}" without a task_id`
+        alone(item, Effect.as(settling.refuse(item.message.received, reason), "failed"))
+      }
     }
     if (named.length === 0) return
     // What is claimed begins at once: suspects may wait for others.
@@ -190,15 +188,15 @@ export const make = (
     named: ReadonlyArray<Named>
   ) {
     const claimedMs = monotonicMs(clock)
-    const answers = yield* claimSet(named.map(({ wakeup }) => wakeup))
-    return named.flatMap(({ item, wakeup }, i) => {
+    const answers = yield* claimSet(named.map(({ taskId }) => taskId))
+    return named.flatMap(({ item, taskId }, i) => {
       const exit = answers[i]!
       if (Exit.isFailure(exit)) {
         alone(item, Effect.as(settling.failed(item.message.received, exit.cause), "failed"))
         return []
       }
       const answer = exit.value
-      if (answer.outcome === "Suspect") return [{ item, wakeup, answer }]
+      if (answer.outcome === "Suspect") return [{ item, taskId, answer }]
       if (answer.outcome === "Claimed") start(item, answer, claimedMs)
       else alone(item, Effect.flatMap(passed(item, answer), (delay) => settled(item, delay)))
       return []
@@ -367,27 +365,3 @@ const takeSet = (items: Array<Item>): ReadonlyArray<Item> => {
 }
 
 const isFailure = ({ exit }: Running) => exit !== undefined && Exit.isFailure(exit)
-
-/** Answers with the problem if the message is not a wake-up. */
-const wakeupOf = (payload: Payload): Wakeup | string => {
-  const { kind, task_id } = payload
-  if (kind === Message.TaskWakeup.kind && typeof task_id === "string") return { taskId: task_id }
-  switch (kind) {
-    case Message.TaskWakeup.kind:
-      return read(Message.TaskWakeup.decode(payload), ({ task_id }) => ({ taskId: task_id }))
-    case Message.Delivery.kind:
-      return read(Message.Delivery.decode(payload), ({ delivery_id }) => ({ taskId: delivery_id }))
-    case Message.BufferBatch.kind:
-      return read(
-        Message.BufferBatch.decode(payload),
-        ({ batch_uri, dataset_uuid, dataset_version }) => ({
-          batch: { datasetUuid: dataset_uuid, version: dataset_version, batchUri: batch_uri }
-        })
-      )
-    default:
-      return `no handler for messages of kind "${kind}"`
-  }
-}
-
-const read = <A>(decoded: Effect.Effect<A, PayloadInvalid>, wakeup: (value: A) => Wakeup): Wakeup | string =>
-  Effect.runSync(Effect.match(decoded, { onSuccess: wakeup, onFailure: ({ message }) => message }))

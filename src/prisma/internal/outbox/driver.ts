@@ -32,7 +32,6 @@ export const make = (database: Database["Service"], options: Options): OutboxDri
           Prisma.sql`${token}::text`,
           Prisma.sql`${queues}::text[]`,
           Prisma.sql`${maxAttempts ?? null}::integer[]`,
-          Prisma.sql`false`,
           Prisma.sql`${keeps}::boolean`
         ],
         { isUnflushed: true }

@@ -16,7 +16,6 @@ import type {
   Serves,
   TakenTask,
   TaskDriver,
-  Wakeup,
   Within
 } from "../../../tasks/TaskDriver.ts"
 import type { Database } from "../../Database.ts"
@@ -35,18 +34,15 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
   return {
     database,
     ...creating(on),
-    claim: (wakeups, serves, { claimId, suspects }) =>
+    claim: (taskIds, serves, { claimId, suspects }) =>
       Effect.map(
         collected<ClaimRow>("claimTasks", "dx_claim_tasks", [
           // What is not a UUID names no task.
-          Prisma.sql`${
-            wakeups.map((one) => "taskId" in one && uuid.test(one.taskId) ? one.taskId : null)
-          }::text[]::uuid[]`,
-          json(wakeups.flatMap(batchRow)),
+          Prisma.sql`${taskIds.map((id) => uuid.test(id) ? id : null)}::text[]::uuid[]`,
           ...servesArgs(serves),
           Prisma.sql`${claimId}::integer`,
           Prisma.sql`${[...suspects]}::integer[]`
-        ], { items: wakeups.length }),
+        ], { items: taskIds.length }),
         (claims) => claims.map(claimOf)
       ),
     take: (serves) => {
@@ -218,12 +214,6 @@ const servesArgs = ({ leaseMs, names, workerId }: Serves): ReadonlyArray<Prisma.
   Prisma.sql`${[...leaseMs]}::bigint[]`,
   Prisma.sql`${workerId}::text`
 ]
-
-const batchRow = (wakeup: Wakeup, i: number) => {
-  if ("taskId" in wakeup) return []
-  const { batchUri, datasetUuid, version } = wakeup.batch
-  return [{ position: i + 1, dataset_uuid: datasetUuid, dataset_version: version, batch_uri: batchUri }]
-}
 
 const renewalRow = ({ attempt, leaseMs, taskId }: Renewal) => ({ task_id: taskId, attempt, lease_ms: leaseMs })
 
