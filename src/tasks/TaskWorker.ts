@@ -124,7 +124,7 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  * const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 20 }).pipe(
  *   Layer.provide([ResizeLive, Outbox.publisher()]),
  *   Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
- *   Layer.provide(QueueDatabase.layer({ url }))
+ *   Layer.provide(PrismaProvider.layerDatabase({ url }))
  * )
  * ```
  *

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -25,7 +25,7 @@ const deliveriesOn = (url: string) => {
     })),
     Layer.provide(Outbox.publisher()),
     Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
-    Layer.provide(QueueDatabase.layer({ url }))
+    Layer.provide(PrismaProvider.layerDatabase({ url }))
   )
   return DeliveriesLive
 }

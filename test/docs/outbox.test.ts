@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Message } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -18,7 +18,7 @@ const Reminder = Message.make("reminder", { order_id: Schema.String })
 
 const PublisherLive = Outbox.publisher().pipe(
   Layer.provide(PgQueue.layer({ queues: { orders: {}, reminders: {} } })),
-  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
 const remind = Effect.gen(function*() {

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Health } from "duroxide-prisma/observability"
 import { Outbox } from "duroxide-prisma/outbox"
-import { QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
+import { PrismaProvider, QueueHealth } from "duroxide-prisma/prisma"
 import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -18,7 +18,7 @@ const open = (options?: Parameters<typeof QueueHealth.layer>[0]) =>
     const test = yield* PgServer.database
     const services = yield* Layer.build(
       Layer.mergeAll(QueueHealth.layer(options), Tasks.layer, Outbox.layer).pipe(
-        Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none" })),
+        Layer.provide(PrismaProvider.layerDatabase({ url: test.url, migrate: "none" })),
         Layer.provide(Logger.layer([]))
       )
     )

@@ -5,15 +5,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import {
-  type MigrationError,
-  Migrator,
-  PgQueue,
-  PrismaProvider,
-  QueueDatabase,
-  QueueHealth,
-  Roles
-} from "duroxide-prisma/prisma"
+import { type MigrationError, Migrator, PgQueue, PrismaProvider, QueueHealth, Roles } from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
@@ -119,7 +111,7 @@ const provider = (store: Store, role: Roles.Role) =>
 
 const queueing = (store: Store, role: Roles.Role) =>
   PgQueue.layer({ queues }).pipe(
-    Layer.provideMerge(QueueDatabase.layer({ url: store.url(role), schema: store.schema, migrate: "verify" }))
+    Layer.provideMerge(PrismaProvider.layerDatabase({ url: store.url(role), schema: store.schema, migrate: "verify" }))
   )
 
 const worker = (store: Store) =>

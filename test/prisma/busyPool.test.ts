@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue } from "duroxide-prisma/prisma"
 import { FromDriver, ProviderDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -13,6 +13,7 @@ import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
+import * as Signals from "../../src/prisma/internal/queue/signals.ts"
 import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import { changed } from "../utils/clock.ts"
@@ -68,7 +69,7 @@ describe("while slow reads keep all connections busy", () => {
       const tasks = taskDrivers.make(database)
       const signals = yield* Layer.build(
         Layer.provide(
-          QueueDatabase.layerShared({ url: test.url, listens: false }),
+          Signals.layer({ url: test.url, listens: false }),
           Layer.succeed(Database.Database, database)
         )
       )

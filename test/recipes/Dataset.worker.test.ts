@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { PgQueue, QueueDatabase, Transaction } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { MemoryQueue } from "duroxide-prisma/queue"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Task } from "duroxide-prisma/tasks"
@@ -21,7 +21,7 @@ const batches = 12
 
 const datasetOf = (url: string) =>
   Effect.map(
-    Layer.build(Layer.provide(Dataset.layer, QueueDatabase.layer({ url, migrate: "none" }))),
+    Layer.build(Layer.provide(Dataset.layer, PrismaProvider.layerDatabase({ url, migrate: "none" }))),
     (services) => Context.get(services, Dataset.Dataset)
   )
 

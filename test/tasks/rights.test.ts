@@ -2,7 +2,7 @@
  * A task worker whose database role may not claim, as that of a client: what its process says of it.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Database, PgQueue, PrismaDriver, QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, PrismaProvider, QueueHealth } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { MemoryQueue, Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -67,7 +67,7 @@ const start = Effect.fnUntraced(function*(
   )
   const database = yield* Layer.build(
     Layer.provideMerge(PrismaDriver.layerTasks(), refusing).pipe(
-      Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none", listens: false })),
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url, migrate: "none", longPolling: { enabled: false } })),
       Layer.provide(Logger.layer([]))
     )
   )
@@ -142,7 +142,10 @@ describe("A task worker whose role may not claim", () => {
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const services = yield* Layer.build(
-        Layer.provide(QueueDatabase.layer({ url, migrate: "none", listens: false }), Logger.layer([]))
+        Layer.provide(
+          PrismaProvider.layerDatabase({ url, migrate: "none", longPolling: { enabled: false } }),
+          Logger.layer([])
+        )
       )
       const database = Context.get(services, Database.Database)
       const claims = yield* taskClaims.make(database)

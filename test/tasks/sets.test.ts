@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -31,7 +31,7 @@ const open = Effect.gen(function*() {
   })
   const services = yield* Layer.build(
     Layer.mergeAll(Tasks.layer, PgQueue.layer({ queues: { tasks: { maxAttempts: 3 } } })).pipe(
-      Layer.provideMerge(QueueDatabase.layer({ url: test.url, migrate: "none" })),
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url: test.url, migrate: "none" })),
       Layer.provideMerge(Logger.layer([logger]))
     )
   )

@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, PrismaDriver, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -33,7 +33,7 @@ const elsewhere = Layer.effect(
 
 /** A worker each of whose statements goes through `send`. */
 const workerBy = (url: string, options: {
-  readonly queue: Layer.Layer<Queue.Queue, unknown, QueueDatabase.Services>
+  readonly queue: Layer.Layer<Queue.Queue, unknown, PrismaProvider.DatabaseServices>
   readonly handlers: Layer.Layer<any>
   readonly task: Task.Any
   readonly concurrency?: number
@@ -55,13 +55,13 @@ const workerBy = (url: string, options: {
     (TaskWorker.layer({ tasks: [task], concurrency }) as Layer.Layer<
       never,
       unknown,
-      Queue.Queue | QueueDatabase.Services
+      Queue.Queue | PrismaProvider.DatabaseServices
     >).pipe(
       Layer.provide(handlers),
       Layer.merge(Outbox.publisher()),
       Layer.provide(queue),
       Layer.provide(Layer.provideMerge(PrismaDriver.layerTasks(), database)),
-      Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+      Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
   )
