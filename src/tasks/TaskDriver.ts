@@ -31,6 +31,8 @@ type Call<A> = Effect.Effect<A, ProviderError>
 export class TaskDriver extends Context.Service<TaskDriver, {
   /** The database that it is built on: a queue built on the same one has its messages beside the tasks. */
   readonly database: object
+  /** Why workers of this process that use this driver claim nothing, for health checks: a new set, which workers keep. */
+  readonly problems: Set<() => string | undefined>
 
   /** Creates tasks. One with the key of an existing task of its name is that task. */
   readonly create: (tasks: ReadonlyArray<NewTask>) => Call<ReadonlyArray<Created>>

@@ -158,7 +158,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       }
       const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
       const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
-      const claims = yield* taskClaims.make(driver.database)
+      const claims = yield* taskClaims.make(driver.problems)
       let running = 0
       const core = Layer.effect(
         Attempts,

@@ -4,8 +4,9 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Health } from "duroxide-prisma/observability"
 import { Outbox } from "duroxide-prisma/outbox"
-import { type MigrationError, Migrator, PgQueue, PrismaProvider, QueueHealth, Roles } from "duroxide-prisma/prisma"
+import { type MigrationError, Migrator, PgQueue, PrismaProvider, Roles } from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
@@ -304,7 +305,7 @@ describe("Roles", () => {
           assert.strictEqual((error as ProviderError.ProviderError).reason._tag, "PermissionDenied", role)
         }
         yield* Effect.gen(function*() {
-          const { check } = yield* QueueHealth.QueueHealth
+          const { check } = yield* Health.TaskHealth
           // On a busy machine, the worker may have failed before the first check that finds it.
           const refused =
             /^a task worker of this process (may not claim tasks|has failed): the database role lacks a right/
@@ -312,7 +313,7 @@ describe("Roles", () => {
         }).pipe(Effect.provide(
           TaskWorker.layer({ tasks: [Double] }).pipe(
             Layer.provide(Double.toLayer((n) => Effect.succeed(n * 2))),
-            Layer.merge(QueueHealth.layer()),
+            Layer.merge(Health.layerTasks()),
             Layer.provide(queueing(store, "client"))
           )
         ))

@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as refusalsOf from "../../provider/shared/refusals.ts"
+import type { TaskDriver } from "../TaskDriver.ts"
 
 /** Notes how each claim ends. */
 export type Watch = <A>(
@@ -21,9 +22,9 @@ export interface TaskClaims {
   readonly refused: Deferred.Deferred<ProviderError>
 }
 
-/** Those of one worker, known to `problemsOf` until the scope is closed. */
+/** Notes the claims of one worker. Until the scope is closed, `problems` say why it claims nothing, for people; no secrets. */
 export const make = Effect.fnUntraced(
-  function*(database: object): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
+  function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
     const refused = Deferred.makeUnsafe<ProviderError>()
     /** What the worker fails with. Its last claims, which end meanwhile, change nothing about it. */
@@ -34,11 +35,9 @@ export const make = Effect.fnUntraced(
       const state = failure === undefined ? "may not claim tasks" : "has failed"
       return `a task worker of this process ${state}: ${error.reason.message}`
     }
-    const workers = problems.get(database) ?? new Set()
-    problems.set(database, workers)
     yield* Effect.acquireRelease(
-      Effect.sync(() => workers.add(problem)),
-      () => Effect.sync(() => workers.delete(problem))
+      Effect.sync(() => problems.add(problem)),
+      () => Effect.sync(() => problems.delete(problem))
     )
     return {
       refused,
@@ -53,12 +52,3 @@ export const make = Effect.fnUntraced(
     }
   }
 )
-
-/** Why workers of this process on this database claim nothing, for people; no secrets. */
-export const problemsOf = (database: object): ReadonlyArray<string> => [
-  ...new Set([...problems.get(database) ?? []].flatMap((problem) => problem() ?? []))
-]
-
-// internal
-
-const problems = new WeakMap<object, Set<() => string | undefined>>()

@@ -3,10 +3,10 @@
  */
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
-import { noDuration, wholeMs } from "../../queue/internal/check.ts"
 import type * as Task from "../Task.ts"
 import type { NewTask } from "../TaskDriver.ts"
 import { problemOfKey } from "./settings.ts"

@@ -33,6 +33,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
   const { answer, collected, rows } = on
   return {
     database,
+    problems: new Set(),
     ...creating(on),
     claim: (taskIds, serves, { claimId, suspects }) =>
       Effect.map(
