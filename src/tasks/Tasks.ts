@@ -20,7 +20,6 @@ import { QueueSignals, Topic } from "../queue/internal/signals.ts"
 import * as calls from "./internal/calls.ts"
 import type { TaskNotFound, TaskWaitTimeout } from "./internal/errors.ts"
 import type { CreateOptions } from "./internal/newTask.ts"
-import * as reads from "./internal/reads.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
 import * as service from "./internal/service.ts"
 import * as sweeps from "./internal/sweep.ts"
@@ -178,7 +177,6 @@ export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | QueueSign
 
     return Tasks.of(service.make({
       store: { ...driver, ...yield* patient(driver) },
-      reads: reads.make(driver),
       wait,
       written
     }))

@@ -23,7 +23,6 @@ import { Provider } from "../provider/Provider.ts"
 import { taskKey } from "../tasks/internal/code.ts"
 import type { Failed, TaskCode } from "../tasks/internal/code.ts"
 import * as failures from "../tasks/internal/failure.ts"
-import * as reads from "../tasks/internal/reads.ts"
 import * as tasksService from "../tasks/internal/service.ts"
 import type { Wait } from "../tasks/internal/waits.ts"
 import * as Task from "../tasks/Task.ts"
@@ -131,7 +130,6 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
     const service = tasksService.make({
       store: driver,
       written: Effect.void,
-      reads: reads.make(driver),
       wait
     })
     return Layer.merge(

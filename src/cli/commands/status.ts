@@ -12,6 +12,7 @@ import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
 import { bytes, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
+import { outboxOf } from "./queues.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
   Command.withShortDescription("Show whether the store is migrated, healthy and worked on"),
@@ -56,7 +57,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
       tasks: queues === null ? null : tasksOf(queues),
-      outbox: queues === null ? null : outboxOf(queues),
+      outbox: queues === null ? null : outboxOf(queues.outbox),
       listening: {
         processes: server.listening,
         orchestrations: server.orchestrators,
@@ -109,13 +110,6 @@ const activitiesOf = ({ worker }: Backlog) =>
 const tasksOf = ({ tasks: { oldestAgeMs, ...counts } }: Health.TaskReport) => ({
   ...counts,
   oldestAgeMs: oldestAgeMs === 0 ? null : oldestAgeMs // some may be due later
-})
-
-const outboxOf = ({ outbox: { delayed, failing, oldestAgeMs, waiting } }: Health.TaskReport) => ({
-  waiting,
-  later: delayed,
-  failing,
-  oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
 })
 
 const waitingInQueues = ({ outbox, tasks }: Health.TaskReport): ReadonlyArray<Field> => [

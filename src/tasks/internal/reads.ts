@@ -1,10 +1,8 @@
 /**
  * Reads of single tasks, for people and programs that look.
  */
-import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { ProviderError } from "../../provider/ProviderError.ts"
-import type { AttemptState, DeadState, TaskDriver, TaskState } from "../TaskDriver.ts"
+import type { AttemptState, DeadState, TaskState } from "../TaskDriver.ts"
 import * as failures from "./failure.ts"
 
 /**
@@ -75,23 +73,8 @@ export interface DeadTask {
   readonly diedAt: Date
 }
 
-export interface Reads {
-  readonly status: (taskId: string) => Effect.Effect<Status, ProviderError>
-  readonly attempts: (taskId: string) => Effect.Effect<ReadonlyArray<AttemptRecord>, ProviderError>
-  readonly dead: (name: string | null, limit: number) => Effect.Effect<ReadonlyArray<DeadTask>, ProviderError>
-}
-
-export const make = (
-  { readAttempts, readDead, readTask }: Pick<TaskDriver["Service"], "readTask" | "readAttempts" | "readDead">
-): Reads => ({
-  status: (taskId) => Effect.map(readTask(taskId), (task) => task === null ? { _tag: "NotFound" } : statusOf(task)),
-  attempts: (taskId) => Effect.map(readAttempts(taskId), (all) => all.map(attemptOf)),
-  dead: (name, limit) => Effect.map(readDead(name, limit), (all) => all.map(deadOf))
-})
-
-// internal
-
-const statusOf = (task: TaskState): Status => {
+export const statusOf = (task: TaskState | null): Status => {
+  if (task === null) return { _tag: "NotFound" }
   const attempts = task.attempt
   switch (task.status) {
     case "Pending":
@@ -117,10 +100,7 @@ const statusOf = (task: TaskState): Status => {
   }
 }
 
-/** A dead task, or a failed attempt, is not cancelled. */
-const failureOf = (text: string | null): Failure => failures.decode(text) as Failure
-
-const attemptOf = ({ attempt, endedAt, error, outcome, startedAt, workerId }: AttemptState): AttemptRecord => ({
+export const attemptOf = ({ attempt, endedAt, error, outcome, startedAt, workerId }: AttemptState): AttemptRecord => ({
   attempt,
   workerId,
   startedAt,
@@ -129,7 +109,7 @@ const attemptOf = ({ attempt, endedAt, error, outcome, startedAt, workerId }: At
   failure: error === null ? Option.none() : Option.some(failureOf(error))
 })
 
-const deadOf = ({ attempt, diedAt, error, id, key, name }: DeadState): DeadTask => ({
+export const deadOf = ({ attempt, diedAt, error, id, key, name }: DeadState): DeadTask => ({
   taskId: id,
   name,
   key: Option.fromNullOr(key),
@@ -137,3 +117,8 @@ const deadOf = ({ attempt, diedAt, error, id, key, name }: DeadState): DeadTask 
   failure: failureOf(error),
   diedAt
 })
+
+// internal
+
+/** A dead task, or a failed attempt, is not cancelled. */
+const failureOf = (text: string | null): Failure => failures.decode(text) as Failure

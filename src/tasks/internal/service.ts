@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import { createHash, randomUUID } from "node:crypto"
 import * as Activity from "../../Activity.ts"
 import { noDuration, wholeMs } from "../../model/shared/durations.ts"
-import { checkText, problemOfName } from "../../model/shared/identifiers.ts"
+import { checkText, isUuid, problemOfName } from "../../model/shared/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as taskMail from "../../model/shared/taskMail.ts"
 import * as tracing from "../../model/shared/tracing.ts"
@@ -17,15 +17,18 @@ import * as calls from "./calls.ts"
 import { TaskNotFound, TaskWaitTimeout } from "./errors.ts"
 import { newTask, refused } from "./newTask.ts"
 import type { CreateOptions } from "./newTask.ts"
-import type { DeadTask, Reads, Status } from "./reads.ts"
+import * as reads from "./reads.ts"
+import type { DeadTask, Status } from "./reads.ts"
 import type { Wait } from "./waits.ts"
 
-export type Store = Pick<TaskDriver["Service"], "create" | "cancel" | "redrive">
+export type Store = Pick<
+  TaskDriver["Service"],
+  "create" | "cancel" | "redrive" | "readTask" | "readAttempts" | "readDead"
+>
 
 /** The methods of `Tasks`. */
-export const make = ({ reads, store, wait, written }: {
+export const make = ({ store, wait, written }: {
   readonly store: Store
-  readonly reads: Reads
   readonly wait: Wait
   /** Runs after tasks were written that can begin. */
   readonly written: Effect.Effect<void>
@@ -38,7 +41,7 @@ export const make = ({ reads, store, wait, written }: {
   ),
 
   status: (taskId: string): Effect.Effect<Status, ProviderError> =>
-    isId(taskId) ? reads.status(taskId) : Effect.succeed({ _tag: "NotFound" }),
+    isUuid(taskId) ? Effect.map(store.readTask(taskId), reads.statusOf) : Effect.succeed({ _tag: "NotFound" }),
 
   wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     task: Task.Task<any, P, S, E>,
@@ -51,7 +54,7 @@ export const make = ({ reads, store, wait, written }: {
       if (timeout !== undefined && timeoutMs === undefined) {
         return yield* refused("awaitTasks", "timeout", noDuration)
       }
-      if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
+      if (!isUuid(taskId)) return yield* new TaskNotFound({ taskId })
       const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
         duration: timeoutMs,
         orElse: () => Effect.fail(new TaskWaitTimeout({ taskId, timeoutMs }))
@@ -63,11 +66,12 @@ export const make = ({ reads, store, wait, written }: {
   cancel: (taskId: string, reason: string) =>
     checkText("reason", reason).pipe(
       Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
-      Effect.andThen(isId(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
+      Effect.andThen(isUuid(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
       Effect.map(([outcome]) => outcome === "Cancelled")
     ),
 
-  attempts: (taskId: string) => isId(taskId) ? reads.attempts(taskId) : Effect.succeed([]),
+  attempts: (taskId: string) =>
+    isUuid(taskId) ? Effect.map(store.readAttempts(taskId), (all) => all.map(reads.attemptOf)) : Effect.succeed([]),
 
   listDead: (
     { limit = 100, name }: { readonly name?: string | undefined; readonly limit?: number | undefined } = {}
@@ -75,13 +79,13 @@ export const make = ({ reads, store, wait, written }: {
     !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
       ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
       : name === undefined || isName(name)
-      ? reads.dead(name ?? null, limit)
+      ? Effect.map(store.readDead(name ?? null, limit), (all) => all.map(reads.deadOf))
       : Effect.succeed([]),
 
   redrive: (which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }) =>
     Effect.tap(
       "ids" in which
-        ? store.redrive(which.ids.filter(isId), null, Math.max(1, which.ids.length))
+        ? store.redrive(which.ids.filter(isUuid), null, Math.max(1, which.ids.length))
         : isName(which.name)
         ? store.redrive(null, which.name, 1000)
         : Effect.succeed([]),
@@ -166,5 +170,3 @@ const mostTasks = 10_000
 
 /** No task has another one. */
 const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined
-
-const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)

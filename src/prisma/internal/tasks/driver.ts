@@ -2,6 +2,7 @@
  * Tasks in PostgreSQL: each operation is one call of one stored function, for a set of tasks.
  */
 import * as Effect from "effect/Effect"
+import { isUuid } from "../../../model/shared/identifiers.ts"
 import type { TransactionConnection } from "../../../model/shared/transactionConnection.ts"
 import type { Lease } from "../../../queue/internal/stored.ts"
 import type {
@@ -39,7 +40,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
       Effect.map(
         collected<ClaimRow>("claimTasks", "dx_claim_tasks", [
           // What is not a UUID names no task.
-          Prisma.sql`${taskIds.map((id) => uuid.test(id) ? id : null)}::text[]::uuid[]`,
+          Prisma.sql`${taskIds.map((id) => isUuid(id) ? id : null)}::text[]::uuid[]`,
           ...servesArgs(serves),
           Prisma.sql`${claimId}::integer`,
           Prisma.sql`${[...suspects]}::integer[]`
@@ -226,8 +227,6 @@ const endRow = ({ attempt, counts, delayMs, error, outcome, taskId }: AttemptEnd
   delay_ms: delayMs,
   counts
 })
-
-const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
 
 // -- rows ------------------------------------------------------------------------------------------
 
