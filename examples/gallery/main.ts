@@ -2,8 +2,7 @@
  * `npm run example -- gallery`, in a clone: an album of three images, in a process that does everything.
  */
 import { Client } from "duroxide-prisma"
-import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
-import { DatabaseServer } from "duroxide-prisma/server"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Deferred, Effect, Layer } from "effect"
 import { Gallery, GalleryLive, Publish } from "./gallery.ts"
 
@@ -15,10 +14,8 @@ const WorldLive = Layer.succeed(Gallery, {
     Effect.andThen(Console.log(`readers are notified of ${album}`), Deferred.succeed(notified, album))
 })
 
-/** In production: `PrismaProvider.layer({ url })` and `QueueDatabase.layerShared({ url })`. */
-const StoreLive = Layer.unwrap(
-  Effect.map(DatabaseServer.DatabaseServer, ({ url }) => QueueDatabase.layerShared({ url }))
-).pipe(Layer.provideMerge(PrismaProvider.layerDefault({ schema: "example_gallery" })))
+/** In production: `PrismaProvider.layer({ url })`. */
+const StoreLive = PrismaProvider.layerDefault({ schema: "example_gallery" })
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client

@@ -9,8 +9,7 @@
 -- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
 -- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
 -- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
--- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
+-- perhaps no publisher has such a queue.
 --
 -- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
@@ -20,7 +19,6 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
   p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -30,7 +28,6 @@ RETURNS TABLE (
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
-  out_sweep_ms bigint,             -- milliseconds since the Unix epoch; null: no task needs a look, or the claim is full
   out_now_ms bigint
 )
 LANGUAGE plpgsql
@@ -194,14 +191,6 @@ BEGIN
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true
     );
-    IF p_looks THEN
-      SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint
-      INTO out_sweep_ms
-      FROM queue_tasks AS t
-      WHERE t.look_at < 'infinity' -- never
-      ORDER BY t.look_at
-      LIMIT 1;
-    END IF;
     v_queue := '';
     FOR i IN 1..100 LOOP
       SELECT o.queue, o.deliver_at, o.lease_until

@@ -14,8 +14,7 @@
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
-  p_ids uuid[],                    -- of the task that each wake-up names; null: see p_batches
-  p_batches jsonb,                 -- [{position, dataset_uuid, dataset_version, batch_uri}]: wake-ups that name the batch of a task
+  p_ids uuid[],                    -- of the task that each wake-up names; null: it names none
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
@@ -41,7 +40,6 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
-  v_ids uuid[] := p_ids;
   v_row record;
   v_previous uuid;
   v_name integer;
@@ -60,28 +58,11 @@ DECLARE
   v_cancelled uuid[] := '{}';
   v_unserved uuid[] := '{}';
 BEGIN
-  IF p_batches <> '[]' THEN
-    FOR v_row IN
-      SELECT w.position, batch.task_id
-      FROM jsonb_to_recordset(p_batches) AS w (position integer, dataset_uuid text, dataset_version text, batch_uri text)
-      CROSS JOIN LATERAL (
-        SELECT b.task_id
-        FROM queue_dataset_batches AS b
-        WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
-          AND b.dataset_version = CASE WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint END
-          AND b.batch_uri = w.batch_uri
-        OFFSET 0
-      ) AS batch
-    LOOP
-      v_ids[v_row.position] := v_row.task_id;
-    END LOOP;
-  END IF;
-
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
       SELECT one.id, one.position
-      FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
       ORDER BY one.id, one.position
     ) AS item
     -- A join may be planned as one read of the whole table.
@@ -210,7 +191,7 @@ BEGIN
   IF 'Missing' = ANY (v_outcomes) THEN
     FOR v_row IN
       SELECT item.position, t.is_waiting
-      FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
+      FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
       CROSS JOIN LATERAL (
         SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
         FROM queue_tasks AS x
@@ -234,7 +215,7 @@ BEGIN
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
-  FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x

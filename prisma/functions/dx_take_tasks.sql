@@ -45,7 +45,7 @@ BEGIN
     SELECT
       m.id,
       m.payload ->> 'kind' AS kind,
-      m.payload ->> CASE m.payload ->> 'kind' WHEN 'delivery' THEN 'delivery_id' ELSE 'task_id' END AS task
+      m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
     WHERE m.queue = p_queue
       AND m.visible_at <= v_now
@@ -61,7 +61,7 @@ BEGIN
       FROM (
         SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
         FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
-        WHERE one.kind IN ('task_wakeup', 'delivery')
+        WHERE one.kind IS NOT NULL
         ORDER BY one.task_id, one.message_id
       ) AS item
       -- A join may be planned as one read of the whole table.

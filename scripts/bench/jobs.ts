@@ -1,6 +1,6 @@
 /** Plain jobs: tasks on queues in PostgreSQL, created and served by this process, without an orchestration. */
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -26,7 +26,7 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
     Layer.mergeAll(TaskWorker.layer({ tasks: [Job], concurrency: atOnce }), Tasks.layer).pipe(
       Layer.provide([JobLive, Outbox.publisher({ batchSize: 1000, keepSent: 0 })]),
       Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
-      Layer.provide(QueueDatabase.layer({ url })),
+      Layer.provide(PrismaProvider.layerDatabase({ url })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
       Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn"))
     )

@@ -9,16 +9,20 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as HttpRouter from "effect/http/HttpRouter"
 import * as HttpServerResponse from "effect/http/HttpServerResponse"
-import type * as Layer from "effect/Layer"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { noDuration, wholeMs } from "../model/shared/durations.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import { age } from "../model/shared/quantities.ts"
-import { QueueHealth } from "../model/shared/queueHealth.ts"
-import type { QueueReport } from "../model/shared/queueHealth.ts"
-import type { Backlog, Waiting } from "../provider/Backlog.ts"
+import { OutboxDriver } from "../outbox/OutboxDriver.ts"
+import type { Backlog as OutboxBacklog } from "../outbox/OutboxDriver.ts"
+import type { Backlog } from "../provider/Backlog.ts"
 import { Provider } from "../provider/Provider.ts"
+import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
 import { Runtime } from "../Runtime.ts"
 import { RuntimeConfig } from "../RuntimeConfig.ts"
+import { TaskDriver } from "../tasks/TaskDriver.ts"
+import type { TaskBacklog } from "../tasks/TaskDriver.ts"
 
 /**
  * The result of a check.
@@ -32,12 +36,12 @@ export interface Report {
   readonly problems: ReadonlyArray<string>
   /** What waits in the store; null when it did not answer. */
   readonly backlog: Backlog | null
-  /** What waits in outbox and tasks; null when the database did not answer, or `QueueHealth` is not in the context. */
-  readonly queues: QueueReport | null
+  /** What waits in outbox and tasks; null when the database did not answer, or `TaskHealth` is not in the context. */
+  readonly queues: TaskReport | null
 }
 
 /**
- * Checks the store with one statement, and the `Runtime` and the `QueueHealth` of the context, if there are any.
+ * Checks the store with one statement, and the `Runtime` and the `TaskHealth` of the context, if there are any.
  *
  * **Details**
  *
@@ -65,27 +69,91 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
       problems.push(`the runtime of this process is ${state === "Failed" ? "failed" : "closing"}`)
     }
   }
-  const read = yield* provider.readBacklog.pipe(
-    Effect.timeoutOption(longestRead),
-    Effect.flatMap(Option.match({
-      onNone: () =>
-        noAnswer({ operation: "readBacklog", error_type: "Timeout", duration_ms: Duration.toMillis(longestRead) }),
-      onSome: Effect.succeed
-    })),
-    Effect.catch(({ message, operation, reason }) => noAnswer({ operation, error_type: reason._tag, error: message }))
-  )
+  const read = yield* answered("store", provider.readBacklog)
   if (read === null) problems.push("the store did not answer")
   else {
-    problems.push(...late("message", read.orchestrator, orchestrationLockTimeout))
-    for (const { tag, ...waiting } of read.worker) {
-      problems.push(...late(tag === null ? "activity" : `activity with the tag ${tag}`, waiting, workerLockTimeout))
+    problems.push(...late("message", read.orchestrator.oldestAgeMs, takeoverMs(orchestrationLockTimeout)))
+    for (const { oldestAgeMs, tag } of read.worker) {
+      const what = tag === null ? "activity" : `activity with the tag ${tag}`
+      problems.push(...late(what, oldestAgeMs, takeoverMs(workerLockTimeout)))
     }
   }
-  const queueHealth = yield* Effect.serviceOption(QueueHealth)
-  const queues = Option.isSome(queueHealth) ? yield* queueHealth.value.check : { report: null, problems: [] }
+  const taskHealth = yield* Effect.serviceOption(TaskHealth)
+  const queues = Option.isSome(taskHealth) ? yield* taskHealth.value.check : { report: null, problems: [] }
   problems.push(...queues.problems)
   return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read, queues: queues.report }
 })
+
+/**
+ * What waits in outbox and tasks. Ages are milliseconds, 0 if nothing waits.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface TaskReport {
+  /** `oldestAgeMs`: since the oldest waiting task could have begun. At most 1,000 of each are counted. */
+  readonly tasks: TaskBacklog
+  /** `oldestAgeMs`: since the oldest message should have been sent. Of the messages that are due first, 10,000 are counted. */
+  readonly outbox: OutboxBacklog
+}
+
+/**
+ * The health of outbox and tasks. `check` includes it if it is in the context; a process without a runtime asks it alone.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class TaskHealth extends Context.Service<TaskHealth, {
+  /** `report` is null if the database did not answer. `problems` says why it is unhealthy, for people; no secrets. */
+  readonly check: Effect.Effect<{ readonly report: TaskReport | null; readonly problems: ReadonlyArray<string> }>
+}>()("duroxide-prisma/observability/TaskHealth") {}
+
+/**
+ * Reads outbox and tasks with two statements.
+ *
+ * **Details**
+ *
+ * Unhealthy when the database does not answer within 5 seconds, when a message of the outbox that is due has waited longer than
+ * `longestSend`, or a task that could begin longer than `longestWait`, and when the role of the connection may not claim for
+ * a `TaskWorker` of this process that uses the same `TaskDriver`. Dead tasks are reported but not unhealthy; an operator
+ * decides.
+ *
+ * Fails with `ProviderError`, reason `InvalidInput`, if an option is not a duration.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerTasks = (options: {
+  /** Defaults to 65 seconds: a publisher that was not woken looks once a minute. */
+  readonly longestSend?: Duration.Input | undefined
+  /** Defaults to 5 minutes. Set it above your longest burst. */
+  readonly longestWait?: Duration.Input | undefined
+} = {}): Layer.Layer<TaskHealth, ProviderError, OutboxDriver | TaskDriver> =>
+  Layer.effect(
+    TaskHealth,
+    Effect.gen(function*() {
+      const longestSendMs = yield* duration("longestSend", options.longestSend ?? "65 seconds")
+      const longestWaitMs = yield* duration("longestWait", options.longestWait ?? "5 minutes")
+      const outbox = yield* OutboxDriver
+      const tasks = yield* TaskDriver
+      const read = answered(
+        "database of queues",
+        Effect.all({ tasks: tasks.readBacklog, outbox: outbox.readBacklog }, { concurrency: 2 })
+      )
+      return TaskHealth.of({
+        check: Effect.map(read, (report) => ({
+          report,
+          problems: [
+            ...new Set([...tasks.problems].flatMap((problem) => problem() ?? [])),
+            ...(report === null ? ["the database of queues did not answer"] : [
+              ...late("message of the outbox", report.outbox.oldestAgeMs, longestSendMs),
+              ...late("task", report.tasks.oldestAgeMs, longestWaitMs)
+            ])
+          ]
+        }))
+      })
+    })
+  )
 
 /**
  * Adds a page at `path`, by default `GET /health`: a `Report` as JSON, with status 200 when healthy and 503 when not.
@@ -115,19 +183,39 @@ export const layerHttp = (
 
 const longestRead = Duration.seconds(5)
 
-const noAnswer = (annotations: Record<string, unknown>) =>
-  Effect.logWarning("Health: the store did not answer").pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }),
-    withHarmlessLoggers,
-    Effect.as(null)
+/** Null, and a line in the log, if it does not answer. */
+const answered = <A>(what: string, read: Effect.Effect<A, ProviderError>): Effect.Effect<A | null> => {
+  const noAnswer = (annotations: Record<string, unknown>) =>
+    Effect.logWarning(`Health: the ${what} did not answer`).pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }),
+      withHarmlessLoggers,
+      Effect.as(null)
+    )
+  return read.pipe(
+    Effect.timeoutOrElse({
+      duration: longestRead,
+      orElse: () =>
+        noAnswer({ operation: "readBacklog", error_type: "Timeout", duration_ms: Duration.toMillis(longestRead) })
+    }),
+    Effect.catch(({ message, operation, reason }) => noAnswer({ operation, error_type: reason._tag, error: message }))
   )
+}
 
-/** For the claim that takes over, and the statement that stores. */
+/** When another process has claimed what the lock of a crashed one has held, and its statement was stored. */
+const takeoverMs = (lockTimeout: Duration.Duration) => Duration.toMillis(Duration.sum(lockTimeout, grace))
+
 const grace = Duration.seconds(2)
 
-const late = (what: string, { oldestAgeMs }: Waiting, lockTimeout: Duration.Duration): ReadonlyArray<string> => {
-  const limitMs = Duration.toMillis(Duration.sum(lockTimeout, grace))
-  return oldestAgeMs === null || oldestAgeMs <= limitMs
+const late = (what: string, ageMs: number | null, limitMs: number): ReadonlyArray<string> =>
+  ageMs === null || ageMs <= limitMs
     ? []
-    : [`the oldest ${what} has waited for ${age(oldestAgeMs)}, more than ${age(limitMs)}`]
+    : [`the oldest ${what} has waited for ${age(ageMs)}, more than ${age(limitMs)}`]
+
+const duration = (field: string, input: Duration.Input) => {
+  const ms = wholeMs(input)
+  return ms === undefined
+    ? Effect.fail(
+      new ProviderError({ operation: "open", reason: new InvalidInput({ field, problem: noDuration }) })
+    )
+    : Effect.succeed(ms)
 }

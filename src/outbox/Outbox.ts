@@ -18,29 +18,23 @@ import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
+import * as variables from "../model/shared/queueEnvironment.ts"
 import * as sampledGauges from "../model/shared/sampledGauges.ts"
-import { Database } from "../prisma/Database.ts"
-import { Prisma } from "../prisma/internal/client.ts"
-import * as variables from "../prisma/internal/queue/environment.ts"
-import * as sameDatabase from "../prisma/internal/queue/sameDatabase.ts"
-import * as statements from "../prisma/internal/statements.ts"
-import { statementsOn } from "../prisma/internal/transactionQuery.ts"
-import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
-import type * as QueueDatabase from "../prisma/QueueDatabase.ts"
 import { answeredAlike, shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
 import { QueueSignals, Topic } from "../queue/internal/signals.ts"
+import { storedIn } from "../queue/internal/stored.ts"
+import type { Stored } from "../queue/internal/stored.ts"
 import type { Message, Value } from "../queue/Message.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Payload } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
-import * as taskStore from "../tasks/internal/store.ts"
-import * as sweeps from "../tasks/internal/sweep.ts"
 import * as outboxCleaner from "./internal/cleaner.ts"
 import * as publishing from "./internal/publisher.ts"
-import * as outboxStore from "./internal/store.ts"
+import { OutboxDriver } from "./OutboxDriver.ts"
+import type { Backlog, NewMessage } from "./OutboxDriver.ts"
 
 /**
  * Writes a message for `queue`, which becomes visible there after `delay`; without one, soon after the commit. The delay
@@ -88,40 +82,40 @@ export class Outbox extends Context.Service<Outbox, {
 }>()("duroxide-prisma/Outbox") {}
 
 /**
- * The outbox of the schema of `Database`.
+ * The outbox of a database.
  *
  * @category constructors
  * @since 0.2.0
  */
-export const make: Effect.Effect<Outbox["Service"], never, QueueDatabase.Services | Scope.Scope> = Effect.gen(
+export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | QueueSignals | Scope.Scope> = Effect.gen(
   function*() {
-    const { answer } = statements.make(yield* Database, {})
+    const driver = yield* OutboxDriver
     const { announce } = yield* QueueSignals
-    const send = yield* shared<Row, unknown>(
-      operation,
-      (rows) =>
-        answeredAlike(rows, answer(operation, storedFunction, [encode(rows)], { items: rows.length, isQuiet: true })),
+    const send = yield* shared<NewMessage, void>(
+      "addToOutbox",
+      (messages) => answeredAlike(messages, driver.add(messages)),
       { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), sizeOf: ({ payload }) => payload.length }
     )
-    return Outbox.of({ add: addBy((row) => Effect.andThen(send(row), announce([{ topic: Topic.outbox }]))) })
+    return Outbox.of({ add: addBy((message) => Effect.andThen(send(message), announce([{ topic: Topic.outbox }]))) })
   }
 )
 
 /**
- * Provides the outbox of a `Database`.
+ * Provides the outbox of a database.
  *
  * @category layers
  * @since 0.2.0
  */
-export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.effect(Outbox, make)
+export const layer: Layer.Layer<Outbox, never, OutboxDriver | QueueSignals> = Layer.effect(Outbox, make)
 
 /**
- * The outbox inside a transaction of the application: each call is one statement on its connection.
+ * The outbox inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: each call is one
+ * statement on its connection.
  *
  * **Details**
  *
  * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; a `QueueError` leaves it
- * usable. `schema` holds the tables of this package, and defaults to `public`.
+ * usable.
  *
  * **Gotchas**
  *
@@ -135,7 +129,7 @@ export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.e
  * ```ts
  * await prisma.$transaction(async (tx) => {
  *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
- *   const outbox = Outbox.within(tx, { schema: "duroxide" })
+ *   const outbox = Outbox.within(Transaction.make(tx, { schema: "duroxide" }))
  *   await Effect.runPromise(outbox.add("orders", OrderPlaced, { order_id: "o-1" }))
  * })
  * ```
@@ -144,16 +138,8 @@ export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.e
  * @since 0.2.0
  */
 export const within = (
-  connection: TransactionConnection,
-  options?: { readonly schema?: string | undefined }
-): Outbox["Service"] => {
-  const { query, schemaSql } = statementsOn(connection, options?.schema)
-  return {
-    add: addBy((row) =>
-      query(operation, Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(storedFunction)}(${encode([row])})`)
-    )
-  }
-}
+  { outbox }: { readonly outbox: Pick<OutboxDriver["Service"], "add"> }
+): Outbox["Service"] => ({ add: addBy((message) => outbox.add([message])) })
 
 /**
  * How a publisher works. Everything has a default.
@@ -174,8 +160,6 @@ export interface PublisherOptions {
    * With 0, messages that go to `PgQueue` in the same schema are deleted as they are sent, which is cheaper.
    */
   readonly keepSent?: Duration.Input | undefined
-  /** Where the time comes from; `effect` is for tests. Defaults to `database`. */
-  readonly clock?: "database" | "effect" | undefined
 }
 
 /**
@@ -197,9 +181,6 @@ export const environment: Config.Config<PublisherOptions> = variables.publisherC
  * minutes; one that the queue refuses (too large for it, for example) every 5 minutes. Other messages do not wait for
  * it. While nothing happens, it sends one statement a minute.
  *
- * It also finds tasks whose wake-ups were lost in their queue, and attempts of lost workers, when no worker does: five seconds
- * after a worker would have done so.
- *
  * Fails with `QueueError`, reason `InvalidInput`, if an option is out of its range.
  *
  * @category layers
@@ -207,7 +188,7 @@ export const environment: Config.Config<PublisherOptions> = variables.publisherC
  */
 export const publisher = (
   options?: PublisherOptions
-): Layer.Layer<never, QueueError, QueueDatabase.Services | Queue> =>
+): Layer.Layer<never, QueueError, OutboxDriver | QueueSignals | Queue> =>
   Layer.effectDiscard(Effect.gen(function*() {
     const settings = yield* readSettings(options)
     const queue = yield* Queue
@@ -218,22 +199,19 @@ export const publisher = (
     yield* log(Effect.logInfo("Outbox: publisher started"), { queues: queue.queues.join(", ") || "none" })
     yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
     const signals = yield* QueueSignals
-    const database = yield* Database
-    const stored = statements.make(database, { clock: options?.clock })
-    const store = outboxStore.make(stored)
-    const cleaner = yield* outboxCleaner.make(store, settings.keepMs)
-    yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: store.readBacklog, gauges: backlogGauges })
+    const driver = yield* OutboxDriver
+    const cleaner = yield* outboxCleaner.make(driver, settings.keepMs)
+    yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: driver.readBacklog, gauges: backlogGauges })
     yield* publishing.make({
       settings,
-      store,
+      driver,
       queue,
       wakeups: {
         subscribe: (wake) => signals.subscribe(Topic.outbox, { received: wake, connected: wake, disconnected: wake }),
         isConnected: signals.isConnected
       },
       marked: cleaner.marked,
-      sweep: sweeps.once(taskStore.make(stored), signals),
-      moves: movesTo(queue, sameDatabase.storedIn(queue.publish, database, options?.clock), signals)
+      moves: movesTo(queue, storedIn("publish", queue, driver.database, driver.clock), signals)
     })
   }))
 
@@ -241,19 +219,8 @@ export const publisher = (
 // internal
 // -----------------------------------------------------------------------------
 
-const operation = "addToOutbox"
-
-const storedFunction = "dx_add_to_outbox"
-
-interface Row {
-  readonly queue: string
-  /** JSON text. */
-  readonly payload: string
-  readonly delayMs: number
-}
-
 const addBy =
-  (send: (row: Row) => Effect.Effect<unknown, ProviderError>): Add =>
+  (send: (message: NewMessage) => Effect.Effect<void, ProviderError>): Add =>
   (queue: string, what: Payload | AnyMessage, ...others: ReadonlyArray<unknown>) =>
     isMessage(what)
       ? what.encode(others[0] as Value<any>).pipe(
@@ -269,7 +236,7 @@ const isMessage = (what: unknown): what is AnyMessage =>
   Predicate.isObject(what) && "encode" in what && typeof what.encode === "function"
 
 const addPayload = (
-  send: (row: Row) => Effect.Effect<unknown, ProviderError>,
+  send: (message: NewMessage) => Effect.Effect<void, ProviderError>,
   queue: string,
   payload: Payload,
   options: AddOptions | undefined
@@ -283,14 +250,6 @@ const addPayload = (
     const delayMs = yield* check.delay("add", queue, options?.delay, maxMs)
     yield* send({ queue, payload: json, delayMs })
   })
-
-/** The payloads are JSON already. */
-const encode = (rows: ReadonlyArray<Row>) => {
-  const encoded = rows.map(({ delayMs, payload, queue }) =>
-    `{"queue":${JSON.stringify(queue)},"payload":${payload},"delay_ms":${delayMs}}`
-  )
-  return Prisma.sql`${`[${encoded.join(",")}]`}::jsonb`
-}
 
 /** That of SQS, so that a payload fits every queue. */
 const maxPayloadBytes = 262_144
@@ -317,7 +276,7 @@ const leastLeaseMs = 1000
 /** Of queues in the tables of the outbox's own schema. */
 const movesTo = (
   { queues }: Queue["Service"],
-  stored: sameDatabase.Stored | undefined,
+  stored: Stored | undefined,
   { announce }: QueueSignals["Service"]
 ): publishing.Moves | undefined =>
   stored === undefined || queues.some((queue) => stored.maxAttempts[queue] === undefined) ? undefined : {
@@ -327,7 +286,7 @@ const movesTo = (
 
 const messages = seriesOf(Metrics.outboxMessages)
 
-const backlogGauges = ({ delayed, failing, oldestAgeMs, waiting }: outboxStore.Backlog) =>
+const backlogGauges = ({ delayed, failing, oldestAgeMs, waiting }: Backlog) =>
   [
     [messages("waiting"), waiting],
     [messages("delayed"), delayed],

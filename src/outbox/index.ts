@@ -1,1 +1,2 @@
 export * as Outbox from "./Outbox.ts"
+export * as OutboxDriver from "./OutboxDriver.ts"

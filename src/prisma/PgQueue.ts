@@ -13,7 +13,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
-import { monotonicMs } from "../model/shared/monotonic.ts"
+import { wholeMs } from "../model/shared/durations.ts"
+import * as variables from "../model/shared/queueEnvironment.ts"
 import * as statement from "../provider/internal/statement.ts"
 import * as StoreClock from "../provider/internal/storeClock.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -24,20 +25,18 @@ import * as queueGauges from "../queue/internal/gauges.ts"
 import type { Receipt } from "../queue/internal/receipts.ts"
 import * as receipts from "../queue/internal/receipts.ts"
 import { QueueSignals, Topic } from "../queue/internal/signals.ts"
+import type { Lease, Leased, ReceiveBy, Stored } from "../queue/internal/stored.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Payload, Received } from "../queue/Queue.ts"
 import type { QueueError } from "../queue/QueueError.ts"
 import { InvalidInput, ReceiptExpired } from "../queue/QueueError.ts"
-import { makeClaimId, servesArgs } from "../tasks/internal/store.ts"
-import { takenTasks } from "../tasks/internal/taken.ts"
-import type { Taken, TaskColumns } from "../tasks/internal/taken.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
-import * as variables from "./internal/queue/environment.ts"
 import { queueError } from "./internal/queue/faults.ts"
+import { leased, leasing } from "./internal/queue/leased.ts"
+import type { LeasedRow } from "./internal/queue/leased.ts"
 import * as receivePump from "./internal/queue/receivePump.ts"
 import type { Found, ReceivePump } from "./internal/queue/receivePump.ts"
-import * as sameDatabase from "./internal/queue/sameDatabase.ts"
 import * as statements from "./internal/statements.ts"
 
 /**
@@ -184,70 +183,54 @@ export const make = Effect.fnUntraced(function*(
       Effect.ignore
     )
 
-  const leasing = (limit: number, queue: string, token: string, visibilityMs: number) =>
-    [
-      Prisma.sql`${limit}::integer`,
-      Prisma.sql`${queue}::text`,
-      Prisma.sql`${token}::text`,
-      Prisma.sql`${visibilityMs}::bigint`
-    ] as const
+  const leaseOf = (queue: string, limit: number, visibilityMs: number): Lease => ({
+    queue,
+    limit,
+    token: receipts.makeToken(queue),
+    visibilityMs
+  })
 
   const claim = (queue: string) => (limit: number, visibilityMs: number) =>
     Effect.suspend(() => {
-      const token = receipts.makeToken(queue)
-      return rows<ReceivedRow>("receiveMessages", "dx_receive_messages", leasing(limit, queue, token, visibilityMs), {
-        isUnflushed: true
-      }).pipe(
-        Effect.flatMap(([row]) => read(queue, limit, token, row!)),
+      const lease = leaseOf(queue, limit, visibilityMs)
+      return rows<LeasedRow>("receiveMessages", "dx_receive_messages", leasing(lease), { isUnflushed: true }).pipe(
+        Effect.flatMap(([row]) => read(lease, limit, leased(row!))),
         Effect.mapError(queueError("receive", queue))
       )
     })
 
   const read = Effect.fnUntraced(
-    function*(queue: string, limit: number, token: string, row: ReceivedRow) {
-      const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row
-      storeClock.heard(Number(out_now_ms))
-      if (out_died > 0) yield* exhausted(queue, out_died)
-      const ids = out_ids ?? []
+    function*({ queue, token }: Lease, limit: number, { attempts, died, ids, nextMs, nowMs, payloads }: Leased) {
+      storeClock.heard(nowMs)
+      if (died > 0) yield* exhausted(queue, died)
       const messages: Array<Received> = []
-      for (const [i, id] of ids.entries()) {
-        const payload: unknown = JSON.parse(out_payloads![i]!)
+      for (const [i, id] of (ids ?? []).entries()) {
+        const payload: unknown = JSON.parse(payloads![i]!)
         if (isPayload(payload)) {
           const receipt = receipts.format({ id: String(id), token })
-          messages.push({ payload, receipt, deliveryCount: out_attempts![i]! })
+          messages.push({ payload, receipt, deliveryCount: attempts![i]! })
         } else yield* buryForeign(queue, { id: String(id), token })
       }
-      return {
-        messages,
-        isMore: ids.length === limit || (ids.length === 0 && out_died > 0),
-        nextMs: out_next_ms === null ? null : Number(out_next_ms)
-      }
+      const count = ids?.length ?? 0
+      return { messages, isMore: count === limit || (count === 0 && died > 0), nextMs }
     }
   )
 
-  const take = (queue: string, { returnClaim, serves, watch }: sameDatabase.TakingOptions) => {
-    const servesSql = servesArgs(serves)
+  /** Where the statement of another room cannot be sent, messages are received without it. */
+  const claimBy = <A>(queue: string, { fetch }: ReceiveBy<A>) => {
     const receive = claim(queue)
-    return (limit: number, visibilityMs: number): Effect.Effect<Found<Taken>, QueueError> =>
+    return (limit: number, visibilityMs: number): Effect.Effect<Found<A | Received>, QueueError> =>
       Effect.suspend(() => {
-        const token = receipts.makeToken(queue)
-        const claimId = makeClaimId()
-        const claimedMs = monotonicMs(clock)
-        return rows<TakenRow>("takeTasks", "dx_take_tasks", [
-          ...leasing(limit, queue, token, visibilityMs),
-          ...servesSql,
-          Prisma.sql`${claimId}::integer`
-        ]).pipe(
-          Effect.tapError((error) => statement.isAnswerLost(error) ? returnClaim(claimId) : Effect.void),
-          watch((found) => found.some(({ out_ids, out_tasks }) => (out_tasks ?? out_ids) !== null)),
-          Effect.flatMap((found) => {
-            const tasks = found.flatMap(({ out_tasks }) => out_tasks === null ? [] : takenTasks(out_tasks, claimedMs))
-            const last = found.at(-1)!
-            storeClock.heard(Number(last.out_now_ms))
-            if (tasks.length === limit) return Effect.succeed({ messages: tasks, isMore: true, nextMs: null })
+        const lease = leaseOf(queue, limit, visibilityMs)
+        return fetch(lease).pipe(
+          Effect.flatMap(({ left, taken }): Effect.Effect<Found<A | Received>> => {
+            if (taken.length === limit) {
+              storeClock.heard(left.nowMs)
+              return Effect.succeed({ messages: taken, isMore: true, nextMs: null })
+            }
             return Effect.map(
-              read(queue, limit - tasks.length, token, last),
-              ({ messages, ...next }) => ({ ...next, messages: [...tasks, ...messages] })
+              read(lease, limit - taken.length, left),
+              ({ messages, ...next }) => ({ ...next, messages: [...taken, ...messages] })
             )
           }),
           Effect.catch((error) =>
@@ -282,26 +265,30 @@ export const make = Effect.fnUntraced(function*(
     pumps.set(queue, yield* makePump(queue, { fetch: claim(queue), giveBack: giveBack(queue) }))
   }
 
-  const taking: sameDatabase.Stored["taking"] = Effect.fnUntraced(function*(queue, options) {
-    const pump = yield* makePump<Taken>(queue, {
-      fetch: take(queue, options),
-      giveBack: (some) =>
-        Effect.andThen(
-          giveBack(queue)(some.filter((one) => "receipt" in one)),
-          Effect.forEach(some, (one) => "receipt" in one ? Effect.void : options.giveBack(one.claimed), {
-            concurrency: "unbounded",
-            discard: true
-          })
-        )
-    })
-    yield* signals.subscribe(Topic.messages(queue), pump.subscriber)
-    return (asking) =>
-      Effect.tap(pump.receive(asking), (some) => {
-        const again = some.filter((one) => "receipt" in one && one.deliveryCount > 1).length
-        const tasks = some.filter((one) => "claimed" in one).length
-        return Effect.andThen(countReceived(queue, some.length, again), countAcks(queue, tasks))
+  const receiveBy: Stored["receiveBy"] = <A extends object>(queue: string, by: ReceiveBy<A>) =>
+    Effect.gen(function*() {
+      const pump = yield* makePump<A | Received>(queue, {
+        fetch: claimBy(queue, by),
+        giveBack: (some) =>
+          Effect.andThen(
+            giveBack(queue)(some.filter(isMessage)),
+            Effect.forEach(some, (one) => isMessage(one) ? Effect.void : by.giveBack(one), {
+              concurrency: "unbounded",
+              discard: true
+            })
+          )
       })
-  })
+      yield* signals.subscribe(Topic.messages(queue), pump.subscriber)
+      return (asking: receivePump.Asking) =>
+        Effect.tap(pump.receive(asking), (some) => {
+          const messages = some.filter(isMessage)
+          const again = messages.filter(({ deliveryCount }) => deliveryCount > 1).length
+          return Effect.andThen(
+            countReceived(queue, some.length, again),
+            countAcks(queue, some.length - messages.length)
+          )
+        })
+    })
 
   /** A process that only publishes does not listen. */
   const subscribed = new Set<string>()
@@ -329,7 +316,7 @@ export const make = Effect.fnUntraced(function*(
   })
   yield* queueGauges.make(Object.keys(queues), (queue) => readDepth(queue, mostCounted))
 
-  const service = counted(Queue.of({
+  const service = counted({
     name: "postgresql",
     queues: Object.keys(queues),
     maxDelayMs: declarations.maxDelayMs,
@@ -381,14 +368,18 @@ export const make = Effect.fnUntraced(function*(
     }),
 
     depth: (queue) => Effect.andThen(declared("depth", queue), readDepth(queue, null))
-  }))
-  sameDatabase.register(service, {
-    database,
-    clock: options.clock ?? "database",
-    maxAttempts: Object.fromEntries(Object.entries(queues).map(([name, { maxAttempts }]) => [name, maxAttempts])),
-    taking
   })
-  return service
+  return Queue.of({
+    ...service,
+    stored: {
+      database,
+      clock: options.clock ?? "database",
+      maxAttempts: Object.fromEntries(Object.entries(queues).map(([name, { maxAttempts }]) => [name, maxAttempts])),
+      publish: service.publish,
+      receive: service.receive,
+      receiveBy
+    }
+  })
 })
 
 // -----------------------------------------------------------------------------
@@ -404,19 +395,6 @@ interface Publishing {
   readonly maxAttempts: number
 }
 
-interface ReceivedRow {
-  readonly out_ids: ReadonlyArray<bigint> | null
-  readonly out_payloads: ReadonlyArray<string> | null
-  readonly out_attempts: ReadonlyArray<number> | null
-  readonly out_died: number
-  readonly out_now_ms: bigint
-  readonly out_next_ms: bigint | null
-}
-
-interface TakenRow extends ReceivedRow {
-  readonly out_tasks: TaskColumns | null
-}
-
 interface DepthRow {
   readonly out_visible: bigint
   readonly out_delayed: bigint
@@ -424,6 +402,9 @@ interface DepthRow {
   readonly out_dead: bigint
   readonly out_oldest_ms: bigint | null
 }
+
+/** What a statement has taken has no receipt. */
+const isMessage = (one: object): one is Received => "receipt" in one
 
 const isPayload = (payload: unknown): payload is Payload =>
   Predicate.isObject(payload) && typeof payload.kind === "string"
@@ -443,7 +424,7 @@ const messagesJson = (messages: ReadonlyArray<Publishing>) => {
 }
 
 const interval = (field: string, input: Duration.Input) => {
-  const ms = check.wholeMs(input)
+  const ms = wholeMs(input)
   return ms !== undefined && ms >= 1
     ? Effect.succeed(ms)
     : check.fail("open", "", new InvalidInput({ field, problem: "it must be a duration of at least 1 millisecond" }))

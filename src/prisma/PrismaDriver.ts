@@ -1,15 +1,25 @@
 /**
- * The storage contract on PostgreSQL, through Prisma. The operations are in `internal/driver.ts`.
+ * The storage contracts on PostgreSQL, through Prisma: of orchestrations, and of outbox, tasks and recipes. The operations
+ * are in `internal`.
  *
  * @since 0.1.0
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
+import { DatasetDriver } from "../recipes/DatasetDriver.ts"
+import { TriggerDriver } from "../recipes/TriggerDriver.ts"
+import { TaskDriver } from "../tasks/TaskDriver.ts"
 import { Database } from "./Database.ts"
+import * as datasets from "./internal/datasets/driver.ts"
 import * as driver from "./internal/driver.ts"
+import * as outbox from "./internal/outbox/driver.ts"
+import * as tasks from "./internal/tasks/driver.ts"
+import * as triggers from "./internal/triggers/driver.ts"
 
 /**
  * Options of the driver.
@@ -57,3 +67,27 @@ export const make: (options?: Options) => Effect.Effect<ProviderDriver["Service"
  */
 export const layer = (options?: Options): Layer.Layer<ProviderDriver, never, Database> =>
   Layer.effect(ProviderDriver, make(options))
+
+/**
+ * The storage of outbox, tasks and recipes.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type TaskDrivers = OutboxDriver | TaskDriver | DatasetDriver | TriggerDriver
+
+/**
+ * Provides the drivers of outbox, tasks and recipes over a `Database`, such as one that wraps that of the process.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerTasks = (options: Options = {}): Layer.Layer<TaskDrivers, never, Database> =>
+  Layer.effectContext(
+    Effect.map(Database, (database) =>
+      Context.make(OutboxDriver, outbox.make(database, options)).pipe(
+        Context.add(TaskDriver, tasks.make(database)),
+        Context.add(DatasetDriver, datasets.make(database)),
+        Context.add(TriggerDriver, triggers.make(database))
+      ))
+  )

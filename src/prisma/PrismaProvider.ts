@@ -1,6 +1,6 @@
 /**
- * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out, and the `Database` for
- * whatever else the process keeps there.
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out, and over the same pool what
+ * queues, outbox and tasks need.
  *
  * It only composes layers: the migrator before the database, the notifier and the drivers on the database, the services
  * on these.
@@ -20,6 +20,7 @@ import type { Listener } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
+import { QueueSignals } from "../queue/internal/signals.ts"
 import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Credentials from "./Credentials.ts"
@@ -28,6 +29,7 @@ import * as DirectUrl from "./internal/directUrl.ts"
 import * as Environment from "./internal/environment.ts"
 import * as Horizon from "./internal/horizon.ts"
 import * as Preparation from "./internal/preparation.ts"
+import * as signals from "./internal/queue/signals.ts"
 import * as StartLine from "./internal/startLine.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as PgNotifier from "./PgNotifier.ts"
@@ -36,7 +38,7 @@ import * as PrismaDriver from "./PrismaDriver.ts"
 import * as ReadReplica from "./ReadReplica.ts"
 
 /**
- * Everything but `url` has a default.
+ * Options of `layer`. Everything but `url` has a default.
  *
  * @category options
  * @since 0.1.0
@@ -61,12 +63,31 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
 }
 
 /**
- * What the layers of this module provide.
+ * Options of `layerDatabase`. Everything but `url` has a default.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface DatabaseOptions extends Database.Options, Pick<Options, "migrate" | "allowAhead" | "directUrl"> {
+  /** Not enabled for a process that polls: it opens no connection that listens, and still wakes the others. */
+  readonly longPolling?: Pick<FromDriver.LongPolling, "enabled"> | undefined
+}
+
+/**
+ * What `layerDatabase` provides, for queues, outbox and tasks: a pool, the hints of other processes, and drivers.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type DatabaseServices = Database.Database | QueueSignals | PrismaDriver.TaskDrivers
+
+/**
+ * What the layers of the provider provide.
  *
  * @category models
  * @since 0.1.0
  */
-export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Database.Database
+export type Services = Provider.Provider | Admin.Admin | ProviderDriver | DatabaseServices
 
 /**
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
@@ -88,8 +109,7 @@ export const layer = (
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(notifier(options)),
     Layer.provide(watchHorizon),
-    Layer.provideMerge(Layer.effect(Database.Database, Database.make(options))),
-    Layer.provide(Preparation.layer(options))
+    Layer.provideMerge(opened(options, Layer.effect(Database.Database, Database.make(options))))
   )
 
 /**
@@ -150,9 +170,79 @@ export const layerDefault = (
     Layer.provideMerge(DatabaseServer.layer())
   )
 
+/**
+ * The database alone, for a process without orchestrations that uses queues, outbox or tasks; `layer` contains it. One
+ * connection that listens is opened when something of the process first waits for hints.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerDatabase = (
+  options: DatabaseOptions
+): Layer.Layer<DatabaseServices, ProviderError | MigrationError> => opened(options, Database.layer(options))
+
+/**
+ * As `layerDatabase`, with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerDatabaseConfig = (
+  options: Config.Wrap<DatabaseOptions>
+): Layer.Layer<DatabaseServices, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(Effect.map(Config.unwrap(options), layerDatabase))
+
+/**
+ * The options of `layerDatabase`, by the environment variables of `docs/configuration.md`, as `environment`.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const databaseEnvironment: Config.Config<DatabaseOptions> = Config.map(
+  Environment.databaseConfig<DatabaseOptions>(),
+  ({ options }) => options
+)
+
+/**
+ * As `layerDatabase`, with options from `databaseEnvironment`, and `Credentials.layerConfig`. Options that no variable
+ * sets are those of `defaults`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerDatabaseEnvironment = (
+  defaults?: Partial<DatabaseOptions>
+): Layer.Layer<DatabaseServices, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(
+    Effect.map(Environment.databaseConfig<DatabaseOptions>(defaults), ({ options, origins }) =>
+      Layer.provide(layerDatabase(options), [Layer.succeed(SettingOrigins, origins), Credentials.layerConfig]))
+  )
+
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+/** All that one pool carries but orchestrations. */
+const opened = <E>(
+  options: DatabaseOptions & PrismaDriver.Options,
+  database: Layer.Layer<Database.Database, E>
+): Layer.Layer<DatabaseServices, E | ProviderError | MigrationError> =>
+  Layer.effect(QueueSignals, listening(options, signals.make)).pipe(
+    Layer.merge(PrismaDriver.layerTasks(options)),
+    Layer.provideMerge(database),
+    Layer.provide(Preparation.layer(options))
+  )
+
+/** What listens at `directUrl`, if there is one: its faults name the option. */
+const listening = <A, R>(
+  { directUrl, longPolling, tls, url }: DatabaseOptions,
+  make: (options: PgNotifier.Options) => Effect.Effect<A, ProviderError, R>
+): Effect.Effect<A, ProviderError, R> =>
+  Effect.mapError(
+    make({ url: directUrl ?? url, tls, listens: longPolling?.enabled }),
+    ({ operation, reason }) =>
+      new ProviderError({ operation, reason: directUrl === undefined ? reason : DirectUrl.named(reason) })
+  )
 
 const watchHorizon = Layer.effectDiscard(
   Effect.flatMap(Database.Database, (database) => Effect.forkScoped(Horizon.watch(database)))
@@ -173,13 +263,10 @@ const notifier = (options: Options) =>
     )
   )
 
-const listener = ({ directUrl, longPolling, tls, url }: Options) =>
-  directUrl === undefined
-    ? PgNotifier.make({ url, tls, listens: longPolling?.enabled })
-    : PgNotifier.make({ url: directUrl, tls, listens: longPolling?.enabled }).pipe(
-      Effect.mapError(({ operation, reason }) => new ProviderError({ operation, reason: DirectUrl.named(reason) })),
-      Effect.map((notifier) => ({
-        ...notifier,
-        listen: (listener: Listener) => Effect.annotateLogs(notifier.listen(listener), { option: "directUrl" })
-      }))
-    )
+const listener = (options: Options) => {
+  const made = listening(options, PgNotifier.make)
+  return options.directUrl === undefined ? made : Effect.map(made, (notifier) => ({
+    ...notifier,
+    listen: (listener: Listener) => Effect.annotateLogs(notifier.listen(listener), { option: "directUrl" })
+  }))
+}

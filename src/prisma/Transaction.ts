@@ -1,18 +1,24 @@
 /**
- * The enqueue operations on a connection of the application, inside its transaction: the rows of the application and
- * the start of an orchestration commit together or not at all.
+ * What joins a transaction of the application, on its connection: the rows of the application and the start of an
+ * orchestration, a message of the outbox or a task commit together or not at all.
  *
  * Each call is one statement on that connection. It commits nothing, is never retried, and is not batched with others.
  *
  * @since 0.1.0
  */
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
+import type { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import type { Provider } from "../provider/Provider.ts"
+import type { DatasetDriver } from "../recipes/DatasetDriver.ts"
+import type { TaskDriver } from "../tasks/TaskDriver.ts"
+import * as datasetDrivers from "./internal/datasets/driver.ts"
 import * as drivers from "./internal/driver.ts"
+import * as outboxDrivers from "./internal/outbox/driver.ts"
+import * as taskDrivers from "./internal/tasks/driver.ts"
 import { statementsOn } from "./internal/transactionQuery.ts"
-import type { TransactionConnection } from "./internal/transactionQuery.ts"
 
-export type { TransactionConnection } from "./internal/transactionQuery.ts"
+export type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 
 /**
  * Where the tables are.
@@ -26,11 +32,25 @@ export interface Options {
 }
 
 /**
- * The enqueue operations of `Provider` on the connection, for `Client.within`.
+ * The operations that join a transaction.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Joined
+  extends Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker">
+{
+  readonly outbox: Pick<OutboxDriver["Service"], "add">
+  readonly tasks: Pick<TaskDriver["Service"], "create">
+  readonly datasets: DatasetDriver["Service"]
+}
+
+/**
+ * The operations on the connection, for `within` of `Client`, `Outbox`, `Tasks`, `Delivery` and `Dataset`.
  *
  * **Details**
  *
- * Fails as `Provider` does. After a `ProviderError` of the database the transaction is aborted, as after every failed
+ * They fail as outside of a transaction. After a `ProviderError` of the database the transaction is aborted, as after every failed
  * statement in PostgreSQL: until a rollback (also to a savepoint), every call fails with `TransactionAborted`.
  * `AlreadyExists` and `InvalidInput` are not failed statements; the transaction stays usable.
  *
@@ -63,5 +83,9 @@ export interface Options {
 export const make = (
   connection: TransactionConnection,
   options?: Options
-): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> =>
-  FromDriver.makeEnqueue(drivers.make(statementsOn(connection, options?.schema)))
+): Joined => ({
+  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, options?.schema))),
+  outbox: outboxDrivers.addingOn(connection, options?.schema),
+  tasks: taskDrivers.creatingOn(connection, options?.schema),
+  datasets: datasetDrivers.makeOn(connection, options?.schema)
+})

@@ -14,6 +14,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
+import { wholeMs } from "../model/shared/durations.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
 import * as check from "./internal/check.ts"
@@ -34,7 +35,7 @@ import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 export class Later {
   readonly delay: Duration.Duration
   constructor(options: { readonly delay: Duration.Input }) {
-    const ms = check.wholeMs(options.delay)
+    const ms = wholeMs(options.delay)
     if (ms === undefined || ms === Infinity) {
       throw new RangeError("delay of Later is refused: it is not a finite duration of 0 or more")
     }

@@ -86,32 +86,3 @@ export const make = <const Kind extends string, const Fields extends PayloadFiel
       )
   }
 }
-
-/**
- * A task can be claimed.
- *
- * @category kinds
- * @since 0.2.0
- */
-export const TaskWakeup = make("task_wakeup", { task_id: Schema.String })
-
-/**
- * A batch of a buffered data set waits to be processed.
- *
- * @category kinds
- * @since 0.2.0
- */
-export const BufferBatch = make("buffer_batch", {
-  dataset_uuid: Schema.String,
-  dataset_version: Schema.Int,
-  batch_uri: Schema.String,
-  record_count: Schema.Int
-})
-
-/**
- * A webhook waits to be delivered.
- *
- * @category kinds
- * @since 0.2.0
- */
-export const Delivery = make("delivery", { delivery_id: Schema.String })

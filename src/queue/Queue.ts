@@ -12,33 +12,11 @@
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
+import type { Payload, Received } from "./internal/received.ts"
+import type { Stored } from "./internal/stored.ts"
 import type { QueueError } from "./QueueError.ts"
 
-/**
- * The payload of a message: a small JSON object. `kind` says what the other fields are.
- *
- * @category models
- * @since 0.2.0
- */
-export interface Payload {
-  readonly kind: string
-  readonly [field: string]: unknown
-}
-
-/**
- * A message that was delivered to this receiver until its visibility timeout ends.
- *
- * @category models
- * @since 0.2.0
- */
-export interface Received {
-  /** As it was published; of any kind, and not checked against a Schema. */
-  readonly payload: Payload
-  /** Settles this delivery. Opaque text: a message id and the token of a lease, or the receipt handle of SQS. */
-  readonly receipt: string
-  /** Deliveries so far, this one included; from 1. */
-  readonly deliveryCount: number
-}
+export type { Payload, Received } from "./internal/received.ts"
 
 /**
  * Messages of a queue at one moment. SQS gives approximate numbers.
@@ -114,4 +92,10 @@ export class Queue extends Context.Service<Queue, {
   /** Moves up to `limit` dead messages back to the queue, the oldest first except in SQS; answers with their number. */
   readonly redrive: (queue: string, options: { readonly limit: number }) => Effect.Effect<number, QueueError>
   readonly depth: (queue: string) => Effect.Effect<Depth, QueueError>
+  /**
+   * Of a queue in a database.
+   *
+   * @internal
+   */
+  readonly stored?: Stored | undefined
 }>()("duroxide-prisma/Queue") {}

@@ -7,6 +7,17 @@
  * @since 0.2.0
  */
 import * as Schema from "effect/Schema"
+import { InvalidInput } from "../provider/ProviderError.ts"
+
+export {
+  /**
+   * An argument or a setting is out of its range. Nothing was done.
+   *
+   * @category reasons
+   * @since 0.2.0
+   */
+  InvalidInput
+} from "../provider/ProviderError.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/QueueError/${name}` as const
 
@@ -97,22 +108,6 @@ export class DelayTooLong extends Schema.TaggedError<DelayTooLong>(id("DelayTooL
   readonly isRetryable = false
   override get message() {
     return `a delay of ${this.delayMs} ms is longer than ${this.maxMs} ms; send the message through the outbox`
-  }
-}
-
-/**
- * An argument or a setting is out of its range. Nothing was done.
- *
- * @category reasons
- * @since 0.2.0
- */
-export class InvalidInput extends Schema.TaggedError<InvalidInput>(id("InvalidInput"))("InvalidInput", {
-  field: Schema.String,
-  problem: Schema.String
-}) {
-  readonly isRetryable = false
-  override get message() {
-    return `invalid ${this.field}: ${this.problem}`
   }
 }
 

@@ -14,9 +14,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Database } from "../prisma/Database.ts"
-import { statementsOn } from "../prisma/internal/transactionQuery.ts"
-import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
+import { DatasetDriver } from "./DatasetDriver.ts"
 import type { Operations } from "./internal/datasetModel.ts"
 import * as datasets from "./internal/datasets.ts"
 
@@ -42,20 +40,23 @@ export type {
 export class Dataset extends Context.Service<Dataset, Operations>()("duroxide-prisma/Dataset") {}
 
 /**
- * The data sets of the schema of `Database`.
+ * The data sets of a database.
  *
  * @category layers
  * @since 0.2.0
  */
-export const layer: Layer.Layer<Dataset, never, Database> = Layer.effect(Dataset, Effect.map(Database, datasets.make))
+export const layer: Layer.Layer<Dataset, never, DatasetDriver> = Layer.effect(
+  Dataset,
+  Effect.map(DatasetDriver, datasets.make)
+)
 
 /**
- * The operations inside a transaction of the application, on its connection.
+ * The operations inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`.
  *
  * **Details**
  *
  * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; after the other errors
- * it stays usable. `schema` holds the tables of this package, and defaults to `public`.
+ * it stays usable.
  *
  * **Gotchas**
  *
@@ -64,7 +65,5 @@ export const layer: Layer.Layer<Dataset, never, Database> = Layer.effect(Dataset
  * @category constructors
  * @since 0.2.0
  */
-export const within = (
-  connection: TransactionConnection,
-  options?: { readonly schema?: string | undefined }
-): Operations => datasets.make(statementsOn(connection, options?.schema))
+export const within = (transaction: { readonly datasets: DatasetDriver["Service"] }): Operations =>
+  datasets.make(transaction.datasets)

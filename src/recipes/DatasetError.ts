@@ -7,6 +7,18 @@
  * @since 0.2.0
  */
 import * as Schema from "effect/Schema"
+import { InvalidInput } from "../provider/ProviderError.ts"
+
+export {
+  /**
+   * An argument is out of its range; nothing was sent. Or `commitVersion` was called in a transaction that is not READ
+   * COMMITTED; nothing has changed.
+   *
+   * @category reasons
+   * @since 0.2.0
+   */
+  InvalidInput
+} from "../provider/ProviderError.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/DatasetError/${name}` as const
 
@@ -189,23 +201,6 @@ export class ActiveVersionChanged
   override get message() {
     const named = (version: number | null) => version === null ? "no version" : `version ${version}`
     return `${named(this.actual)} of data set ${this.datasetUuid} is active, not ${named(this.expected)}`
-  }
-}
-
-/**
- * An argument is out of its range; nothing was sent. Or `commitVersion` was called in a transaction that is not READ
- * COMMITTED; nothing has changed.
- *
- * @category reasons
- * @since 0.2.0
- */
-export class InvalidInput extends Schema.TaggedError<InvalidInput>(id("InvalidInput"))("InvalidInput", {
-  field: Schema.String,
-  problem: Schema.String
-}) {
-  readonly isRetryable = false
-  override get message() {
-    return `invalid ${this.field}: ${this.problem}`
   }
 }
 

@@ -18,12 +18,10 @@ import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Metrics from "../model/Metrics.ts"
+import { wholeMs } from "../model/shared/durations.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
-import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import { wholeMs } from "../queue/internal/check.ts"
-import { Delivery } from "../queue/Message.ts"
 import * as Task from "../tasks/Task.ts"
 import * as Tasks from "../tasks/Tasks.ts"
 import * as signature from "./internal/signature.ts"
@@ -83,8 +81,6 @@ export class DeliveryFailed extends Schema.TaggedError<DeliveryFailed>("duroxide
 /** The longest pause between two attempts, also one that an endpoint asks for. */
 const longestPause = Duration.hours(6)
 
-const wakingBy = <T extends Task.Any>(wakeup: NonNullable<T["wakeup"]>, task: T): T => ({ ...task, wakeup })
-
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(256))
 
 const pauses = Schedule.exponential("5 seconds").pipe(
@@ -118,8 +114,7 @@ export const queue = "deliveries"
  * @category tasks
  * @since 0.2.0
  */
-export const Webhook = wakingBy(
-  (taskId) => ({ kind: Delivery.kind, delivery_id: taskId }),
+export const Webhook = Object.assign(
   Task.make("webhook", {
     payload: {
       endpoint: Name,
@@ -136,7 +131,8 @@ export const Webhook = wakingBy(
       while: (outcome) => outcome._tag !== "DeliveryFailed" || !outcome.isPermanent,
       schedule: pauses
     }
-  })
+  }),
+  { wakeupKind: "delivery" }
 )
 
 /**
@@ -154,18 +150,18 @@ export const create = (
   Effect.flatMap(Tasks.Tasks, (tasks) => createBy(tasks, event, options))
 
 /**
- * Creates deliveries on a connection of the application, inside its transaction; what `Tasks.within` says applies.
+ * Creates deliveries inside a transaction of the application; what `Tasks.within` says applies.
  *
  * @category constructors
  * @since 0.2.0
  */
-export const within = (connection: TransactionConnection, options?: { readonly schema?: string | undefined }): {
+export const within = (transaction: Parameters<typeof Tasks.within>[0]): {
   readonly create: (
     event: Event,
     options?: CreateOptions
   ) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge | ProviderError>
 } => {
-  const tasks = Tasks.within(connection, options)
+  const tasks = Tasks.within(transaction)
   return { create: (event, options) => createBy(tasks, event, options) }
 }
 

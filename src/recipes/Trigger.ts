@@ -19,7 +19,6 @@ import { harmlessIn } from "../model/shared/logging.ts"
 import { PayloadMismatch } from "../model/shared/payload.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import { describeThrown } from "../model/shared/schemaIssue.ts"
-import type { Database } from "../prisma/Database.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
 import type { QueueSignals } from "../queue/internal/signals.ts"
 import { refused } from "../tasks/internal/newTask.ts"
@@ -30,6 +29,7 @@ import * as schedulers from "./internal/scheduler.ts"
 import * as signature from "./internal/signature.ts"
 import * as requests from "./internal/triggerRequests.ts"
 import type { Cron, Webhook, WebhookEvent } from "./internal/triggers.ts"
+import type { TriggerDriver } from "./TriggerDriver.ts"
 
 export type { CatchUp } from "./internal/cronInstants.ts"
 export { run } from "./internal/triggers.ts"
@@ -206,14 +206,14 @@ export interface HandlerOptions {
  */
 export const handler = (
   options: HandlerOptions
-): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | Database | QueueSignals> => {
+): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | TriggerDriver | QueueSignals> => {
   const settings = {
     tokens: options.token === undefined && (options.crons ?? []).length === 0 ? [] : tokensOf(options.token ?? []),
     crons: byName(options.crons ?? []),
     webhooks: byName(options.webhooks ?? [])
   }
   return Effect.map(
-    Effect.context<Tasks | Database | QueueSignals>(),
+    Effect.context<Tasks | TriggerDriver | QueueSignals>(),
     (services) => requests.make(settings, harmlessIn(services))
   )
 }

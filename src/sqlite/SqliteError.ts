@@ -9,6 +9,17 @@
 import * as Schema from "effect/Schema"
 import { counted } from "../model/shared/quantities.ts"
 import * as MigrationError from "../prisma/MigrationError.ts"
+import { InvalidInput } from "../provider/ProviderError.ts"
+
+export {
+  /**
+   * An option is out of its range. Nothing was done.
+   *
+   * @category reasons
+   * @since 0.2.0
+   */
+  InvalidInput
+} from "../provider/ProviderError.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/sqlite/SqliteError/${name}` as const
 
@@ -215,22 +226,6 @@ export class ImportRunning extends Schema.TaggedError<ImportRunning>(id("ImportR
   readonly isRetryable = true
   override get message() {
     return `another process is importing into schema ${this.schema}`
-  }
-}
-
-/**
- * An option is out of its range. Nothing was done.
- *
- * @category reasons
- * @since 0.2.0
- */
-export class InvalidInput extends Schema.TaggedError<InvalidInput>(id("InvalidInput"))("InvalidInput", {
-  field: Schema.String,
-  problem: Schema.String
-}) {
-  readonly isRetryable = false
-  override get message() {
-    return `invalid ${this.field}: ${this.problem}`
   }
 }
 

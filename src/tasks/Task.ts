@@ -22,9 +22,8 @@ import { harmlessIn } from "../model/shared/logging.ts"
 import * as payloads from "../model/shared/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "../model/shared/payload.ts"
 import { withoutSpan } from "../model/shared/tracing.ts"
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { Instance } from "../Orchestration.ts"
-import type { TransactionConnection } from "../prisma/Transaction.ts"
-import type { Payload as Message } from "../queue/Queue.ts"
 import { Attempt } from "./internal/attempt.ts"
 import * as calls from "./internal/calls.ts"
 import { taskKey } from "./internal/code.ts"
@@ -91,11 +90,11 @@ export interface Task<
   /** @internal */
   readonly codecs: Codecs<Payload, Success, Error>
   /**
-   * The payload of its wake-ups. Defaults to kind `task_wakeup`.
+   * The kind of its wake-ups. Defaults to `task_wakeup`.
    *
    * @internal
    */
-  readonly wakeup?: (taskId: string) => Message
+  readonly wakeupKind?: string
 }
 
 /**

@@ -19,9 +19,7 @@ import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
 import { problemOfName } from "../model/shared/identifiers.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
-import { Database } from "../prisma/Database.ts"
-import * as variables from "../prisma/internal/queue/environment.ts"
-import * as statements from "../prisma/internal/statements.ts"
+import * as variables from "../model/shared/queueEnvironment.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
 import * as consuming from "../queue/internal/consuming.ts"
@@ -34,9 +32,9 @@ import type { Served } from "./internal/attempts.ts"
 import * as taskClaims from "./internal/claims.ts"
 import { taskKey } from "./internal/code.ts"
 import * as sets from "./internal/sets.ts"
-import * as stores from "./internal/store.ts"
 import * as sweeps from "./internal/sweep.ts"
 import type * as Task from "./Task.ts"
+import { TaskDriver } from "./TaskDriver.ts"
 
 /**
  * A running worker.
@@ -126,7 +124,7 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  * const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 20 }).pipe(
  *   Layer.provide([ResizeLive, Outbox.publisher()]),
  *   Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
- *   Layer.provide(QueueDatabase.layer({ url }))
+ *   Layer.provide(PrismaProvider.layerDatabase({ url }))
  * )
  * ```
  *
@@ -138,7 +136,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
 ): Layer.Layer<
   TaskWorker,
   QueueError,
-  Queue | Database | QueueSignals | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
+  Queue | TaskDriver | QueueSignals | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
 > =>
   Layer.effect(
     TaskWorker,
@@ -152,8 +150,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           leaseMs: Duration.toMillis(lease)
         })
       }
-      const database = yield* Database
-      const store = stores.make(statements.make(database, {}))
+      const driver = yield* TaskDriver
       const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
       const problem = problemOfName(workerId, maxWorkerIdBytes)
       if (problem !== undefined) {
@@ -161,21 +158,20 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       }
       const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
       const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
-      const claims = yield* taskClaims.make(database)
+      const claims = yield* taskClaims.make(driver.problems)
       let running = 0
       const core = Layer.effect(
         Attempts,
-        attempts.make({ database, store, served, watch: claims.watch, workerId }).pipe(withHarmlessLoggers)
+        attempts.make({ driver, served, watch: claims.watch, workerId }).pipe(withHarmlessLoggers)
       )
       const sweep = Layer.effectDiscard(Effect.flatMap(Attempts, ({ inTouch }) =>
         withHarmlessLoggers(sweeps.run({
-          store,
+          driver,
           isBusy: () => running > 0,
           inTouch,
           names: [...served.keys()],
           shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
-          keepEnded: Duration.millis(keepEndedMs),
-          keepDead: Duration.millis(keepDeadMs)
+          keeping: { endedMs: keepEndedMs, deadMs: keepDeadMs }
         }))))
       const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const consume = Effect.fnUntraced(function*(queue: string) {
@@ -190,7 +186,9 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         const work = sets.make(attempts, settings, (more) => {
           running += more
         })
-        yield* consuming.consume(settings, sets.kinds, sets.receiveBy(attempts, database, settings), work)
+        const ofQueue = options.tasks.filter((task) => task.queue === queue)
+        const kinds = [...new Set(ofQueue.map(({ wakeupKind = "task_wakeup" }) => wakeupKind))]
+        yield* consuming.consume(settings, kinds, sets.receiveBy(attempts, driver, settings), work)
       })
       const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>

@@ -12,23 +12,21 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import type * as Activity from "../Activity.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/shared/payload.ts"
-import { Database } from "../prisma/Database.ts"
-import * as statements from "../prisma/internal/statements.ts"
-import type { Options as TransactionOptions, TransactionConnection } from "../prisma/Transaction.ts"
 import { shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "../queue/internal/signals.ts"
 import * as calls from "./internal/calls.ts"
 import type { TaskNotFound, TaskWaitTimeout } from "./internal/errors.ts"
 import type { CreateOptions } from "./internal/newTask.ts"
-import { readsOf } from "./internal/reads.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
 import * as service from "./internal/service.ts"
-import * as stores from "./internal/store.ts"
-import type { NewTask } from "./internal/store.ts"
+import * as sweeps from "./internal/sweep.ts"
 import * as waits from "./internal/waits.ts"
 import type * as Task from "./Task.ts"
+import { TaskDriver } from "./TaskDriver.ts"
+import type { NewTask } from "./TaskDriver.ts"
 
 export type { CreateOptions } from "./internal/newTask.ts"
 
@@ -52,12 +50,12 @@ export interface Creator {
 }
 
 /**
- * Creates tasks on a connection of the application, inside its transaction: the rows of the application and the tasks commit
+ * Creates tasks inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: the rows of the application and the tasks commit
  * together or not at all.
  *
  * **Details**
  *
- * Each call is one statement on that connection, as in `Transaction.make`, whose details and gotchas apply. Until the commit,
+ * Each call is one statement on the connection, as in `Transaction.make`, whose details and gotchas apply. Until the commit,
  * another creation with the same key waits for the outcome.
  *
  * **Example** (An order and the task that confirms it)
@@ -65,7 +63,7 @@ export interface Creator {
  * ```ts
  * await prisma.$transaction(async (tx) => {
  *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
- *   const tasks = Tasks.within(tx, { schema: "duroxide" })
+ *   const tasks = Tasks.within(Transaction.make(tx, { schema: "duroxide" }))
  *   await Effect.runPromise(tasks.create(Confirm, { payload: { order: "o-1" }, key: "o-1" }))
  * })
  * ```
@@ -73,13 +71,13 @@ export interface Creator {
  * @category constructors
  * @since 0.2.0
  */
-export const within = (connection: TransactionConnection, options?: TransactionOptions): Creator =>
-  service.creator(stores.within(connection, options?.schema).create)
+export const within = ({ tasks }: { readonly tasks: Pick<TaskDriver["Service"], "create"> }): Creator =>
+  service.creator(tasks.create)
 
 export type { AttemptRecord, DeadTask, Failure, Status } from "./internal/reads.ts"
 
 /**
- * Creates, reads and manages tasks in the schema of its `Database`.
+ * Creates, reads and manages tasks in the schema of its database.
  *
  * **Details**
  *
@@ -165,31 +163,54 @@ export {
 } from "./internal/errors.ts"
 
 /**
- * The tasks of the schema of `Database`.
+ * The tasks of a database.
  *
  * @category constructors
  * @since 0.2.0
  */
-export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignals | Scope.Scope> = Effect.gen(
+export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | QueueSignals | Scope.Scope> = Effect.gen(
   function*() {
-    const database = yield* Database
+    const driver = yield* TaskDriver
     const signals = yield* QueueSignals
-    const store = stores.make(statements.make(database, {}))
-    const reads = readsOf(database)
-    const wait = yield* waits.make(store)
+    const wait = yield* waits.make(driver)
     const written = signals.announce([{ topic: Topic.outbox }])
 
-    return Tasks.of(service.make({ store: { ...store, ...yield* patient(store) }, reads, wait, written }))
+    return Tasks.of(service.make({
+      store: { ...driver, ...yield* patient(driver) },
+      wait,
+      written
+    }))
   }
 )
 
 /**
- * The tasks of the schema of `Database`, as a layer.
+ * The tasks of a database, as a layer.
  *
  * @category layers
  * @since 0.2.0
  */
-export const layer: Layer.Layer<Tasks, never, Database | QueueSignals> = Layer.effect(Tasks, make)
+export const layer: Layer.Layer<Tasks, never, TaskDriver | QueueSignals> = Layer.effect(Tasks, make)
+
+/**
+ * Finds tasks whose wake-ups were lost and attempts of lost workers, as each `TaskWorker` does, five seconds later: for a
+ * system that may have no worker for a while, such as one whose workers are started by the length of their queue. One process
+ * of it is enough, for example that of the publisher. It sends a statement a minute while nothing happens.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const sweeper: Layer.Layer<never, never, TaskDriver | QueueSignals> = Layer.effectDiscard(
+  Effect.flatMap(TaskDriver, (driver) =>
+    withHarmlessLoggers(sweeps.run({
+      driver,
+      names: [],
+      shortestLease: Duration.seconds(30),
+      keeping: undefined,
+      lateMs: 5_000,
+      isBusy: () => false,
+      inTouch: Effect.void
+    })))
+)
 
 /**
  * What a runtime must serve so that its orchestrations can `execute` tasks; `layerActivities` provides the handlers.
@@ -216,8 +237,7 @@ export const activities = [calls.CreateTask, calls.RunTask, calls.CancelTask] as
 export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["name"]>
 
 /**
- * The handlers of `activities`. The tasks are in the schema of `Database`, which must be that of the orchestrations: the end
- * of a task and the message about it are one transaction.
+ * The handlers of `activities`. The tasks must be in the schema of the orchestrations: the end of a task and the message about it are one transaction.
  *
  * @category activities
  * @since 0.2.0
@@ -225,12 +245,11 @@ export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["nam
 export const layerActivities: Layer.Layer<
   ActivityHandlers,
   never,
-  Database | QueueSignals
+  TaskDriver | QueueSignals
 > = Layer.unwrap(Effect.gen(function*() {
   const signals = yield* QueueSignals
-  const store = stores.make(statements.make(yield* Database, {}))
   return service.activityHandlers({
-    store: yield* patient(store),
+    store: yield* patient(yield* TaskDriver),
     written: signals.announce([{ topic: Topic.outbox }])
   })
 }))
@@ -238,7 +257,7 @@ export const layerActivities: Layer.Layer<
 // internal
 
 /** Operations on tasks that a transaction of the application may hold for a while. */
-const patient = Effect.fnUntraced(function*({ cancel, create, join }: stores.TaskStore) {
+const patient = Effect.fnUntraced(function*({ cancel, create, join }: TaskDriver["Service"]) {
   const createOne = yield* shared("createTasks", create, {
     lanes: 2,
     maxBatch: 500,

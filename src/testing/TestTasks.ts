@@ -24,9 +24,9 @@ import { taskKey } from "../tasks/internal/code.ts"
 import type { Failed, TaskCode } from "../tasks/internal/code.ts"
 import * as failures from "../tasks/internal/failure.ts"
 import * as tasksService from "../tasks/internal/service.ts"
-import type { Caller, TaskStore } from "../tasks/internal/store.ts"
 import type { Wait } from "../tasks/internal/waits.ts"
 import * as Task from "../tasks/Task.ts"
+import type { Caller, TaskDriver } from "../tasks/TaskDriver.ts"
 import { Tasks } from "../tasks/Tasks.ts"
 import type { ActivityHandlers } from "../tasks/Tasks.ts"
 import * as memory from "./internal/memoryTasks.ts"
@@ -74,13 +74,16 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
     const process = yield* TestProcess
     const tasks = storeOf(process)
     const worker = yield* makeWorker(tasks, served)
-    const store: tasksService.Store & Pick<TaskStore, "join"> = {
+    const driver: Pick<
+      TaskDriver["Service"],
+      "create" | "cancel" | "join" | "redrive" | "readTask" | "readAttempts" | "readDead"
+    > = {
       create: (all) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
           all.map((task) => {
             const { isNew, row } = tasks.add(task, nowMs)
             if (isNew) worker.serve(row)
-            return { out_id: row.id, out_is_new: isNew }
+            return { id: row.id, isNew }
           })),
       cancel: (ids, reason, replies) =>
         Effect.forEach(ids, (id) => {
@@ -94,8 +97,8 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
       join: (id, caller) =>
         Effect.sync(() => {
           const row = tasks.rows.get(id)
-          if (row === undefined) return ["Missing", null, null]
-          if (memory.hasEnded(row)) return [row.status, row.result, row.error]
+          if (row === undefined) return missing
+          if (memory.hasEnded(row)) return { status: row.status, result: row.result, error: row.error }
           const others = row.callers.filter(({ mailbox }) => mailbox !== caller.mailbox)
           row.callers = [...others, caller]
           return null
@@ -105,12 +108,15 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
           tasks.redrive(ids, name, limit, nowMs).map((row) => {
             worker.serve(row)
             return row.id
-          }))
+          })),
+      readTask: (id) => Effect.sync(() => tasks.state(id)),
+      readAttempts: (id) => Effect.sync(() => tasks.attempts(id)),
+      readDead: (name, limit) => Effect.sync(() => tasks.dead(name, limit))
     }
     const wait: Wait = (id) =>
       Effect.gen(function*() {
         const row = tasks.rows.get(id.toLowerCase())
-        if (row === undefined) return { out_id: id, out_status: "Missing", out_result: null, out_error: null }
+        if (row === undefined) return { id, ...missing }
         const isDone = () => memory.hasEnded(row)
         yield* Effect.raceFirst(
           untilEnded(row),
@@ -119,21 +125,16 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
             ? Effect.andThen(Effect.sleep(Duration.infinity), Effect.never)
             : process.until(isDone, () => nothingDue(row, served.has(row.name)))
         )
-        return { out_id: id, out_status: row.status, out_result: row.result, out_error: row.error }
+        return { id, status: row.status, result: row.result, error: row.error }
       })
     const service = tasksService.make({
-      store,
+      store: driver,
       written: Effect.void,
-      reads: {
-        status: (id) => Effect.sync(() => tasks.status(id)),
-        attempts: (id) => Effect.sync(() => tasks.attempts(id)),
-        dead: (name, limit) => Effect.sync(() => tasks.dead(name, limit))
-      },
       wait
     })
     return Layer.merge(
       Layer.succeed(Tasks, restful(Tasks.of(service), process.rest)),
-      tasksService.activityHandlers({ store, written: Effect.void })
+      tasksService.activityHandlers({ store: driver, written: Effect.void })
     )
   })) as never
 
@@ -192,6 +193,9 @@ export const attempt = (options: {
 }
 
 // internal
+
+/** The end of a task that does not exist. */
+const missing = { status: "Missing", result: null, error: null }
 
 interface Serving {
   readonly code: TaskCode

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { RuntimeConfig } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Credentials, PgQueue, PrismaProvider, QueueDatabase, ReadReplica } from "duroxide-prisma/prisma"
+import { Credentials, PgQueue, PrismaProvider, ReadReplica } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Config from "effect/Config"
@@ -35,10 +35,7 @@ const ReplicaLive = ReadReplica.layerConfig({ url: Config.Redacted("READ_DATABAS
   Layer.provide(Credentials.layerConfig)
 )
 
-export const StoreLive = QueueDatabase.layerSharedEnvironment().pipe(
-  Layer.provideMerge(PrismaProvider.layerEnvironment()),
-  Layer.provide(ReplicaLive)
-)
+export const StoreLive = PrismaProvider.layerEnvironment().pipe(Layer.provide(ReplicaLive))
 // docs/configuration.md
 
 describe("docs/configuration.md:", () => {

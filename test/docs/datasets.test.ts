@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Dataset, DatasetError } from "duroxide-prisma/recipes/datasets"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -49,7 +49,7 @@ const workerOn = (url: string) => {
     Layer.provide([ConvertLive, Outbox.publisher()]),
     Layer.provide(Dataset.layer),
     Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
-    Layer.provide(QueueDatabase.layer({ url }))
+    Layer.provide(PrismaProvider.layerDatabase({ url }))
   )
   return WorkerLive
 }
@@ -111,7 +111,7 @@ it.live("docs/recipes.md, Data sets in versions: versions are built, read and pr
       yield* prune(uuid)
       assert.strictEqual(files.size, 6)
       assert.deepStrictEqual((yield* dataset.versions(uuid)).map(({ version }) => version), [3, 2])
-    }).pipe(Effect.provide(Dataset.layer.pipe(Layer.provide(QueueDatabase.layer({ url })))))
+    }).pipe(Effect.provide(Dataset.layer.pipe(Layer.provide(PrismaProvider.layerDatabase({ url })))))
   }).pipe(Effect.provide(Logger.layer([])), Effect.scoped))
 
 it.live("docs/recipes.md, Data sets in versions: a batch is published in a transaction of the application", () =>
@@ -124,12 +124,12 @@ it.live("docs/recipes.md, Data sets in versions: a batch is published in a trans
     yield* Effect.addFinalizer(() => Effect.promise(() => prisma.$disconnect()))
     const batchUri = "s3://in/a"
     const { datasetUuid, version } = yield* ingest([]).pipe(
-      Effect.provide(Dataset.layer.pipe(Layer.provide(QueueDatabase.layer({ url, schema: "duroxide" }))))
+      Effect.provide(Dataset.layer.pipe(Layer.provide(PrismaProvider.layerDatabase({ url, schema: "duroxide" }))))
     )
     yield* Effect.promise(async () => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO uploads (uri) VALUES (${batchUri})`
-        const dataset = Dataset.within(tx, { schema: "duroxide" })
+        const dataset = Dataset.within(Transaction.make(tx, { schema: "duroxide" }))
         const batch = { datasetUuid, version, batchUri, recordCount: 1000, task: Convert }
         await Effect.runPromise(dataset.publishBatch(batch))
       })

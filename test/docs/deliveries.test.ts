@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -25,7 +25,7 @@ const deliveriesOn = (url: string) => {
     })),
     Layer.provide(Outbox.publisher()),
     Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
-    Layer.provide(QueueDatabase.layer({ url }))
+    Layer.provide(PrismaProvider.layerDatabase({ url }))
   )
   return DeliveriesLive
 }
@@ -57,7 +57,7 @@ it.live("docs/recipes.md, Webhooks to others: a delivery is stored with the rows
     yield* Effect.promise(async () => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`UPDATE orders SET paid = true WHERE id = ${orderId}`
-        const deliveries = Delivery.within(tx, { schema: "duroxide" })
+        const deliveries = Delivery.within(Transaction.make(tx, { schema: "duroxide" }))
         const event = { endpoint: "accounting", event: "order.paid", data: { order: orderId } }
         await Effect.runPromise(deliveries.create(event, { key: `order.paid/${orderId}` }))
       })

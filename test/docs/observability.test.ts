@@ -4,7 +4,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics, Runtime } from "duroxide-prisma"
 import { Health } from "duroxide-prisma/observability"
-import { QueueHealth } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import { FetchHttpClient } from "effect/http"
 import * as Layer from "effect/Layer"
@@ -22,7 +21,7 @@ const OtlpLive = Otlp.layerJson({
   resource: { serviceName: "orders" }
 }).pipe(Layer.provide(FetchHttpClient.layer))
 
-const HealthPage = Health.layerHttp().pipe(Layer.provide(QueueHealth.layer()))
+const HealthPage = Health.layerHttp().pipe(Layer.provide(Health.layerTasks()))
 
 const problems = Effect.map(Health.check, (report) => report.problems)
 

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Message } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -18,7 +18,7 @@ const Reminder = Message.make("reminder", { order_id: Schema.String })
 
 const PublisherLive = Outbox.publisher().pipe(
   Layer.provide(PgQueue.layer({ queues: { orders: {}, reminders: {} } })),
-  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
 const remind = Effect.gen(function*() {
@@ -53,7 +53,7 @@ it.live("docs/outbox.md, Outbox: its transaction and its statements", () =>
     const place = async (orderId: string) => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO orders (id) VALUES (${orderId})`
-        const outbox = Outbox.within(tx, { schema: "duroxide" })
+        const outbox = Outbox.within(Transaction.make(tx, { schema: "duroxide" }))
         await Effect.runPromise(outbox.add("orders", OrderPlaced, { order_id: orderId }))
       })
     }

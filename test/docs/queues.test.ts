@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Consumer, MemoryQueue, Message, Queue, QueueError } from "duroxide-prisma/queue"
 import { QueueTest } from "duroxide-prisma/testing/queue"
 import * as Effect from "effect/Effect"
@@ -33,7 +33,7 @@ const OrdersConsumer = Consumer.layer({
 })
 
 const QueuesLive = PgQueue.layer({ queues: { orders: { maxAttempts: 10 } } }).pipe(
-  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
 const OrdersLive = OrdersConsumer.pipe(Layer.provide(QueuesLive))
@@ -41,7 +41,6 @@ const OrdersLive = OrdersConsumer.pipe(Layer.provide(QueuesLive))
 const url = process.env.DATABASE_URL!
 
 const SharedLive = PgQueue.layer({ queues: { orders: {} } }).pipe(
-  Layer.provideMerge(QueueDatabase.layerShared({ url })),
   Layer.provideMerge(PrismaProvider.layer({ url }))
 )
 
@@ -108,7 +107,7 @@ it.live("docs/outbox.md, Queues: its receive, its statements", () =>
     const [statement] = /SELECT duroxide\.dx_publish_messages\(.*?\)(?=`)/.exec(Docs.unwrapped(page))!
     yield* test.sql(statement.replace("duroxide.", ""))
     const layer = PgQueue.layer({ queues: { orders: {} } }).pipe(
-      Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none" })),
+      Layer.provide(PrismaProvider.layerDatabase({ url: test.url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
     yield* Effect.provide(receiveOne, layer)

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Migrator, PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { Migrator, PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -35,7 +35,7 @@ const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 20 }).pipe(
   Layer.provide(ResizeLive),
   Layer.merge(Outbox.publisher()),
   Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
-  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
 const Pay = Task.make("Pay", { payload: { invoice: Schema.String }, success: Schema.String })
@@ -104,7 +104,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
     const upload = async (name: string) => {
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO images (name) VALUES (${name})`
-        const tasks = Tasks.within(tx, { schema: "duroxide" })
+        const tasks = Tasks.within(Transaction.make(tx, { schema: "duroxide" }))
         await Effect.runPromise(tasks.create(Resize, { payload: { image: name }, key: name }))
       })
     }
@@ -114,7 +114,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
       Layer.merge(Outbox.publisher()),
       Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
       Layer.provideMerge(Tasks.layer),
-      Layer.provide(QueueDatabase.layer({ url, schema: "duroxide", migrate: "none" })),
+      Layer.provide(PrismaProvider.layerDatabase({ url, schema: "duroxide", migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
     yield* Effect.gen(function*() {
@@ -138,7 +138,6 @@ it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
     ).pipe(
       Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
       Layer.merge(Client.layer),
-      Layer.provide(QueueDatabase.layerShared({ url })),
       Layer.provide(PrismaProvider.layer({ url }))
     )
 

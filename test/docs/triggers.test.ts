@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -65,7 +65,7 @@ const dispatcher = Effect.gen(function*() {
 
 const DispatcherLive = Layer.effectDiscard(dispatcher).pipe(
   Layer.provide(Tasks.layer),
-  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
 const SchedulerLive = Trigger.scheduler({
@@ -76,7 +76,7 @@ const SchedulerLive = Trigger.scheduler({
 
 const onSchedule = (event: { readonly time: string }) =>
   Trigger.run(Nightly, { until: new Date(event.time) }).pipe(
-    Effect.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! })),
+    Effect.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! })),
     Effect.runPromise
   )
 
@@ -103,7 +103,7 @@ it.live("docs/recipes.md, Triggers: its server serves the endpoint", () =>
     process.env.PORT = String(port)
     yield* dispatcher.pipe(
       Effect.provide(
-        yield* Layer.build(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url, migrate: "none" })))
+        yield* Layer.build(Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url, migrate: "none" })))
       )
     )
     const post = (path: string, init: RequestInit) =>

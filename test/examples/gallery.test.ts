@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
-import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -24,9 +24,7 @@ it.live("one process runs the orchestration, its tasks and the message about it"
         }),
       notifyReaders: (album) => Deferred.succeed(notified, album)
     })
-    const store = QueueDatabase.layerShared({ url }).pipe(
-      Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" }))
-    )
+    const store = PrismaProvider.layer({ url, migrate: "none" })
     yield* Effect.gen(function*() {
       const client = yield* Client.Client
       const payload = { album: "Summer", images: ["a", "b", "c"] }

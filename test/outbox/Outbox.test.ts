@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database } from "duroxide-prisma/prisma"
-import type { Transaction } from "duroxide-prisma/prisma"
+import { Database, Transaction } from "duroxide-prisma/prisma"
 import { Message } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -71,7 +70,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         const { rows, schema, sql, url } = yield* openWithOrders
         const exit = yield* transact(url, async ({ connection, run }) => {
           await run(`INSERT INTO "${schema}".orders VALUES ('o-1')`)
-          await Effect.runPromise(Outbox.within(connection, { schema }).add("orders", placed))
+          await Effect.runPromise(Outbox.within(Transaction.make(connection, { schema })).add("orders", placed))
           assert.deepStrictEqual(await Effect.runPromise(rows), [], "no other session sees it yet")
         })
         assert.deepStrictEqual(exit, Exit.void)
@@ -91,7 +90,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         yield* Layer.build(Boxes.publishing(url, queue))
         const exit = yield* transact(url, async ({ connection, run }) => {
           await run(`INSERT INTO "${schema}".orders VALUES ('o-1')`)
-          await Effect.runPromise(Outbox.within(connection, { schema }).add("orders", placed))
+          await Effect.runPromise(Outbox.within(Transaction.make(connection, { schema })).add("orders", placed))
           throw new Error("changed our minds")
         })
         assert.isTrue(Exit.isFailure(exit))
@@ -107,7 +106,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         const { rows, schema, url } = yield* openWithOrders
         const reasons: Array<unknown> = []
         yield* transact(url, async ({ connection }) => {
-          const outbox = Outbox.within(connection, { schema })
+          const outbox = Outbox.within(Transaction.make(connection, { schema }))
           const refused = await Effect.runPromise(Effect.flip(outbox.add("orders", { kind: "" })))
           reasons.push(refused.reason._tag)
           await Effect.runPromise(outbox.add("orders", placed))
@@ -117,7 +116,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         yield* transact(url, async ({ connection, run }) => {
           await run("SELECT 1 / 0").catch(() => {})
           const aborted = await Effect.runPromise(
-            Effect.flip(Outbox.within(connection, { schema }).add("orders", placed))
+            Effect.flip(Outbox.within(Transaction.make(connection, { schema })).add("orders", placed))
           )
           reasons.push(aborted.reason._tag)
         })
@@ -135,7 +134,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         const addTwice = (before?: string) =>
           transact(url, async ({ connection, run }) => {
             if (before !== undefined) await run(before)
-            const { add } = Outbox.within(connection, { schema })
+            const { add } = Outbox.within(Transaction.make(connection, { schema }))
             await Effect.runPromise(add("orders", placed))
             await Effect.runPromise(add("others", placed, { delay: "1 hour" }))
           })
@@ -151,7 +150,9 @@ describe("Outbox.within:", () => {
   it.live("a schema that cannot have its name fails with ConfigurationInvalid", () =>
     Effect.gen(function*() {
       const connection = { query: () => Promise.reject(new Error("not reached")) }
-      const error = yield* Effect.flip(Outbox.within(connection, { schema: "" }).add("orders", placed))
+      const error = yield* Effect.flip(
+        Outbox.within(Transaction.make(connection, { schema: "" })).add("orders", placed)
+      )
       assert.strictEqual(error.reason._tag, "ConfigurationInvalid")
     }))
 })

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue } from "duroxide-prisma/prisma"
+import { PgQueue, Transaction } from "duroxide-prisma/prisma"
 import { Consumer, MemoryQueue, Message, Queue } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -39,7 +39,7 @@ describe("a message of the outbox reaches its consumer, and only the publisher p
 
         const client = yield* PgServer.connect(url.replace(/\?.*$/, ""))
         yield* Effect.promise(() => client.query("BEGIN"))
-        const outbox = Outbox.within(client, { schema })
+        const outbox = Outbox.within(Transaction.make(client, { schema }))
         yield* outbox.add("orders", Placed, { order_id: "o-1" })
         yield* outbox.add("orders", Placed, { order_id: "o-2" }, { delay: "300 millis" })
         yield* Effect.promise(() => client.query("COMMIT"))

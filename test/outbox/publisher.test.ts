@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database } from "duroxide-prisma/prisma"
+import { Database, Transaction } from "duroxide-prisma/prisma"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -32,7 +32,7 @@ describe("the publisher:", () => {
       yield* Layer.build(Boxes.publishing(url, queue))
       const client = yield* PgServer.connect(url.replace(/\?.*$/, ""))
       yield* Effect.promise(() => client.query("BEGIN"))
-      yield* Outbox.within(client, { schema }).add("orders", placed)
+      yield* Outbox.within(Transaction.make(client, { schema })).add("orders", placed)
       // The publisher looks after this message was written, and finds the other one only.
       yield* sql(`SELECT dx_add_to_outbox('[{"queue":"orders","payload":{"kind":"other"}}]')`)
       yield* queue.until(1)

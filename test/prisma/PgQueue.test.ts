@@ -11,7 +11,7 @@ import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { Database } from "../../src/prisma/Database.ts"
 import * as PgQueue from "../../src/prisma/PgQueue.ts"
-import * as QueueDatabase from "../../src/prisma/QueueDatabase.ts"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as Consumer from "../../src/queue/Consumer.ts"
 import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import * as Message from "../../src/queue/Message.ts"
@@ -28,12 +28,12 @@ const silently = Effect.provide(Logger.layer([]))
 /** A process with queues. */
 const open = Effect.fnUntraced(function*(
   { url }: Pick<PgServer.TestDatabase, "url">,
-  options: Partial<PgQueue.Options> & Pick<QueueDatabase.Options, "listens" | "directUrl"> = {}
+  options: Partial<PgQueue.Options> & Pick<PrismaProvider.DatabaseOptions, "longPolling" | "directUrl"> = {}
 ) {
-  const { directUrl, listens, ...others } = options
+  const { directUrl, longPolling, ...others } = options
   const context = yield* Layer.build(
     PgQueue.layer({ queues: { work: {}, other: {} }, ...others }).pipe(
-      Layer.provideMerge(QueueDatabase.layer({ url, directUrl, listens, migrate: "none" }))
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url, directUrl, longPolling, migrate: "none" }))
     )
   )
   const { statementCounts } = Context.get(context, Database)
@@ -161,7 +161,10 @@ describe("PgQueue:", () => {
   it.live("without a connection that listens it polls", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
-      const [here, there] = [yield* open(test), yield* open(test, { listens: false, pollInterval: "100 millis" })]
+      const [here, there] = [
+        yield* open(test),
+        yield* open(test, { longPolling: { enabled: false }, pollInterval: "100 millis" })
+      ]
       const receive = yield* waiting(there)
       yield* here.queue.publish("work", message(1))
       assert.lengthOf(yield* Fiber.join(receive), 1)

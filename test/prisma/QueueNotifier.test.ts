@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, PrismaProvider, QueueDatabase, QueueNotifier } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider, QueueNotifier } from "duroxide-prisma/prisma"
 import type { Queue } from "duroxide-prisma/queue"
 import { SqsQueue } from "duroxide-prisma/queue/sqs"
 import * as Context from "effect/Context"
@@ -17,7 +17,7 @@ import { logging } from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-type Server = Layer.Layer<Queue.Queue, unknown, QueueDatabase.Services>
+type Server = Layer.Layer<Queue.Queue, unknown, PrismaProvider.DatabaseServices>
 
 const queues = { "hints-1": {}, "hints-2": {} }
 const inboxes = Object.keys(queues)
@@ -25,7 +25,8 @@ const inboxes = Object.keys(queues)
 const sqs = (client: SqsQueue.Options["client"]) => SqsQueue.layer({ queues, client, create: true })
 
 /** No process of these tests listens, but the one that publishes. */
-const database = (url: string, listens = false) => QueueDatabase.layer({ url, listens, migrate: "none" })
+const database = (url: string, enabled = false) =>
+  PrismaProvider.layerDatabase({ url, longPolling: { enabled }, migrate: "none" })
 
 const publisher = (url: string, server: Server) =>
   Layer.build(Outbox.publisher().pipe(Layer.provide(server), Layer.provide(database(url, true))))

@@ -4,16 +4,9 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Health } from "duroxide-prisma/observability"
 import { Outbox } from "duroxide-prisma/outbox"
-import {
-  type MigrationError,
-  Migrator,
-  PgQueue,
-  PrismaProvider,
-  QueueDatabase,
-  QueueHealth,
-  Roles
-} from "duroxide-prisma/prisma"
+import { type MigrationError, Migrator, PgQueue, PrismaProvider, Roles } from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
@@ -119,7 +112,7 @@ const provider = (store: Store, role: Roles.Role) =>
 
 const queueing = (store: Store, role: Roles.Role) =>
   PgQueue.layer({ queues }).pipe(
-    Layer.provideMerge(QueueDatabase.layer({ url: store.url(role), schema: store.schema, migrate: "verify" }))
+    Layer.provideMerge(PrismaProvider.layerDatabase({ url: store.url(role), schema: store.schema, migrate: "verify" }))
   )
 
 const worker = (store: Store) =>
@@ -312,7 +305,7 @@ describe("Roles", () => {
           assert.strictEqual((error as ProviderError.ProviderError).reason._tag, "PermissionDenied", role)
         }
         yield* Effect.gen(function*() {
-          const { check } = yield* QueueHealth.QueueHealth
+          const { check } = yield* Health.TaskHealth
           // On a busy machine, the worker may have failed before the first check that finds it.
           const refused =
             /^a task worker of this process (may not claim tasks|has failed): the database role lacks a right/
@@ -320,7 +313,7 @@ describe("Roles", () => {
         }).pipe(Effect.provide(
           TaskWorker.layer({ tasks: [Double] }).pipe(
             Layer.provide(Double.toLayer((n) => Effect.succeed(n * 2))),
-            Layer.merge(QueueHealth.layer()),
+            Layer.merge(Health.layerTasks()),
             Layer.provide(queueing(store, "client"))
           )
         ))

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue } from "duroxide-prisma/prisma"
 import { FromDriver, ProviderDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -13,9 +13,9 @@ import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
-import * as statements from "../../src/prisma/internal/statements.ts"
+import * as Signals from "../../src/prisma/internal/queue/signals.ts"
+import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
-import * as stores from "../../src/tasks/internal/store.ts"
 import { changed } from "../utils/clock.ts"
 import * as Test from "../utils/driver.ts"
 import { loginRole } from "../utils/loginRole.ts"
@@ -66,10 +66,10 @@ describe("while slow reads keep all connections busy", () => {
   it.live("locks of orchestrations, activities, sessions and messages, and leases of tasks are renewed", () =>
     Effect.scoped(Effect.gen(function*() {
       const { database, driver, occupy, sleeping, test } = yield* open()
-      const tasks = stores.make(statements.make(database, {}))
+      const tasks = taskDrivers.make(database)
       const signals = yield* Layer.build(
         Layer.provide(
-          QueueDatabase.layerShared({ url: test.url, listens: false }),
+          Signals.layer({ url: test.url, listens: false }),
           Layer.succeed(Database.Database, database)
         )
       )
@@ -92,7 +92,7 @@ describe("while slow reads keep all connections busy", () => {
         lost
       )
       yield* driver.renewSessionLocks({ workerIds: ["w"], extendForMs: 1000, idleTimeoutMs: 1000 })
-      assert.deepStrictEqual(yield* tasks.renew([{ task_id: randomUUID(), attempt: 1, lease_ms: 1000 }]), ["Lost"])
+      assert.deepStrictEqual(yield* tasks.renew([{ taskId: randomUUID(), attempt: 1, leaseMs: 1000 }]), ["Lost"])
       yield* queue.extendVisibility("work", received!.receipt, "1 hour")
       // All of it before the first read had ended, on one connection more.
       assert.strictEqual(yield* sleeping, maxConnections)

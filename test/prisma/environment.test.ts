@@ -4,7 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { RuntimeConfig } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import type * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
@@ -93,7 +93,10 @@ describe("Options from the environment:", () => {
         assert.deepStrictEqual(yield* PgQueue.environment, { pollInterval: Duration.millis(50) })
         assert.deepStrictEqual(yield* Outbox.environment, { keepSent: Duration.days(2) })
         assert.deepStrictEqual(yield* TaskWorker.environment, { concurrency: 7 })
-        assert.deepInclude(yield* QueueDatabase.environment, { maxConnections: 3, listens: false })
+        assert.deepInclude(yield* PrismaProvider.databaseEnvironment, {
+          maxConnections: 3,
+          longPolling: { enabled: false }
+        })
       }).pipe(within({
         DATABASE_URL: url,
         DUROXIDE_PG_POOL_MAX: "3",
@@ -214,7 +217,7 @@ describe("Options from the environment:", () => {
       const started = Runtime.layer({}).pipe(
         Layer.provide(RuntimeConfig.layerEnvironment({ maxSessions: 2 })),
         Layer.provide(PrismaProvider.layerEnvironment({ lanes: 3 })),
-        Layer.merge(QueueDatabase.layerEnvironment())
+        Layer.merge(PrismaProvider.layerDatabaseEnvironment())
       )
       yield* log.into(within(env)(Layer.build(started)))
       const settings = (line: string) => log.lines.find(({ text }) => text === line)?.annotations["settings"]

@@ -2,7 +2,7 @@
  * A process with a runtime and queues: both listen on one connection of their `Database`.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -11,6 +11,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
+import * as Signals from "../../src/prisma/internal/queue/signals.ts"
 import { Hint } from "../../src/provider/Notifier.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import * as Listening from "../utils/listening.ts"
@@ -27,7 +28,7 @@ describe("a process with a runtime and queues:", () => {
       const runtime = yield* Listening.connected(test)
       const scope = yield* Scope.make()
       const queues = yield* PgQueue.layer({ queues: { work: {} } }).pipe(
-        Layer.provideMerge(QueueDatabase.layerShared({ url: test.url })),
+        Layer.provideMerge(Signals.layer({ url: test.url })),
         Layer.provide(Layer.succeed(Database.Database, runtime.database)),
         Layer.buildWithScope(scope)
       )

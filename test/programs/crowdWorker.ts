@@ -1,6 +1,6 @@
 // A task worker process: `node crowdWorker.js <database URL>`. Serves `Crowd`: a guilty task ends the process. Runs until SIGTERM.
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -17,7 +17,7 @@ const CrowdLive = Crowd.toLayer(({ isGuilty }) =>
 const App = Layer.mergeAll(TaskWorker.layer({ tasks: [Crowd] }).pipe(Layer.provide(CrowdLive)), Outbox.publisher())
   .pipe(
     Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
-    Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
+    Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" }))
   )
 
 Effect.runFork(Effect.scoped(Effect.gen(function*() {

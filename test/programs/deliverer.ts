@@ -1,7 +1,7 @@
 // A process that delivers webhooks: `node deliverer.js <database URL> <endpoint URL> <secret>`. Prints `ready`. Runs until it is
 // killed, or the test ends.
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -17,7 +17,7 @@ const App = TaskWorker.layer({ tasks: [Delivery.Webhook] }).pipe(
   })),
   Layer.merge(Outbox.publisher()),
   Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
-  Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
+  Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" }))
 )
 
 Effect.runFork(Effect.scoped(Effect.gen(function*() {

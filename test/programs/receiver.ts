@@ -1,12 +1,12 @@
 // A process that receives one message of the queue `work` and never settles it: `node receiver.js <database URL>`. Prints
 // `received` when it has it.
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
 const App = PgQueue.layer({ queues: { work: {} } }).pipe(
-  Layer.provide(QueueDatabase.layer({ url: process.argv[2]!, migrate: "verify" }))
+  Layer.provide(PrismaProvider.layerDatabase({ url: process.argv[2]!, migrate: "verify" }))
 )
 
 const main = Effect.runFork(

@@ -1,7 +1,7 @@
 // A task worker process: `node taskWorker.js <database URL> <boundary> [concurrency]`. Serves `Output`; prints `ready`, and at
 // the boundary `reached <boundary>`, where it stops for the test to kill it. Runs until SIGTERM.
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -70,8 +70,8 @@ const App = TaskWorker.layer({
 }).pipe(
   Layer.provide([OutputLive, queue]),
   Layer.merge(Outbox.publisher().pipe(Layer.provide(queue))),
-  Layer.provide(database),
-  Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none" }))
+  Layer.provide(Layer.provideMerge(PrismaDriver.layerTasks(), database)),
+  Layer.provideMerge(PrismaProvider.layerDatabase({ url, migrate: "none" }))
 )
 
 const main = Effect.runFork(Effect.scoped(Effect.gen(function*() {

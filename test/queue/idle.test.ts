@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase, QueueNotifier } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, PrismaProvider, QueueNotifier } from "duroxide-prisma/prisma"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -18,7 +18,7 @@ import { waitUntil } from "../utils/waitUntil.ts"
 const Idle = Task.make("Idle")
 
 /** A database that knows when no statement is under way. */
-const watched = (options: Omit<QueueDatabase.Options, "migrate">) => {
+const watched = (options: Omit<PrismaProvider.DatabaseOptions, "migrate">) => {
   const counts: Record<string, number> = {}
   let underWay = 0
   let turns = 0
@@ -47,11 +47,14 @@ const watched = (options: Omit<QueueDatabase.Options, "migrate">) => {
       look()
     })
   })
-  const layer = Layer.fresh(QueueDatabase.layer({ ...options, migrate: "none" }))
+  const layer = Layer.fresh(PrismaProvider.layerDatabase({ ...options, migrate: "none" }))
   return {
     counts,
     rest,
-    layer: Layer.merge(watching, Layer.effect(QueueSignals, QueueSignals)).pipe(Layer.provide(layer))
+    layer: Layer.provideMerge(PrismaDriver.layerTasks(), watching).pipe(
+      Layer.merge(Layer.effect(QueueSignals, QueueSignals)),
+      Layer.provide(layer)
+    )
   }
 }
 
@@ -102,7 +105,7 @@ describe("a process that has nothing to do:", () => {
   it.effect("a queue notifier renews its inbox once a minute; one that cannot listen looks once a second", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
-      const database = watched({ url, listens: false })
+      const database = watched({ url, longPolling: { enabled: false } })
       const services = yield* Layer.build(
         QueueNotifier.layer({ inboxes: ["hints"] }).pipe(
           Layer.provide(PgQueue.layer({ queues: { hints: {} } })),

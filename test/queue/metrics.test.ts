@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
 import * as PgQueue from "../../src/prisma/PgQueue.ts"
-import * as QueueDatabase from "../../src/prisma/QueueDatabase.ts"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as Consumer from "../../src/queue/Consumer.ts"
 import * as queueGauges from "../../src/queue/internal/gauges.ts"
 import * as MemoryQueue from "../../src/queue/MemoryQueue.ts"
@@ -24,7 +24,7 @@ const layers = {
   PgQueue: Layer.unwrap(
     Effect.map(
       PgServer.database,
-      ({ url }) => PgQueue.layer({ queues }).pipe(Layer.provide(QueueDatabase.layer({ url, migrate: "none" })))
+      ({ url }) => PgQueue.layer({ queues }).pipe(Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })))
     )
   )
 }

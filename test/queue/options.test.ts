@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Consumer, MemoryQueue } from "duroxide-prisma/queue"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Task } from "duroxide-prisma/tasks"
@@ -36,7 +36,7 @@ describe("options that cannot work:", () => {
         Layer.build(
           Outbox.publisher(options).pipe(
             Layer.provide(MemoryQueue.layer({ queues })),
-            Layer.provide(QueueDatabase.layer({ url: app.url, migrate: "none" })),
+            Layer.provide(PrismaProvider.layerDatabase({ url: app.url, migrate: "none" })),
             Layer.provide(Logger.layer([]))
           )
         )

@@ -43,6 +43,7 @@ layer(Stores, { excludeTestServices: true })((it) => {
           queue: "tasks",
           wakeup: {
             kind: "buffer_batch",
+            task_id: taskId,
             dataset_uuid: datasetUuid,
             dataset_version: version,
             batch_uri: "s3://in/a",

@@ -1,13 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
-import { PgQueue } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { MemoryQueue } from "duroxide-prisma/queue"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Task } from "duroxide-prisma/tasks"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
-import * as Database from "../../src/prisma/Database.ts"
 import { open, queues } from "../tasks/utils/tasks.ts"
 import type { Server } from "../tasks/utils/tasks.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
@@ -17,6 +18,12 @@ import { waitUntil } from "../utils/waitUntil.ts"
 const Convert = Task.make("Convert", { payload: Dataset.Batch, success: Schema.Void, lease: "2 seconds" })
 
 const batches = 12
+
+const datasetOf = (url: string) =>
+  Effect.map(
+    Layer.build(Layer.provide(Dataset.layer, PrismaProvider.layerDatabase({ url, migrate: "none" }))),
+    (services) => Context.get(services, Dataset.Dataset)
+  )
 
 /** Ends the lease of the first attempt at a task, and waits for the second one. */
 const loseLease = ({ sql }: PgServer.TestDatabase, taskId: string) =>
@@ -40,11 +47,7 @@ describe("a version is built, whatever happens to its messages and workers:", ()
     it.live(`each message twice, and attempts that return after their lease (${name})`, () =>
       Effect.gen(function*() {
         const app = yield* open(server)
-        const database = yield* Database.make({ url: app.url })
-        const dataset = yield* Dataset.Dataset.pipe(
-          Effect.provide(Dataset.layer),
-          Effect.provideService(Database.Database, database)
-        )
+        const dataset = yield* datasetOf(app.url)
         let stale = 0
         const handler = Convert.toLayer((batch) =>
           Effect.gen(function*() {
@@ -102,11 +105,7 @@ describe("a version is built, whatever happens to its messages and workers:", ()
   it.live("batch and task end in one transaction, or neither does", () =>
     Effect.gen(function*() {
       const app = yield* open(servers["PostgreSQL"]!)
-      const database = yield* Database.make({ url: app.url })
-      const dataset = yield* Dataset.Dataset.pipe(
-        Effect.provide(Dataset.layer),
-        Effect.provideService(Database.Database, database)
-      )
+      const dataset = yield* datasetOf(app.url)
       const seen: Array<string> = []
       const handler = Convert.toLayer(() =>
         Effect.gen(function*() {
@@ -114,7 +113,10 @@ describe("a version is built, whatever happens to its messages and workers:", ()
           const client = yield* PgServer.connect(app.url.replace(/\?.*$/, ""))
           const run = (text: string) => Effect.promise(() => client.query(text))
           yield* run("BEGIN")
-          yield* Dataset.within(client).commitBatch(attempt, { outputUri: String(attempt.attempt), recordCount: 10 })
+          yield* Dataset.within(Transaction.make(client)).commitBatch(attempt, {
+            outputUri: String(attempt.attempt),
+            recordCount: 10
+          })
           yield* attempt.commit(client, undefined)
           if (attempt.attempt === 1) {
             yield* run("ROLLBACK")

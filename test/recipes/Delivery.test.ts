@@ -1,5 +1,6 @@
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Metrics } from "duroxide-prisma"
+import { Transaction } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -229,7 +230,7 @@ layer(Deliveries, { excludeTestServices: true })((it) => {
       const { name, received } = yield* endpoint([status(200)])
       const key = `activated-${name}`
       const client = yield* PgServer.connect(url.replace(/\?.*$/, ""))
-      const within = Delivery.within(client)
+      const within = Delivery.within(Transaction.make(client))
       yield* Effect.promise(() => client.query("BEGIN"))
       const lost = yield* within.create(event(name), { key })
       yield* Effect.promise(() => client.query("ROLLBACK"))
@@ -250,7 +251,7 @@ layer(Deliveries, { excludeTestServices: true })((it) => {
       assert.deepStrictEqual(
         yield* sql("SELECT queue, payload FROM queue_outbox WHERE payload::text LIKE $1", [`%${id}%`]),
         [
-          { queue: "deliveries", payload: { kind: "delivery", delivery_id: id } }
+          { queue: "deliveries", payload: { kind: "delivery", task_id: id } }
         ]
       )
     }))

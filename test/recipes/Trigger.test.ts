@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -57,7 +57,7 @@ const decoded = Trigger.webhook("decoded", {
 const open = Effect.gen(function*() {
   const test = yield* PgServer.database
   const services = yield* Layer.build(
-    Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url: test.url, migrate: "none" }))
+    Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url: test.url, migrate: "none" }))
   )
   const handle = yield* Effect.provide(
     Trigger.handler({ token: Redacted.make(token), crons: [hourly, everySecond], webhooks: [payments] }),
@@ -171,7 +171,9 @@ describe("a cron trigger:", () => {
   it.live("its tasks wake the publisher of this process, also if it polls", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
-      const services = yield* Layer.build(QueueDatabase.layer({ url, migrate: "none", listens: false }))
+      const services = yield* Layer.build(
+        PrismaProvider.layerDatabase({ url, migrate: "none", longPolling: { enabled: false } })
+      )
       let signals = 0
       yield* Context.get(services, QueueSignals).subscribe(Topic.outbox, { received: () => void signals++ })
       const run = (until: string) => Effect.provide(Trigger.run(hourly, { until: new Date(until) }), services)
@@ -267,7 +269,7 @@ describe("the endpoint:", () => {
       const { into, lines } = Boxes.logged()
       yield* into(Effect.gen(function*() {
         const handle = yield* Trigger.handler({ token: Redacted.make(token), webhooks: [payments] }).pipe(
-          Effect.provide(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url, migrate: "none" })))
+          Effect.provide(Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url, migrate: "none" })))
         )
         // The layer is closed, as at the end of a process.
         const response = yield* Effect.promise(() =>
@@ -308,7 +310,7 @@ describe("the endpoint:", () => {
           )
           assert.deepStrictEqual([response.status, yield* Effect.promise(() => response.json())], [400, { error }])
         }
-      })).pipe(Effect.provide(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url, migrate: "none" }))))
+      })).pipe(Effect.provide(Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url, migrate: "none" }))))
       assert.deepStrictEqual(
         lines.filter(({ text }) => text === "Trigger: a request does not fit its task and is refused")
           .map(({ annotations, level }) => [level, annotations.path, annotations.error]),

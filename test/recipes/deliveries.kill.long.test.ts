@@ -2,7 +2,7 @@
  * A process that is killed in the middle of a webhook.
  */
 import { assert, it } from "@effect/vitest"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -22,7 +22,7 @@ it.live(
       const { sql, url } = yield* PgServer.database
       const services = yield* Layer.build(
         Tasks.layer.pipe(
-          Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+          Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
           Layer.provide(Logger.layer([]))
         )
       )

@@ -3,7 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -31,7 +31,7 @@ const close = Effect.fnUntraced(function*(
   const store = yield* Layer.buildWithScope(
     Layer.merge(Tasks.layer, Outbox.publisher()).pipe(
       Layer.provideMerge(PgQueue.layer({ queues: { tasks: {} } })),
-      Layer.provideMerge(QueueDatabase.layer({ url: proxy.through(url), migrate: "none" }))
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url: proxy.through(url), migrate: "none" }))
     ),
     scope
   )

@@ -19,17 +19,9 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     20
   ],
   claim: [
-    `SELECT * FROM dx_claim_tasks('${ids(1, 2, 50_001, 3)}', '[]', '{T}', '{1000}', 'w')`,
+    `SELECT * FROM dx_claim_tasks('${ids(1, 2, 50_001, 3)}', '{T}', '{1000}', 'w')`,
     ["queue_tasks_pkey"],
     40
-  ],
-  "claim by a batch": [
-    `SELECT * FROM dx_claim_tasks('{NULL}', '[{"position":1,"dataset_uuid":"${
-      id(1)
-    }","dataset_version":1,"batch_uri":"u"}]',
-      '{T}', '{1000}', 'w')`,
-    ["queue_dataset_batches_pkey"],
-    10
   ],
   renew: [`SELECT dx_renew_tasks('${items({ lease_ms: 1000 }, 1, 2)}')`, ["queue_tasks_pkey"], 20],
   lock: [`SELECT dx_lock_attempt('${id(1)}', 1)`, ["queue_tasks_pkey"], 4],
@@ -51,11 +43,6 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     "SELECT * FROM dx_sweep_tasks(10, 5, '{T}')",
     ["queue_tasks_name_idx", "queue_tasks_look_at_idx"],
     200
-  ],
-  "look of a publisher": [
-    "SELECT * FROM dx_claim_outbox(10, 1000, 'me', '{none}', NULL, true)",
-    ["queue_tasks_look_at_idx"],
-    20
   ],
   "redrive by id": [`SELECT dx_redrive_tasks('{${id(45_001)}}', NULL, 10)`, ["queue_tasks_pkey"], 20],
   "redrive by name": ["SELECT dx_redrive_tasks(NULL, 'T', 10)", ["queue_tasks_dead_at_id_idx"], 60],
@@ -110,7 +97,7 @@ describe("tasks read little:", () => {
         `SELECT updates.*
          FROM (
            SELECT count(*) FILTER (WHERE out_outcome = 'Claimed')::int AS claims
-           FROM dx_claim_tasks((SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '[]', '{T}', '{30000}', 'w')
+           FROM dx_claim_tasks((SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '{T}', '{30000}', 'w')
          ) AS claimed
          CROSS JOIN LATERAL (
            SELECT claimed.claims, pg_stat_get_xact_tuples_updated(oid)::int AS all,

@@ -2,7 +2,7 @@
  * Workers that are killed at every boundary, and zombies that are stopped and come back.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -18,7 +18,7 @@ const open = Effect.gen(function*() {
   yield* test.sql("CREATE TABLE outputs (task_id uuid, attempt integer)")
   const services = yield* Layer.build(
     Tasks.layer.pipe(
-      Layer.provideMerge(QueueDatabase.layer({ url: test.url, migrate: "none" })),
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url: test.url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
   )
@@ -101,7 +101,7 @@ describe("Tasks: workers stopped and killed", () => {
         )
         // What it would have claimed before it was stopped.
         yield* app.sql(`SELECT FROM dx_claim_tasks(
-        (SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '[]', '{Output}', '{1000}', 'the stopped process'
+        (SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '{Output}', '{1000}', 'the stopped process'
       )`)
         const survivor = yield* ChildProcess.start("taskWorker", app.url, "none")
         yield* survivor.printed("ready")

@@ -2,7 +2,7 @@
  * What people who operate workers see of them.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -39,7 +39,7 @@ describe("task workers, for operators:", () => {
       const worker = TaskWorker.layer({ tasks: [Mail] }).pipe(
         Layer.provide(Mail.toLayer(() => Effect.void)),
         Layer.provide(PgQueue.layer({ queues })),
-        Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+        Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
         Layer.provide(Logger.layer([]))
       )
       assert.deepStrictEqual(

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -48,8 +48,7 @@ const orchestrations = Layer.mergeAll(
 
 /** A process with a runtime, a worker and a publisher. */
 const process = (url: string, act: Act, onUndo: (text: string) => Effect.Effect<void>, long: Effect.Effect<void>) => {
-  const store = PrismaProvider.layer({ url, migrate: "none" })
-  const shared = QueueDatabase.layerShared({ url }).pipe(Layer.provideMerge(store))
+  const shared = PrismaProvider.layer({ url, migrate: "none" })
   const runtime = Runtime.layer({
     orchestrations: [Order, Dies, Races, Waits, Shares],
     activities: [Undo, ...Tasks.activities]

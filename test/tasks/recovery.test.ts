@@ -67,14 +67,15 @@ describe("Tasks: what is lost", () => {
       app.counting.assertOnlyPublisher()
     }))
 
-  test("a publisher wakes tasks that wait and attempts that are lost, where no worker runs", (app) =>
+  test("a sweeper wakes tasks that wait and attempts that are lost, where no worker runs", (app) =>
     Effect.gen(function*() {
       const [waiting, lost] = yield* app.tasks.createMany(Job, [{ payload }, { payload: { n: 2 } }])
       yield* app.sql("DELETE FROM queue_outbox")
-      yield* app.sql("SELECT FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'gone')", [[lost]])
+      yield* app.sql("SELECT FROM dx_claim_tasks($1, '{Job}', '{1000}', 'gone')", [[lost]])
       yield* app.sql("UPDATE queue_tasks SET lease_until = 0 WHERE id = $1", [lost])
       yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() - interval '1 minute'")
       yield* app.publisher
+      yield* app.sweeper
       yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), (rows) => rows.length === 2))
       // Only now a worker comes.
       yield* app.jobWorker(() => Effect.succeed(1))
@@ -82,21 +83,6 @@ describe("Tasks: what is lost", () => {
       assert.strictEqual(yield* app.tasks.wait(Job, lost!), 1)
       assert.deepStrictEqual(yield* app.outcomes(lost!), ["Lost", "Completed"])
       app.counting.assertOnlyPublisher()
-    }))
-
-  test("a publisher learns with its claims when the next task needs a look, and asks every few seconds only", (app) =>
-    Effect.gen(function*() {
-      const nextLook = (asks: boolean) =>
-        Effect.map(
-          app.sql<{ readonly ms: number | null }>(
-            `SELECT (out_sweep_ms - out_now_ms)::float8 AS ms FROM dx_claim_outbox(10, 1000, 'me', '{others}', NULL, ${asks})`
-          ),
-          ([row]) => row!.ms
-        )
-      assert.isNull(yield* nextLook(true))
-      yield* app.tasks.create(Job, { payload, delay: "1 hour" })
-      assert.isNull(yield* nextLook(false))
-      assert.isAbove((yield* nextLook(true))!, 3_000_000)
     }))
 
   test("a wake-up that comes while another transaction has locked the task is not lost", (app) =>
@@ -185,7 +171,7 @@ describe("Tasks: what is lost", () => {
       const id = yield* app.tasks.create(Elsewhere, {})
       const nowMs = Date.now() + 60_000
       const refuseAt = (ms: number) =>
-        app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '[]', '{Job}', '{1000}', 'w', 1, '{1}', $2)", [
+        app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '{Job}', '{1000}', 'w', 1, '{1}', $2)", [
           id,
           nowMs + ms
         ])

@@ -2,7 +2,8 @@
  * A task worker whose database role may not claim, as that of a client: what its process says of it.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Database, PgQueue, QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
+import { Health } from "duroxide-prisma/observability"
+import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { MemoryQueue, Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -66,15 +67,15 @@ const start = Effect.fnUntraced(function*(
     }))
   )
   const database = yield* Layer.build(
-    refusing.pipe(
-      Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none", listens: false })),
+    Layer.provideMerge(PrismaDriver.layerTasks(), refusing).pipe(
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url, migrate: "none", longPolling: { enabled: false } })),
       Layer.provide(Logger.layer([]))
     )
   )
   const queue = yield* Layer.build(
     (options.queue ?? PgQueue.layer({ queues: { tasks: {} } })).pipe(Layer.provide(Layer.succeedContext(database)))
   )
-  const health = yield* Layer.build(QueueHealth.layer().pipe(Layer.provide(Layer.succeedContext(database))))
+  const health = yield* Layer.build(Health.layerTasks().pipe(Layer.provide(Layer.succeedContext(database))))
   const worker = yield* Effect.forkScoped(
     Effect.flip(TaskWorker.launch(TaskWorker.layer({ tasks: [Mail] }))).pipe(
       Effect.provide([Mail.toLayer(() => Effect.void), Layer.succeedContext(queue), Layer.succeedContext(database)]),
@@ -84,7 +85,7 @@ const start = Effect.fnUntraced(function*(
   )
   const hasFailed = () => worker.pollUnsafe() !== undefined
   const problems = Effect.map(
-    Context.get(health, QueueHealth.QueueHealth).check,
+    Context.get(health, Health.TaskHealth).check,
     ({ problems }) => problems.filter((problem) => problem.includes("task worker"))
   ).pipe(Effect.provide(Logger.layer([])))
   return {
@@ -140,19 +141,15 @@ describe("A task worker whose role may not claim", () => {
 
   it.effect("stays a problem of health once it has failed, however its last claims end", () =>
     Effect.gen(function*() {
-      const { url } = yield* PgServer.database
-      const services = yield* Layer.build(
-        Layer.provide(QueueDatabase.layer({ url, migrate: "none", listens: false }), Logger.layer([]))
-      )
-      const database = Context.get(services, Database.Database)
-      const claims = yield* taskClaims.make(database)
+      const problems = new Set<() => string | undefined>()
+      const claims = yield* taskClaims.make(problems)
       const refuse = Effect.flip(claims.watch(() => false)(Effect.fail(denied("takeTasks"))))
       yield* refuse
       yield* TestClock.adjust("10 seconds")
       yield* refuse
       yield* Effect.exit(claims.watch(() => false)(Effect.interrupt))
       yield* claims.watch(() => false)(Effect.void)
-      assert.deepStrictEqual(taskClaims.problemsOf(database), [
+      assert.deepStrictEqual([...problems].map((problem) => problem()), [
         `a task worker of this process has failed: the database role lacks a right: ${advice}`
       ])
     }).pipe(Effect.scoped))

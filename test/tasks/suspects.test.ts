@@ -3,10 +3,11 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
+import type { TaskDriver } from "duroxide-prisma/tasks"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -14,7 +15,6 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as claimings from "../../src/tasks/internal/claiming.ts"
-import type * as stores from "../../src/tasks/internal/store.ts"
 import { Crowd } from "../programs/outputs.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -33,7 +33,7 @@ const elsewhere = Layer.effect(
 
 /** A worker each of whose statements goes through `send`. */
 const workerBy = (url: string, options: {
-  readonly queue: Layer.Layer<Queue.Queue, unknown, QueueDatabase.Services>
+  readonly queue: Layer.Layer<Queue.Queue, unknown, PrismaProvider.DatabaseServices>
   readonly handlers: Layer.Layer<any>
   readonly task: Task.Any
   readonly concurrency?: number
@@ -55,13 +55,13 @@ const workerBy = (url: string, options: {
     (TaskWorker.layer({ tasks: [task], concurrency }) as Layer.Layer<
       never,
       unknown,
-      Queue.Queue | QueueDatabase.Services
+      Queue.Queue | PrismaProvider.DatabaseServices
     >).pipe(
       Layer.provide(handlers),
       Layer.merge(Outbox.publisher()),
       Layer.provide(queue),
-      Layer.provide(database),
-      Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+      Layer.provide(Layer.provideMerge(PrismaDriver.layerTasks(), database)),
+      Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
       Layer.provide(Logger.layer([]))
     )
   )
@@ -99,7 +99,7 @@ const workers = (app: Effect.Success<ReturnType<typeof open>>) => {
   const claim = (worker: string) =>
     app.sql<Claimed>(
       `SELECT * FROM dx_claim_tasks(
-         ARRAY(SELECT id FROM queue_tasks WHERE status IN ('Pending', 'Running') ORDER BY id), '[]', '{Work}', '{30000}', $1
+         ARRAY(SELECT id FROM queue_tasks WHERE status IN ('Pending', 'Running') ORDER BY id), '{Work}', '{30000}', $1
        ) WHERE out_outcome = 'Claimed'`,
       [worker]
     )
@@ -236,14 +236,13 @@ describe("Tasks: suspects", () => {
   it.effect("those that are refused come again in turn, when others have ended or have proved themselves", () =>
     Effect.scoped(Effect.gen(function*() {
       const recalled: Array<string> = []
-      const claimed = (id: string, lost: number) =>
-        ({ out_outcome: "Claimed", out_id: id, out_attempt: 1, out_lost: lost }) as stores.Claimed
+      const claimed = (id: string, lost: number) => ({ outcome: "Claimed", id, attempt: 1, lost }) as TaskDriver.Claimed
       const claiming = yield* claimings.make({
         serves: { names: ["Work"], leaseMs: [30_000], workerId: "w" },
         signals: { announce: () => Effect.void, subscribe: () => Effect.void, isConnected: () => true },
-        store: {
-          claim: (wakeups: ReadonlyArray<{ readonly taskId: string }>) =>
-            Effect.succeed(wakeups.map(({ taskId }) => claimed(taskId, Number(taskId.slice(1)))))
+        driver: {
+          claim: (taskIds: ReadonlyArray<string>) =>
+            Effect.succeed(taskIds.map((taskId) => claimed(taskId, Number(taskId.slice(1)))))
         } as never,
         watch: () => (claim) => claim
       })
@@ -252,7 +251,7 @@ describe("Tasks: suspects", () => {
         claiming.refused({ lost, delay: Duration.fromInputUnsafe(delay), recall })
       }
       // Five losses: alone for 320 seconds.
-      yield* claiming.claimSuspects([{ taskId: "a5" }])
+      yield* claiming.claimSuspects(["a5"])
       refused("of a minute", 5, "1 minute")
       refused("first", 5)
       refused("second", 3)
@@ -261,7 +260,7 @@ describe("Tasks: suspects", () => {
       yield* TestClock.adjust("2 seconds")
       // The second one is not beside the first.
       assert.deepStrictEqual(recalled, ["first"])
-      yield* claiming.claimSuspects([{ taskId: "b5" }])
+      yield* claiming.claimSuspects(["b5"])
       claiming.release(claimed("b5", 5))
       yield* TestClock.adjust(0)
       assert.deepStrictEqual(recalled, ["first", "second"])
@@ -298,7 +297,7 @@ describe("Tasks: suspects", () => {
       yield* suspect(app, ids, 2)
       const claim = Effect.map(
         app.sql<Claimed & { readonly out_lost: number }>(
-          "SELECT * FROM dx_claim_tasks($1::uuid[], '[]', '{Work}', '{30000}', 'w', 7, '{4,3,2,1}')",
+          "SELECT * FROM dx_claim_tasks($1::uuid[], '{Work}', '{30000}', 'w', 7, '{4,3,2,1}')",
           [[...ids].sort()]
         ),
         (rows) => rows.map(({ out_lost, out_outcome }) => `${out_outcome} ${out_lost}`)

@@ -2,6 +2,7 @@
  * When a worker looks for attempts whose workers are gone.
  */
 import { assert, describe, it } from "@effect/vitest"
+import type { TaskDriver } from "duroxide-prisma/tasks"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -9,29 +10,29 @@ import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import type { Subscriber } from "../../src/queue/internal/signals.ts"
-import type { Serving, Swept } from "../../src/tasks/internal/store.ts"
 import * as sweeps from "../../src/tasks/internal/sweep.ts"
 
-const nothing: Swept = {
-  out_lost: 0,
-  out_woken: 0,
-  out_is_full: false,
-  out_has_unserved: false,
-  out_next_ms: null,
-  out_pending: 0n,
-  out_running: 0n,
-  out_dead: 0n,
-  out_oldest_age_ms: 0n
+const nothing: TaskDriver.Swept = {
+  lost: 0,
+  woken: 0,
+  isFull: false,
+  hasUnserved: false,
+  nextMs: null,
+  backlog: { pending: 0, running: 0, dead: 0, oldestAgeMs: 0 }
 }
 
 /**
  * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may wake, and
  * which of those that no worker has served.
  */
-const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, isConnected = true, isBusy = false) {
+const open = Effect.fnUntraced(function*(
+  answer: () => TaskDriver.Swept | ProviderError,
+  isConnected = true,
+  isBusy = false
+) {
   const begin = yield* Clock.currentTimeMillis
   const at: Array<number> = []
-  const asked: Array<readonly [wakeups: number, serving: Serving | undefined]> = []
+  const asked: Array<readonly [wakeups: number, serving: TaskDriver.Serving | undefined]> = []
   const subscribers: Array<Subscriber> = []
   const signals = QueueSignals.of({
     announce: () => Effect.void,
@@ -39,7 +40,7 @@ const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, is
     isConnected: () => isConnected
   })
   yield* sweeps.run({
-    store: {
+    driver: {
       sweep: (_, wakeups, serving) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           at.push((now - begin) / 1000)
@@ -47,11 +48,11 @@ const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, is
           const answered = answer()
           return answered instanceof ProviderError ? Effect.fail(answered) : Effect.succeed(answered)
         }),
-      clean: () => Effect.succeed(0)
+      clean: () => Effect.succeed(0),
+      readBacklog: Effect.succeed(nothing.backlog)
     },
     shortestLease: Duration.seconds(10),
-    keepEnded: Duration.days(7),
-    keepDead: Duration.days(30),
+    keeping: { endedMs: 604_800_000, deadMs: 2_592_000_000 },
     isBusy: () => isBusy,
     inTouch: Effect.void,
     names: ["T"]
@@ -76,7 +77,7 @@ describe("a worker looks for lost attempts", () => {
   it.effect("when the store says that the next one is due", () =>
     Effect.scoped(Effect.gen(function*() {
       let sweeps = 0
-      const { at } = yield* open(() => ({ ...nothing, out_next_ms: ++sweeps === 1 ? 3_500n : null }))
+      const { at } = yield* open(() => ({ ...nothing, nextMs: ++sweeps === 1 ? 3_500 : null }))
       yield* TestClock.adjust("50 seconds")
       assert.deepStrictEqual(at, [0, 3.5])
     })))
@@ -105,13 +106,13 @@ describe("a worker looks for lost attempts", () => {
   it.effect("and each second until it has reached all tasks that no worker has served", () =>
     Effect.scoped(Effect.gen(function*() {
       let sweeps = 0
-      const { asked, at } = yield* open(() => ({ ...nothing, out_has_unserved: ++sweeps < 3 }))
+      const { asked, at } = yield* open(() => ({ ...nothing, hasUnserved: ++sweeps < 3 }))
       yield* TestClock.adjust("70 seconds")
       assert.deepStrictEqual(at, [0, 1, 2, 62])
       // What others refuse meanwhile does not count.
       assert.deepStrictEqual(
         asked.map(([, serving]) => serving),
-        [0, 1000, 2000].map((sinceMs): Serving | undefined => ({ names: ["T"], sinceMs })).concat(undefined)
+        [0, 1000, 2000].map((sinceMs): TaskDriver.Serving | undefined => ({ names: ["T"], sinceMs })).concat(undefined)
       )
     })))
 

@@ -4,7 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -30,7 +30,7 @@ const worker = (url: string, traces: Collector) =>
     )),
     Layer.merge(Outbox.publisher()),
     Layer.provide(PgQueue.layer({ queues })),
-    Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+    Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
     Layer.provide([traces.layer("worker"), Logger.layer([])])
   )
 
@@ -45,7 +45,7 @@ describe("traces of tasks:", () => {
         const tasks = Context.get(
           yield* Layer.build(
             Tasks.layer.pipe(
-              Layer.provide(QueueDatabase.layer({ url, migrate: "none" })),
+              Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" })),
               Layer.provide(Logger.layer([]))
             )
           ),
@@ -90,11 +90,7 @@ describe("traces of tasks:", () => {
       const runtime = Runtime.layer({ orchestrations: [Order], activities: [...Tasks.activities] }).pipe(
         Layer.provide([Order.toLayer((n) => Job.execute({ n })), Tasks.layerActivities]),
         Layer.provideMerge(Client.layer),
-        Layer.provide(
-          QueueDatabase.layerShared({ url }).pipe(
-            Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" }))
-          )
-        ),
+        Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
         Layer.provide([traces.layer("runtime"), Logger.layer([])])
       )
       const client = Context.get(yield* Layer.build(runtime), Client.Client)

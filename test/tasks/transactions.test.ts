@@ -265,7 +265,7 @@ describe("Tasks: a handler's own transaction", () => {
       const id = yield* app.tasks.create(Job, { payload })
       yield* locked.until(1)
       const [claim] = yield* app.sql(
-        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'w', p_now_ms => 9e15::bigint)`,
+        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '{Job}', '{1000}', 'w', p_now_ms => 9e15::bigint)`,
         [[id]]
       )
       assert.deepStrictEqual(claim, { outcome: "Locked" })
@@ -303,7 +303,7 @@ describe("Tasks: a handler's own transaction", () => {
             Effect.gen(function*() {
               yield* insert(client, attempt.attempt)
               yield* Client.within(Transaction.make(client)).start(Next, { instanceId: attempt.taskId, payload: 1 })
-              yield* Tasks.within(client).create(Follow, { key: attempt.taskId })
+              yield* Tasks.within(Transaction.make(client)).create(Follow, { key: attempt.taskId })
               yield* attempt.commit(client, 1)
               if (attempt.attempt === 1) return yield* Effect.fail("rolled back")
             })

@@ -5,6 +5,7 @@
  */
 import { expectTypeOf } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
+import { Transaction } from "duroxide-prisma/prisma"
 import { Message } from "duroxide-prisma/queue"
 import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Task } from "duroxide-prisma/tasks"
@@ -19,7 +20,7 @@ const Census = Task.make("Census", {
 const Placed = Message.make("order_placed", { order_id: Schema.String })
 
 const tx = {} as never
-const outbox = Outbox.within(tx)
+const outbox = Outbox.within(Transaction.make(tx))
 
 /** Payloads of triggers need no `as const`, and are checked. */
 export const triggers = [

@@ -1,6 +1,7 @@
 /**
  * Runs the tasks of the platform. Any number of processes may do so; each may die at any point.
  */
+import { Transaction } from "duroxide-prisma/prisma"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
@@ -43,7 +44,7 @@ const ConvertBatchLive = ConvertBatch.toLayer(Effect.fnUntraced(function*({ batc
   const output = { outputUri, recordCount: records.success.length }
   // The output of the batch and the end of the task commit together, or neither does.
   yield* state.transaction(Effect.fnUntraced(function*(client) {
-    yield* Dataset.within(client, state).commitBatch(attempt, output)
+    yield* Dataset.within(Transaction.make(client, state)).commitBatch(attempt, output)
     yield* attempt.commit(client, output)
   })).pipe(Effect.tapError((error) => error._tag === "StaleAttempt" ? noteStale(attempt) : Effect.void))
   return output
@@ -60,11 +61,11 @@ const FinishVersionLive = FinishVersion.toLayer(
     const attempt = yield* Task.Attempt
     const state = yield* State
     return yield* state.transaction(Effect.fnUntraced(function*(client) {
-      const datasets = Dataset.within(client, state)
+      const datasets = Dataset.within(Transaction.make(client, state))
       const { recordCount } = yield* datasets.commitVersion(datasetUuid, version, { batchCount: batches, attempt })
       yield* datasets.activate(datasetUuid, version)
       const event = { endpoint: "subscriber", event: "dataset.activated", data: { dataset, version, recordCount } }
-      yield* Delivery.within(client, state).create(event)
+      yield* Delivery.within(Transaction.make(client, state)).create(event)
       yield* attempt.commit(client, { recordCount })
       return { recordCount }
     })).pipe(

@@ -1,7 +1,7 @@
 /**
  * The layers that the profile decides; the rest of the code is the same in both.
  */
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { SqsQueue } from "duroxide-prisma/queue/sqs"
 import { Effect, Layer, Option } from "effect"
 import * as Settings from "./settings.ts"
@@ -10,7 +10,7 @@ import * as Settings from "./settings.ts"
 export const stateStore = (migrate: "apply" | "verify") =>
   Layer.unwrap(
     Effect.map(Settings.stateUrl, (url) =>
-      QueueDatabase.layer({ url, migrate, maxConnections: 5, applicationName: `lite ${process.pid}` }))
+      PrismaProvider.layerDatabase({ url, migrate, maxConnections: 5, applicationName: `lite ${process.pid}` }))
   )
 
 const queues = { batches: {}, platform: {}, deliveries: {} }

@@ -3998,8 +3998,7 @@ $$;
 -- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
 -- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
 -- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
--- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
+-- perhaps no publisher has such a queue.
 --
 -- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
@@ -4009,7 +4008,6 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
   p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -4019,7 +4017,6 @@ RETURNS TABLE (
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
-  out_sweep_ms bigint,             -- milliseconds since the Unix epoch; null: no task needs a look, or the claim is full
   out_now_ms bigint
 )
 LANGUAGE plpgsql
@@ -4189,14 +4186,6 @@ BEGIN
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true
     );
-    IF p_looks THEN
-      SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint
-      INTO out_sweep_ms
-      FROM queue_tasks AS t
-      WHERE t.look_at < 'infinity' -- never
-      ORDER BY t.look_at
-      LIMIT 1;
-    END IF;
     v_queue := '';
     FOR i IN 1..100 LOOP
       SELECT o.queue, o.deliver_at, o.lease_until
@@ -4237,8 +4226,7 @@ $$;
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
-  p_ids uuid[],                    -- of the task that each wake-up names; null: see p_batches
-  p_batches jsonb,                 -- [{position, dataset_uuid, dataset_version, batch_uri}]: wake-ups that name the batch of a task
+  p_ids uuid[],                    -- of the task that each wake-up names; null: it names none
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
@@ -4270,7 +4258,6 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
-  v_ids uuid[] := p_ids;
   v_row record;
   v_previous uuid;
   v_name integer;
@@ -4289,28 +4276,11 @@ DECLARE
   v_cancelled uuid[] := '{}';
   v_unserved uuid[] := '{}';
 BEGIN
-  IF p_batches <> '[]' THEN
-    FOR v_row IN
-      SELECT w.position, batch.task_id
-      FROM jsonb_to_recordset(p_batches) AS w (position integer, dataset_uuid text, dataset_version text, batch_uri text)
-      CROSS JOIN LATERAL (
-        SELECT b.task_id
-        FROM queue_dataset_batches AS b
-        WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
-          AND b.dataset_version = CASE WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint END
-          AND b.batch_uri = w.batch_uri
-        OFFSET 0
-      ) AS batch
-    LOOP
-      v_ids[v_row.position] := v_row.task_id;
-    END LOOP;
-  END IF;
-
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
       SELECT one.id, one.position
-      FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
       ORDER BY one.id, one.position
     ) AS item
     -- A join may be planned as one read of the whole table.
@@ -4439,7 +4409,7 @@ BEGIN
   IF 'Missing' = ANY (v_outcomes) THEN
     FOR v_row IN
       SELECT item.position, t.is_waiting
-      FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
+      FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
       CROSS JOIN LATERAL (
         SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
         FROM queue_tasks AS x
@@ -4463,7 +4433,7 @@ BEGIN
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
-  FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x
@@ -9493,7 +9463,7 @@ BEGIN
     SELECT
       m.id,
       m.payload ->> 'kind' AS kind,
-      m.payload ->> CASE m.payload ->> 'kind' WHEN 'delivery' THEN 'delivery_id' ELSE 'task_id' END AS task
+      m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
     WHERE m.queue = p_queue
       AND m.visible_at <= v_now
@@ -9509,7 +9479,7 @@ BEGIN
       FROM (
         SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
         FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
-        WHERE one.kind IN ('task_wakeup', 'delivery')
+        WHERE one.kind IS NOT NULL
         ORDER BY one.task_id, one.message_id
       ) AS item
       -- A join may be planned as one read of the whole table.

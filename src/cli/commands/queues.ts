@@ -1,6 +1,8 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import { age, count } from "../../model/shared/quantities.ts"
+import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
+import type { Backlog } from "../../outbox/OutboxDriver.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
@@ -20,6 +22,14 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
   ])
 )
 
+/** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due if it waits; null if none waits or fails. */
+export const outboxOf = ({ delayed, failing, oldestAgeMs, waiting }: Backlog) => ({
+  waiting,
+  later: delayed,
+  failing,
+  oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
+})
+
 // internal
 
 const run = Effect.gen(function*() {
@@ -27,7 +37,7 @@ const run = Effect.gen(function*() {
   const found = {
     ...yield* (yield* Admin).getQueueLoads,
     queues: yield* QueueReport.readQueues,
-    outbox: yield* QueueReport.readOutbox,
+    outbox: outboxOf(yield* (yield* OutboxDriver).readBacklog),
     tasks: yield* QueueReport.countTasks
   }
   const outboxes = found.outbox.waiting + found.outbox.later + found.outbox.failing === 0 ? [] : [found.outbox]

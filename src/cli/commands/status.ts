@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
-import * as QueueHealth from "../../prisma/QueueHealth.ts"
 import * as ServerReport from "../../prisma/shared/serverReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
@@ -13,6 +12,7 @@ import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
 import { bytes, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
+import { outboxOf } from "./queues.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
   Command.withShortDescription("Show whether the store is migrated, healthy and worked on"),
@@ -35,7 +35,7 @@ const run = Effect.gen(function*() {
       ({ unknown }) => Effect.succeed(`${unknown.length} of a newer release`)
     )
   )
-  const store = Layer.provideMerge(QueueHealth.layer(), Store.layer)
+  const store = Layer.provideMerge(Health.layerTasks(), Store.layer)
   yield* Effect.provide(report(address, schema, migrations), store)
 })
 
@@ -57,7 +57,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
       tasks: queues === null ? null : tasksOf(queues),
-      outbox: queues === null ? null : outboxOf(queues),
+      outbox: queues === null ? null : outboxOf(queues.outbox),
       listening: {
         processes: server.listening,
         orchestrations: server.orchestrators,
@@ -107,19 +107,12 @@ const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog, beforeSta
 const activitiesOf = ({ worker }: Backlog) =>
   worker.map(({ depth, oldestAgeMs, tag }) => ({ tag, waiting: depth, oldestAgeMs }))
 
-const tasksOf = ({ tasks: { oldestAgeMs, ...counts } }: QueueHealth.QueueReport) => ({
+const tasksOf = ({ tasks: { oldestAgeMs, ...counts } }: Health.TaskReport) => ({
   ...counts,
   oldestAgeMs: oldestAgeMs === 0 ? null : oldestAgeMs // some may be due later
 })
 
-const outboxOf = ({ outbox: { delayed, failing, oldestAgeMs, waiting } }: QueueHealth.QueueReport) => ({
-  waiting,
-  later: delayed,
-  failing,
-  oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
-})
-
-const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyArray<Field> => [
+const waitingInQueues = ({ outbox, tasks }: Health.TaskReport): ReadonlyArray<Field> => [
   [
     "tasks",
     tasks.pending + tasks.running + tasks.dead === 0

@@ -22,6 +22,9 @@ export const maxTagBytes = 256
 /** In a schema shared with Duroxide, the column `tag` holds this for activities without a tag; dx_no_tag returns it. */
 const noTag = "duroxide-prisma"
 
+/** Ids of tasks and data sets are UUIDs. */
+export const isUuid = (text: string): boolean => /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i.test(text)
+
 /** Why the text cannot be a name of at most `maxBytes`; undefined if it can. */
 export const problemOfName = (text: string, maxBytes = Infinity): string | undefined =>
   text === "" ? "it is empty" : problemOfLength(text, maxBytes) ?? problemOf(text)

@@ -8,7 +8,7 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { OutboxStore } from "./store.ts"
+import type { OutboxDriver } from "../OutboxDriver.ts"
 
 export interface OutboxCleaner {
   /** This process has sent messages. */
@@ -17,7 +17,7 @@ export interface OutboxCleaner {
 
 /** Cleans until the scope is closed. */
 export const make = Effect.fnUntraced(function*(
-  { clean }: Pick<OutboxStore, "clean">,
+  { clean }: Pick<OutboxDriver["Service"], "clean">,
   keepMs: number
 ): Effect.fn.Return<OutboxCleaner, never, Scope.Scope> {
   const clock = yield* Clock.Clock

@@ -13,10 +13,6 @@
  * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
  * a deployment that adds one, do not take each other's messages.
  *
- * **Tasks.** A wake-up of a task that was lost in its queue is found by a sweep, which writes a new message. Workers sweep; where
- * none does, because none runs, the publisher does so a few seconds later: without a publisher no wake-up would arrive anyway.
- * It learns with a claim whether there is anything to sweep, so that it sends no further statement while there is not.
- *
  * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
  * pauses and tries one message at a time, so that the others keep their turn and leave soon when it is back.
  */
@@ -38,10 +34,10 @@ import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as check from "../../queue/internal/check.ts"
 import type { Queue } from "../../queue/Queue.ts"
 import { QueueError, Unavailable, Unexpected } from "../../queue/QueueError.ts"
+import type { Claim, ClaimedMessage, Deferral, OutboxDriver } from "../OutboxDriver.ts"
 import * as outboxReports from "./reports.ts"
 import { isRefused } from "./reports.ts"
 import type { Failed } from "./reports.ts"
-import type { Claim, Deferral, Message, OutboxStore } from "./store.ts"
 
 export interface Settings {
   /** Messages of one claim. */
@@ -60,15 +56,13 @@ export interface Wakeups {
 
 export interface Options {
   readonly settings: Settings
-  readonly store: OutboxStore
+  readonly driver: OutboxDriver["Service"]
   readonly queue: Queue["Service"]
   readonly wakeups: Wakeups
   /** Called when messages were marked as sent. */
   readonly marked: () => void
   /** Present if the queues are tables of the same schema. */
   readonly moves: Moves | undefined
-  /** Writes messages for tasks whose wake-ups may be lost. */
-  readonly sweep: Effect.Effect<void, ProviderError>
 }
 
 export interface Moves {
@@ -83,11 +77,10 @@ export interface Moves {
  * at most eight seconds.
  */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
-  const { moves, queue, settings, store, sweep, wakeups } = options
+  const { driver, moves, queue, settings, wakeups } = options
   const clock = yield* Clock.Clock
   const reports = outboxReports.make(queue.name, clock)
   const pauses = makePauses(clock)
-  const looks = makeLooks(clock)
   const places = Semaphore.makeUnsafe(batchesAtOnce)
   const rounds = new Set<Fiber.Fiber<void>>()
   yield* Effect.addFinalizer(() =>
@@ -104,18 +97,16 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   /** Claims a batch, sends it, and marks it. `claimed` learns of the first step. */
   const round = Effect.fnUntraced(function*(
     limit: number,
-    isLook: boolean,
     claimed: Deferred.Deferred<Claim, ProviderError>
   ) {
     const token = randomUUID()
     const begunMs = monotonicMs(clock)
-    const claim = yield* Effect.exit(store.claim({
+    const claim = yield* Effect.exit(driver.claim({
       limit,
       leaseMs: settings.leaseMs,
       token,
       queues: queue.queues,
       maxAttempts: moves?.maxAttempts,
-      looks: isLook,
       keeps: settings.keepMs > 0
     }))
     Deferred.doneUnsafe(claimed, claim)
@@ -130,9 +121,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     if (messages.length > 0) yield* publish(messages, token, begunMs + settings.leaseMs)
   })
 
-  const publish = (messages: ReadonlyArray<Message>, token: string, leasedUntilMs: number) =>
+  const publish = (messages: ReadonlyArray<ClaimedMessage>, token: string, leasedUntilMs: number) =>
     Effect.suspend(() => {
-      const outcomes = new Map<Message, Result.Result<void, QueueError>>()
+      const outcomes = new Map<ClaimedMessage, Result.Result<void, QueueError>>()
       const withinMs = leasedUntilMs - monotonicMs(clock) - reservedMs(settings)
       return Effect.forEach(
         messages,
@@ -155,12 +146,12 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     })
 
   const settle = Effect.fnUntraced(function*(
-    messages: ReadonlyArray<Message>,
-    outcomes: ReadonlyMap<Message, Result.Result<void, QueueError>>,
+    messages: ReadonlyArray<ClaimedMessage>,
+    outcomes: ReadonlyMap<ClaimedMessage, Result.Result<void, QueueError>>,
     token: string,
     withinMs: number
   ) {
-    const sent: Array<Message> = []
+    const sent: Array<ClaimedMessage> = []
     const failed: Array<Failed> = []
     const deferrals: Array<Deferral> = []
     for (const message of messages) {
@@ -190,14 +181,14 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       yield* until(markAll(sent.map(({ id }) => id)))
       options.marked()
     }
-    if (deferrals.length > 0) yield* until(retried(store.defer(token, deferrals)))
+    if (deferrals.length > 0) yield* until(retried(driver.defer(token, deferrals)))
   })
 
   const markAll = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
-    let locked = yield* retried(store.markSent(ids))
+    let locked = yield* retried(driver.markSent(ids))
     while (locked.length > 0) {
       yield* Effect.sleep(settlePauseMs)
-      locked = yield* retried(store.markSent(locked))
+      locked = yield* retried(driver.markSent(locked))
     }
   })
 
@@ -208,8 +199,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     woken.closeUnsafe()
     const claimed = Deferred.makeUnsafe<Claim, ProviderError>()
     const limit = pauses.isOut() ? 1 : settings.batchSize
-    const isLook = looks.isDue()
-    const fiber = yield* Effect.forkDetach(Effect.ensuring(round(limit, isLook, claimed), places.release(1)))
+    const fiber = yield* Effect.forkDetach(Effect.ensuring(round(limit, claimed), places.release(1)))
     rounds.add(fiber)
     fiber.addObserver(() => rounds.delete(fiber))
     const exit = yield* Effect.exit(Deferred.await(claimed))
@@ -220,14 +210,13 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
     storeFailures = 0
     yield* reports.storeAnswered
-    const { isFull, nextMs, sweepMs, unclaimedQueues } = exit.value
+    const { isFull, nextMs, unclaimedQueues } = exit.value
     yield* reports.unclaimed(unclaimedQueues)
     if (isFull) return
-    if (isLook && looks.answered(sweepMs)) return yield* Effect.catchCause(sweep, reports.storeFailed)
     // Messages gather meanwhile. A queue that is slow to answer does not delay those of others.
     yield* Effect.raceFirst(Fiber.await(fiber), Effect.sleep(gatherMs))
     const longestMs = wakeups.isConnected() ? fallbackMs : pollMs
-    yield* Effect.raceFirst(woken.await, Effect.sleep(Math.min(nextMs ?? longestMs, looks.untilDueMs(), longestMs)))
+    yield* Effect.raceFirst(woken.await, Effect.sleep(Math.min(nextMs ?? longestMs, longestMs)))
   })
 
   yield* Effect.forever(look).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
@@ -272,18 +261,13 @@ const pollMs = 1000
 const graceMs = 5000
 const farewellMs = 1000
 
-/** For the sweeps of workers. */
-const workersFirstMs = 5000
-
-const betweenLooksMs = 5000
-
 const settlePauseMs = 300
 
 const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
   Effect.retry(statement, { schedule: Schedule.spaced(settlePauseMs), while: (error) => error.isRetryable })
 
 /** Sends one message; never fails. */
-const send = (queue: Queue["Service"], message: Message): Effect.Effect<Result.Result<void, QueueError>> =>
+const send = (queue: Queue["Service"], message: ClaimedMessage): Effect.Effect<Result.Result<void, QueueError>> =>
   queue.publish(message.queue, message.payload).pipe(
     // A defect may quote the payload.
     Effect.catchDefect(() =>
@@ -292,31 +276,14 @@ const send = (queue: Queue["Service"], message: Message): Effect.Effect<Result.R
     Effect.result
   )
 
-const late = (message: Message) =>
+const late = (message: ClaimedMessage) =>
   Result.fail(unsent(message, new Unavailable({ problem: "the queue did not answer in time" })))
 
-const unsent = ({ queue }: Message, reason: QueueError["reason"]) =>
+const unsent = ({ queue }: ClaimedMessage, reason: QueueError["reason"]) =>
   new QueueError({ operation: "publish", queue, reason })
 
 /** What the column `last_error` says. */
 const textOf = ({ reason }: QueueError): string => check.reason(`${reason._tag}: ${reason.message}`)
-
-/** When claims ask whether tasks need a look. */
-const makeLooks = (clock: Clock.Clock) => {
-  let dueMs = monotonicMs(clock)
-  let isAny = false
-  return {
-    isDue: () => monotonicMs(clock) >= dueMs,
-    /** True if it is time for a sweep. */
-    answered: (sweepMs: number | null) => {
-      isAny = sweepMs !== null
-      const waitMs = isAny ? sweepMs! + workersFirstMs : 0
-      dueMs = monotonicMs(clock) + Math.max(waitMs, betweenLooksMs)
-      return isAny && waitMs <= 0
-    },
-    untilDueMs: () => isAny ? Math.max(dueMs - monotonicMs(clock), 0) : Infinity
-  }
-}
 
 const makePauses = (clock: Clock.Clock) => {
   let failures = 0

@@ -11,10 +11,10 @@ import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as trouble from "../../queue/internal/trouble.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
-import type { Message } from "./store.ts"
+import type { ClaimedMessage } from "../OutboxDriver.ts"
 
 export interface Failed {
-  readonly message: Message
+  readonly message: ClaimedMessage
   readonly error: QueueError
 }
 

@@ -83,11 +83,27 @@ interface Urls {
   readonly url: string | Redacted.Redacted<string>
 }
 
+interface Polling extends Urls {
+  readonly longPolling?: object | undefined
+}
+
 /** The options of `PrismaProvider.layer`. What no variable sets is that of `defaults`. */
-export const providerConfig = <Options extends Urls & { readonly longPolling?: object | undefined }>(
+export const providerConfig = <Options extends Polling>(defaults?: Partial<Options>) =>
+  configOf<Options>({ ...provider, ...longPolling }, defaults)
+
+/** The options of `PrismaProvider.layerDatabase`. */
+export const databaseConfig = <Options extends Polling>(defaults?: Partial<Options>) =>
+  configOf<Options>({ ...database, "longPolling.enabled": longPolling["longPolling.enabled"] }, defaults)
+
+// internal
+
+const prefix = "longPolling."
+
+const configOf = <Options extends Polling>(
+  variables: Parameters<typeof Environment.config>[0],
   defaults: Partial<Options> = {}
 ) =>
-  Config.mapEffect(Environment.config({ ...provider, ...longPolling }), ({ options, origins }) => {
+  Config.mapEffect(Environment.config(variables), ({ options, origins }) => {
     const given = Object.entries(options)
     const polling = given.flatMap(([name, value]) =>
       name.startsWith(prefix) ? [[name.slice(prefix.length), value]] : []
@@ -103,11 +119,7 @@ export const providerConfig = <Options extends Urls & { readonly longPolling?: o
   })
 
 /** `DATABASE_URL` must be set unless the application has a URL. */
-export const withUrl = <Options extends Urls>(options: Partial<Options>): Effect.Effect<Options, Config.ConfigError> =>
+const withUrl = <Options extends Urls>(options: Partial<Options>): Effect.Effect<Options, Config.ConfigError> =>
   options.url === undefined
     ? Environment.refused([`DATABASE_URL is not set; it must be ${url.allowed}`])
     : Effect.succeed(options as Options)
-
-// internal
-
-const prefix = "longPolling."

@@ -9,10 +9,10 @@ import type * as Scope from "effect/Scope"
 import * as net from "node:net"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Notification } from "./channels.ts"
 import { located, quoted } from "./connection.ts"
 import type { Login } from "./login.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 export interface Options {
   readonly login: Login

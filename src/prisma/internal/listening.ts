@@ -14,10 +14,10 @@ import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Notification } from "./channels.ts"
 import * as ListenerSession from "./listenerSession.ts"
 import type { Login } from "./login.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 /** A part of the process that listens. None of the functions throws or waits. */
 export interface Listener {

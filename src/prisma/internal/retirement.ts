@@ -5,7 +5,7 @@
  * them would fail a statement before it is replaced, and one that only reads would keep reading old rows.
  */
 import type * as pg from "pg"
-import * as SqlFault from "./SqlFault.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 
 /**
  * Watches the pools of one database from their beginning.

@@ -11,11 +11,11 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { ProviderError } from "../../provider/ProviderError.ts"
 import type { Reason } from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import type { PrismaClient } from "./client.ts"
 import { Prisma } from "./client.ts"
 import { Late } from "./late.ts"
 import { withRoutines } from "./routines.ts"
-import * as SqlFault from "./SqlFault.ts"
 import { Texts } from "./texts.ts"
 
 /** A pool, by its client. */

@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Redacted from "effect/Redacted"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Issued } from "./passwords.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 /** As `Credentials.TokenCredential`, where it is documented. */
 interface TokenCredential {

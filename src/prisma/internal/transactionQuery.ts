@@ -3,22 +3,12 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
+import type { TransactionConnection } from "../../model/shared/transactionConnection.ts"
 import { ProviderError } from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
 import * as Connection from "./connection.ts"
-import * as SqlFault from "./SqlFault.ts"
-
-/**
- * A connection in a transaction: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or a `pg`
- * client after `BEGIN`.
- *
- * @category models
- * @since 0.1.0
- */
-export type TransactionConnection =
-  | { readonly $queryRaw: (strings: TemplateStringsArray, ...values: Array<any>) => PromiseLike<unknown> }
-  | { readonly query: (text: string, values: Array<any>) => PromiseLike<{ readonly rows: ReadonlyArray<unknown> }> }
 
 /** What sends statements: through the pool of `Database`, or on one connection. */
 export type Statements = Pick<Database["Service"], "query" | "schemaSql">

@@ -6,9 +6,9 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import * as SqlFault from "../../provider/SqlFault.ts"
 import * as Connection from "../internal/connection.ts"
 import * as Login from "../internal/login.ts"
-import * as SqlFault from "../internal/SqlFault.ts"
 import * as MigrationError from "../MigrationError.ts"
 
 export type Row = Readonly<Record<string, unknown>>

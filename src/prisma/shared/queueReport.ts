@@ -1,7 +1,7 @@
 /**
- * What is in the queues of `PgQueue`, in the outbox, and which tasks there are, for operators.
+ * What is in the queues of `PgQueue`, and which tasks there are, for operators.
  *
- * Bounds: all messages of the queues, all tasks, the oldest 10,000 messages of the outbox.
+ * Bounds: all messages of the queues, all tasks.
  */
 import * as Effect from "effect/Effect"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
@@ -13,14 +13,6 @@ import { models } from "../internal/modelQueries.ts"
 export interface PgQueueLoad extends QueueLoad {
   readonly queue: string
   readonly dead: number
-}
-
-export interface OutboxLoad {
-  readonly waiting: number
-  readonly later: number
-  readonly failing: number
-  /** Age of the oldest: since it was due if it waits, since it was written if it fails. Null without one. */
-  readonly oldestAgeMs: number | null
 }
 
 export interface TaskCounts {
@@ -60,24 +52,6 @@ export const readQueues: Effect.Effect<ReadonlyArray<PgQueueLoad>, ProviderError
         ) AS item
         GROUP BY item.queue
         ORDER BY item.queue`
-    )
-)
-
-export const readOutbox: Effect.Effect<OutboxLoad, ProviderError, Database> = Effect.flatMap(
-  Database,
-  ({ query, schemaSql }) =>
-    Effect.map(
-      query<OutboxLoad>(
-        "readOutbox",
-        Prisma.sql`
-          SELECT
-            o.out_waiting::float8 AS waiting,
-            o.out_delayed::float8 AS later,
-            o.out_failing::float8 AS failing,
-            CASE WHEN o.out_waiting + o.out_failing > 0 THEN o.out_oldest_age_ms::float8 END AS "oldestAgeMs"
-          FROM ${schemaSql}.dx_read_outbox(10000) AS o`
-      ),
-      ([row]) => row!
     )
 )
 

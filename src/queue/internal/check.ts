@@ -1,10 +1,10 @@
 /**
  * The rules for arguments that all queues share. Each breach is one reason of `QueueError`, before anything is sent.
  */
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
+import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import * as text from "../../model/shared/text.ts"
 import type { Queue } from "../Queue.ts"
 import {
@@ -109,14 +109,6 @@ export const timeout = upTo(12 * 3_600_000, "12 hours")
 /** How long something is kept: milliseconds, up to 10 years. */
 export const retention = upTo(3_650 * 86_400_000, "10 years")
 
-/** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones are longer than any limit. */
-export const wholeMs = (input: Duration.Input): number | undefined => {
-  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
-  return Option.isSome(ms) && ms.value >= 0 && hasAmount(input) ? Math.ceil(ms.value) : undefined
-}
-
-export const noDuration = "it is not a duration of 0 or more"
-
 export interface Receiving {
   readonly maxMessages: number
   readonly visibilityMs: number
@@ -169,27 +161,6 @@ const milliseconds = (operation: string, queue: string, field: string, input: Du
   const ms = wholeMs(input)
   return ms === undefined ? invalid(operation, queue, field, noDuration) : Effect.succeed(ms)
 }
-
-/** A Duration reads a number that is NaN, and an object without one of its units, as 0. */
-const hasAmount = (input: unknown): boolean => {
-  if (typeof input === "number") return !Number.isNaN(input)
-  if (typeof input !== "object" || input === null || Duration.isDuration(input)) return true
-  const amounts: ReadonlyArray<unknown> = Array.isArray(input)
-    ? input
-    : Object.entries(input).flatMap(([unit, amount]) => units.has(unit) && amount !== undefined ? [amount] : [])
-  return amounts.length > 0 && amounts.every((amount) => typeof amount === "number" && !Number.isNaN(amount))
-}
-
-const units = new Set([
-  "weeks",
-  "days",
-  "hours",
-  "minutes",
-  "seconds",
-  "milliseconds",
-  "microseconds",
-  "nanoseconds"
-])
 
 const problemIn = (value: unknown): string | undefined => {
   if (typeof value === "string") return text.problemOf(value)

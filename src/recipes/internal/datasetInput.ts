@@ -2,7 +2,7 @@
  * Checks what people give for a data set before it is sent.
  */
 import * as Effect from "effect/Effect"
-import { maxNameBytes, problemOfName } from "../../model/shared/identifiers.ts"
+import { isUuid, maxNameBytes, problemOfName } from "../../model/shared/identifiers.ts"
 import { InvalidInput } from "../DatasetError.ts"
 
 /** Longer than any address in S3. It is a part of an index entry, which has at most 2,704 bytes. */
@@ -25,10 +25,7 @@ export const checkCount = (field: string, count: number, atLeast = 0, atMost = N
   )
 
 export const checkUuid = (field: string, uuid: string): Checked =>
-  check(
-    field,
-    /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i.test(uuid) ? undefined : "it is not a UUID"
-  )
+  check(field, isUuid(uuid) ? undefined : "it is not a UUID")
 
 export const checkDatasetName = (name: string): Checked =>
   check("name", typeof name === "string" ? problemOfName(name, maxNameBytes) : "it is not a text")

@@ -1,33 +1,26 @@
 /**
- * The statements of `Dataset`, each one call of a stored function, through the pool or on one connection.
+ * The operations of `Dataset` on a driver: they check their input, and say why something was refused.
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
-import { Prisma } from "../../prisma/internal/client.ts"
-import { bigint, json } from "../../prisma/internal/rows.ts"
-import type { Statements } from "../../prisma/internal/transactionQuery.ts"
-import { BufferBatch } from "../../queue/Message.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import { StaleAttempt } from "../../tasks/internal/errors.ts"
-import { newTask } from "../../tasks/internal/newTask.ts"
-import { timeOrderedUuid } from "../../tasks/internal/timeOrderedUuid.ts"
+import { newTask, timeOrderedUuid } from "../../tasks/internal/newTask.ts"
 import type * as Task from "../../tasks/Task.ts"
+import type { DatasetDriver } from "../DatasetDriver.ts"
 import * as Errors from "../DatasetError.ts"
 import * as Input from "./datasetInput.ts"
-import type { Active, AttemptId, Operations, Publication, Version } from "./datasetModel.ts"
+import type { AttemptId, Operations, Publication } from "./datasetModel.ts"
 
-export const make = ({ query, schemaSql }: Statements): Operations => {
-  /** Sends one statement that calls a function with one answer. */
-  const send = <Answer>(operation: string, sql: Prisma.Sql) =>
-    Effect.map(
-      query<{ readonly answer: Answer }>(operation, Prisma.sql`SELECT ${schemaSql}.${sql} AS answer`),
-      ([row]) => row!.answer
-    )
-
+export const make = (driver: DatasetDriver["Service"]): Operations => {
   /** Checks the input before. */
-  const call = <Answer>(operation: string, checks: ReadonlyArray<Input.Checked>, sql: () => Prisma.Sql) =>
-    Effect.andThen(checked(operation, checks), Effect.suspend(() => send<Answer>(operation, sql())))
+  const call = <Answer>(
+    operation: string,
+    checks: ReadonlyArray<Input.Checked>,
+    send: () => Effect.Effect<Answer, ProviderError>
+  ) => Effect.andThen(checked(operation, checks), Effect.suspend(send))
 
   const publishBatches = <T extends Task.Any>(batches: ReadonlyArray<Publication<T>>) =>
     Effect.gen(function*() {
@@ -41,8 +34,7 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
           Input.checkCount("recordCount", batch.recordCount)
         ])
       )
-      const rows = yield* Effect.forEach(batches, batchRow)
-      const answers = yield* send<ReadonlyArray<PublishAnswer>>(operation, Prisma.sql`dx_buffer_batches(${json(rows)})`)
+      const answers = yield* driver.publishBatches(yield* Effect.forEach(batches, newBatch))
       const published: Array<{ taskId: string; isNew: boolean }> = []
       for (const [i, answer] of answers.entries()) {
         const { batchUri, datasetUuid, version } = batches[i]!
@@ -68,16 +60,15 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     publishBatch: (batch) => Effect.map(publishBatches([batch]), ([published]) => published!),
     publishBatches,
 
-    create: (name) =>
-      call<string>("create", [Input.checkDatasetName(name)], () => Prisma.sql`dx_create_dataset(${name})`),
+    create: (name) => call("create", [Input.checkDatasetName(name)], () => driver.create(name)),
 
     openVersion: (datasetUuid) =>
       Effect.gen(function*() {
         const operation = "openVersion"
-        const answer = yield* call<{ _tag: "Opened"; version: number } | Refused<"DatasetNotFound">>(
+        const answer = yield* call(
           operation,
           [Input.checkUuid("datasetUuid", datasetUuid)],
-          () => Prisma.sql`dx_open_version(${datasetUuid}::uuid)`
+          () => driver.openVersion(datasetUuid)
         )
         return answer._tag === "Opened"
           ? answer.version
@@ -87,21 +78,14 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     commitBatch: (attempt, output) =>
       Effect.gen(function*() {
         const operation = "commitBatch"
-        const answer = yield* call<
-          | { _tag: "Committed"; outputUri: string; recordCount: number; attempt: number }
-          | { _tag: "VersionNotBuilding"; datasetUuid: string; version: number; status: Version["status"] }
-          | Refused<"BatchNotFound" | "StaleAttempt">
-        >(
+        const answer = yield* call(
           operation,
           [
             ...checksOf(attempt),
             Input.checkUri("outputUri", output.outputUri),
             Input.checkCount("recordCount", output.recordCount)
           ],
-          () =>
-            Prisma.sql`dx_commit_batch(${attempt.taskId}::uuid, ${attempt.attempt}::int, ${output.outputUri}, ${
-              bigint(output.recordCount)
-            })`
+          () => driver.commitBatch(attempt, output)
         )
         switch (answer._tag) {
           case "Committed":
@@ -119,23 +103,14 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
       Effect.gen(function*() {
         const operation = "commitVersion"
         const { attempt, batchCount } = options ?? {}
-        const answer = yield* call<
-          | { _tag: "Committed"; batchCount: number; recordCount: number }
-          | { _tag: "BatchesMissing"; missing: number; published: number }
-          | { _tag: "VersionNotBuilding"; status: Version["status"] }
-          | { _tag: "IsolationUnfit"; level: string }
-          | Refused<"VersionNotFound" | "StaleAttempt">
-        >(
+        const answer = yield* call(
           operation,
           [
             Input.checkVersion(datasetUuid, version),
             ...(batchCount === undefined ? [] : [Input.checkCount("batchCount", batchCount)]),
             ...(attempt === undefined ? [] : checksOf(attempt))
           ],
-          () =>
-            Prisma.sql`dx_commit_version(${datasetUuid}::uuid, ${bigint(version)}, ${bigint(batchCount ?? null)}, ${
-              attempt?.taskId ?? null
-            }::uuid, ${attempt?.attempt ?? null}::int)`
+          () => driver.commitVersion(datasetUuid, version, batchCount ?? null, attempt ?? null)
         )
         switch (answer._tag) {
           case "Committed":
@@ -163,21 +138,13 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
       Effect.gen(function*() {
         const operation = "activate"
         const expected = options?.expected
-        const answer = yield* call<
-          | { _tag: "Activated"; previous: number | null }
-          | { _tag: "ActiveVersionChanged"; actual: number | null }
-          | { _tag: "VersionNotCommitted"; status: Version["status"] }
-          | Refused<"DatasetNotFound" | "VersionNotFound">
-        >(
+        const answer = yield* call(
           operation,
           [
             Input.checkVersion(datasetUuid, version),
             ...(typeof expected === "number" ? [Input.checkCount("expected", expected, 1)] : [])
           ],
-          () =>
-            Prisma.sql`dx_activate_version(${datasetUuid}::uuid, ${bigint(version)}, ${expected !== undefined}, ${
-              bigint(expected ?? null)
-            })`
+          () => driver.activate(datasetUuid, version, expected)
         )
         switch (answer._tag) {
           case "Activated":
@@ -199,10 +166,10 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     active: (name) =>
       Effect.gen(function*() {
         const operation = "active"
-        const answer = yield* call<{ _tag: "Active" } & Active | Refused<"Inactive" | "DatasetNotFound">>(
+        const answer = yield* call(
           operation,
           [Input.checkDatasetName(name)],
-          () => Prisma.sql`dx_read_active_dataset(${name})`
+          () => driver.active(name)
         )
         switch (answer._tag) {
           case "Active": {
@@ -220,10 +187,10 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
       Effect.gen(function*() {
         const operation = "versions"
         const limit = options?.limit ?? defaultLimit
-        const answer = yield* call<ReadonlyArray<Version> | null>(
+        const answer = yield* call(
           operation,
           [Input.checkUuid("datasetUuid", datasetUuid), Input.checkCount("limit", limit, 1, maxLimit)],
-          () => Prisma.sql`dx_read_versions(${datasetUuid}::uuid, ${limit}::int)`
+          () => driver.versions(datasetUuid, limit)
         )
         return answer ?? (yield* refuse(operation, new Errors.DatasetNotFound({ dataset: datasetUuid })))
       }),
@@ -231,10 +198,10 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     discardVersion: (datasetUuid, version) =>
       Effect.gen(function*() {
         const operation = "discardVersion"
-        const answer = yield* call<Refused<"Discarded" | "VersionIsActive" | "VersionNotFound">>(
+        const answer = yield* call(
           operation,
           [Input.checkVersion(datasetUuid, version)],
-          () => Prisma.sql`dx_discard_version(${datasetUuid}::uuid, ${bigint(version)})`
+          () => driver.discardVersion(datasetUuid, version)
         )
         if (answer._tag === "Discarded") return
         const Reason = answer._tag === "VersionIsActive" ? Errors.VersionIsActive : Errors.VersionNotFound
@@ -244,16 +211,14 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     pruneVersions: (datasetUuid, { keep, limit = defaultLimit }) =>
       Effect.gen(function*() {
         const operation = "pruneVersions"
-        const answer = yield* call<
-          ReadonlyArray<{ version: number; outputUris: ReadonlyArray<string> }> | null
-        >(
+        const answer = yield* call(
           operation,
           [
             Input.checkUuid("datasetUuid", datasetUuid),
             Input.checkCount("keep", keep),
             Input.checkCount("limit", limit, 1, maxLimit)
           ],
-          () => Prisma.sql`dx_prune_versions(${datasetUuid}::uuid, ${bigint(keep)}, ${limit}::int)`
+          () => driver.pruneVersions(datasetUuid, keep, limit)
         )
         return answer ?? (yield* refuse(operation, new Errors.DatasetNotFound({ dataset: datasetUuid })))
       }),
@@ -261,12 +226,10 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
     deleteVersion: (datasetUuid, version) =>
       Effect.gen(function*() {
         const operation = "deleteVersion"
-        const answer = yield* call<
-          Refused<"Deleted"> | { _tag: "VersionNotDiscarded"; status: Version["status"] }
-        >(
+        const answer = yield* call(
           operation,
           [Input.checkVersion(datasetUuid, version)],
-          () => Prisma.sql`dx_delete_version(${datasetUuid}::uuid, ${bigint(version)})`
+          () => driver.deleteVersion(datasetUuid, version)
         )
         if (answer._tag === "Deleted") return
         return yield* refuse(operation, new Errors.VersionNotDiscarded({ ...answer, datasetUuid, version }))
@@ -275,14 +238,6 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
 }
 
 // internal
-
-type PublishAnswer =
-  | { readonly _tag: "Published" | "Known"; readonly taskId: string }
-  | { readonly _tag: "VersionNotBuilding"; readonly status: Version["status"] }
-  | Refused<"Unpublished" | "BatchDiffers" | "VersionNotFound">
-
-/** An answer that is only its tag. */
-type Refused<Tag extends string> = { readonly [T in Tag]: { readonly _tag: T } }[Tag]
 
 const defaultLimit = 100
 const maxLimit = 1000
@@ -300,19 +255,19 @@ const checksOf = ({ attempt, taskId }: AttemptId) => [
 const stale = ({ attempt, taskId }: AttemptId) =>
   Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1), Effect.fail(new StaleAttempt({ taskId, attempt })))
 
-/** A batch and its task. The row of the batch makes the publication idempotent, so the task needs no key. */
-const batchRow = <T extends Task.Any>({ payload, task, ...batch }: Publication<T>) =>
+/** The row of the batch makes the publication idempotent, so its task needs no key. */
+const newBatch = <T extends Task.Any>({ payload, task, ...batch }: Publication<T>) =>
   Effect.gen(function*() {
     const { batchUri, datasetUuid, recordCount, version } = batch
-    const row = {
+    const created = yield* newTask(task, { payload: payload ?? { batchUri, datasetUuid, recordCount, version } })
+    const id = yield* timeOrderedUuid
+    const wakeup = {
+      kind: "buffer_batch",
+      task_id: id,
       dataset_uuid: datasetUuid,
       dataset_version: version,
       batch_uri: batchUri,
       record_count: recordCount
     }
-    const created = yield* newTask(task, { payload: payload ?? { batchUri, datasetUuid, recordCount, version } })
-    return {
-      ...row,
-      task: { ...created, id: yield* timeOrderedUuid, wakeup: yield* Effect.orDie(BufferBatch.encode(row)) }
-    }
+    return { batchUri, datasetUuid, recordCount, version, task: { ...created, id, wakeup } }
   })

@@ -10,9 +10,9 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { problemOfName } from "../../model/shared/identifiers.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import type { Database } from "../../prisma/Database.ts"
 import type { QueueSignals } from "../../queue/internal/signals.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
+import type { TriggerDriver } from "../TriggerDriver.ts"
 import { onTimeMs } from "./cronInstants.ts"
 import * as signature from "./signature.ts"
 import { run } from "./triggers.ts"
@@ -26,12 +26,12 @@ export interface Options {
 
 /** Always answers. */
 export const make =
-  (options: Options, services: Context.Context<Tasks | Database | QueueSignals>) =>
+  (options: Options, services: Context.Context<Tasks | TriggerDriver | QueueSignals>) =>
   (request: Request): Promise<Response> => Effect.runPromiseWith(services)(answer(options, request))
 
 // internal
 
-type Services = Tasks | Database | QueueSignals
+type Services = Tasks | TriggerDriver | QueueSignals
 
 /** A request that is answered with a status other than 200. */
 class Refused extends Data.TaggedError("Refused")<{ readonly status: number; readonly problem: string }> {}

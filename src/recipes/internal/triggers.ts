@@ -5,16 +5,13 @@ import * as Clock from "effect/Clock"
 import type * as Schedule from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
-import { Database } from "../../prisma/Database.ts"
-import { Prisma } from "../../prisma/internal/client.ts"
-import { bigint, json } from "../../prisma/internal/rows.ts"
-import * as statementSettings from "../../prisma/internal/settings.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
 import { creator } from "../../tasks/internal/service.ts"
-import type { Created, NewTask } from "../../tasks/internal/store.ts"
+import type { NewTask } from "../../tasks/TaskDriver.ts"
 import type { Tasks } from "../../tasks/Tasks.ts"
 import type { Creator } from "../../tasks/Tasks.ts"
+import { TriggerDriver } from "../TriggerDriver.ts"
 import { dueInstants } from "./cronInstants.ts"
 import type { CatchUp } from "./cronInstants.ts"
 
@@ -93,39 +90,21 @@ export const run = (
 ): Effect.Effect<
   { readonly instants: ReadonlyArray<Date>; readonly hasMore: boolean },
   Failure,
-  Database | QueueSignals
+  TriggerDriver | QueueSignals
 > =>
   Effect.gen(function*() {
-    const { query, schemaSql } = yield* Database
+    const driver = yield* TriggerDriver
     const signals = yield* QueueSignals
     const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
     while (true) {
-      const [row] = yield* query<{ readonly ms: number }>(
-        "readTrigger",
-        Prisma.sql`
-          SELECT round(extract(epoch FROM fired_until) * 1000)::float8 AS ms
-          FROM ${schemaSql}.queue_triggers
-          WHERE name = ${trigger.name}`
-      )
-      const firedUntilMs = row?.ms ?? null
+      const firedUntilMs = yield* driver.firedUntil(trigger.name)
       const due = dueInstants({ schedule: trigger.schedule, catchUp: trigger.catchUp, firedUntilMs, untilMs })
       let isFirst = false
       const fire = (tasks: ReadonlyArray<NewTask>) =>
-        Effect.map(
-          query<{ readonly created: ReadonlyArray<Created> | null }>(
-            "fireTrigger",
-            Prisma.sql`
-              SELECT ${schemaSql}.dx_fire_trigger(
-                ${quietly(Prisma.sql`${trigger.name}::text`)}, ${bigint(firedUntilMs)}, ${bigint(due.untilMs)}, ${
-              json(tasks)
-            }
-              ) AS created`
-          ),
-          ([fired]) => {
-            isFirst = fired!.created !== null
-            return fired!.created ?? []
-          }
-        )
+        Effect.map(driver.fire(trigger.name, firedUntilMs, due.untilMs, tasks), (created) => {
+          isFirst = created !== null
+          return created ?? []
+        })
       yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
       if (isFirst) {
         if (due.instants.length > 0) yield* signals.announce([{ topic: Topic.outbox }])
@@ -134,8 +113,3 @@ export const run = (
       // Another process has fired it since.
     }
   })
-
-// internal
-
-/** This process announces what it has stored, as to itself. */
-const quietly = (argument: Prisma.Sql) => statementSettings.during([statementSettings.quiet], argument)

@@ -4,7 +4,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
-import type { TransactionConnection } from "../../prisma/Transaction.ts"
+import type { TransactionConnection } from "../../model/shared/transactionConnection.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { StaleAttempt } from "./errors.ts"
 

@@ -19,11 +19,11 @@ import { seriesOf } from "../../model/shared/labelled.ts"
 import { harmlessIn } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
-import type { Database } from "../../prisma/Database.ts"
 import { shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskDriver } from "../TaskDriver.ts"
 import { Attempt } from "./attempt.ts"
 import * as claimings from "./claiming.ts"
 import type { TaskClaiming } from "./claiming.ts"
@@ -33,8 +33,6 @@ import { StaleAttempt } from "./errors.ts"
 import * as failures from "./failure.ts"
 import type { Failure } from "./failure.ts"
 import * as leasesOf from "./leases.ts"
-import * as stores from "./store.ts"
-import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskStore } from "./store.ts"
 
 export interface Served {
   readonly code: TaskCode
@@ -80,9 +78,8 @@ export interface Attempts {
   ) => Effect.Effect<Duration.Duration | undefined>
 }
 
-export const make = Effect.fnUntraced(function*({ database, served, store, watch, workerId }: {
-  readonly database: Database["Service"]
-  readonly store: TaskStore
+export const make = Effect.fnUntraced(function*({ driver, served, watch, workerId }: {
+  readonly driver: TaskDriver["Service"]
   readonly served: ReadonlyMap<string, Served>
   readonly watch: Watch
   readonly workerId: string
@@ -90,7 +87,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
   const clock = yield* Clock.Clock
   const signals = yield* QueueSignals
   const context = harmlessIn(yield* Effect.context<never>())
-  const leases = yield* leasesOf.make(store)
+  const leases = yield* leasesOf.make(driver)
   const serves = {
     names: [...served.keys()],
     leaseMs: [...served.values()].map(({ leaseMs }) => leaseMs),
@@ -98,13 +95,13 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
   }
   const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
   const watchInTouch: Watch = (foundWork) => (claim) => Effect.andThen(leases.inTouch, watch(foundWork)(claim))
-  const claiming = yield* claimings.make({ serves, signals, store, watch: watchInTouch })
+  const claiming = yield* claimings.make({ driver, serves, signals, watch: watchInTouch })
   const complete = yield* shared(
     "completeTasks",
-    (items: ReadonlyArray<Completion>) => store.complete(items),
+    (items: ReadonlyArray<Completion>) => driver.complete(items),
     { ...sharing, sizeOf: ({ result }) => result?.length ?? 0 }
   )
-  const fail = yield* shared("failTasks", (items: ReadonlyArray<AttemptEnd>) => store.fail(items), {
+  const fail = yield* shared("failTasks", (items: ReadonlyArray<AttemptEnd>) => driver.fail(items), {
     ...sharing,
     sizeOf: ({ error }) => error?.length ?? 0
   })
@@ -135,7 +132,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         )
     })
 
-  const leaseMsOf = (claimed: Claimed) => served.get(claimed.out_name)!.leaseMs
+  const leaseMsOf = (claimed: Claimed) => served.get(claimed.name)!.leaseMs
 
   const ended = (claimed: Claimed, outcome: AttemptEnd["outcome"], failure: Failure | undefined, options: {
     readonly retryAfter: Duration.Duration | undefined
@@ -144,11 +141,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     settled(
       claimed,
       fail({
-        task_id: claimed.out_id,
-        attempt: claimed.out_attempt,
+        taskId: claimed.id,
+        attempt: claimed.attempt,
         outcome,
         error: failure === undefined ? null : failures.encode(failure),
-        delay_ms: options.retryAfter === undefined ? null : Math.ceil(Duration.toMillis(options.retryAfter)),
+        delayMs: options.retryAfter === undefined ? null : Math.ceil(Duration.toMillis(options.retryAfter)),
         counts: options.counts
       })
     ).pipe(
@@ -242,20 +239,16 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
       Effect.asVoid
     )
 
-  const described = ({ out_attempt, out_id, out_name }: Claimed) => ({
-    task_name: out_name,
-    task_id: out_id,
-    attempt: out_attempt
-  })
+  const described = ({ attempt, id, name }: Claimed) => ({ task_name: name, task_id: id, attempt })
 
   const count = ({ claimed, endMs, startMs }: Running, outcome: string, services: Context.Context<never>) => {
-    attempts(claimed.out_name, outcome).updateUnsafe(1, services)
-    duration(claimed.out_name, outcome).updateUnsafe((endMs - startMs) / 1000, services)
+    attempts(claimed.name, outcome).updateUnsafe(1, services)
+    duration(claimed.name, outcome).updateUnsafe((endMs - startMs) / 1000, services)
   }
 
   // -- running -----------------------------------------------------------------------------------
 
-  const serviceOf = ({ out_attempt: attempt, out_id: taskId, out_name: taskName }: Claimed, committing: () => void) => {
+  const serviceOf = ({ attempt, id: taskId, name: taskName }: Claimed, committing: () => void) => {
     const stale = Effect.suspend(() =>
       Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1), Effect.fail(new StaleAttempt({ taskId, attempt })))
     )
@@ -269,15 +262,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         Effect.gen(function*() {
           const text = yield* served.get(taskName)!.code.encodeResult(result)
           committing()
-          const [outcome] = yield* stores.within(connection, database.schema).complete(
-            [{ task_id: taskId, attempt, result: text, is_committed: false }],
-            true
-          )
-          if (outcome !== "Done") return yield* stale
+          if ((yield* driver.within(connection).complete(taskId, attempt, text)) !== "Done") return yield* stale
         }),
       lock: (connection) =>
         Effect.flatMap(
-          stores.within(connection, database.schema).lockAttempt(taskId, attempt),
+          driver.within(connection).lockAttempt(taskId, attempt),
           (isNewest) => isNewest ? Effect.void : stale
         )
     })
@@ -285,13 +274,13 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
 
   const spanOf = (claimed: Claimed, services: Context.Context<never>) =>
     tracing.openUnsafe(services, () => ({
-      name: `task ${claimed.out_name}`,
-      traceparent: claimed.out_trace_context ?? undefined,
+      name: `task ${claimed.name}`,
+      traceparent: claimed.traceContext ?? undefined,
       kind: "consumer",
       describe: (span) => {
-        span.attribute("duroxide.task_name", claimed.out_name)
-        span.attribute("duroxide.task_id", claimed.out_id)
-        span.attribute("duroxide.attempt", claimed.out_attempt)
+        span.attribute("duroxide.task_name", claimed.name)
+        span.attribute("duroxide.task_id", claimed.id)
+        span.attribute("duroxide.attempt", claimed.attempt)
       }
     }))
 
@@ -302,7 +291,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
   const lose = (running: Running, fiber: Fiber.Fiber<unknown, unknown>) => {
     if (running.isCommitted) {
       // It has ended itself, unless the transaction in which it did was rolled back.
-      return void Effect.runForkWith(bases.get(running.claimed.out_name)!)(loseUnlessCommitted(running, fiber))
+      return void Effect.runForkWith(bases.get(running.claimed.name)!)(loseUnlessCommitted(running, fiber))
     }
     running.isLost = true
     fiber.interruptUnsafe()
@@ -321,11 +310,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     )
 
   const start: Attempts["start"] = (claimed, claimedMs, ended) => {
-    const { code, leaseMs } = served.get(claimed.out_name)!
-    const base = bases.get(claimed.out_name)!
+    const { code, leaseMs } = served.get(claimed.name)!
+    const base = bases.get(claimed.name)!
     const lease = leases.hold({
-      taskId: claimed.out_id,
-      attempt: claimed.out_attempt,
+      taskId: claimed.id,
+      attempt: claimed.attempt,
       leaseMs,
       onLost: () => lose(running, fiber)
     }, claimedMs)
@@ -355,7 +344,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         running.isCommitted = true
       })
     )
-    const fiber = Effect.runForkWith(services)(code.run(claimed.out_payload, claimed.out_counted))
+    const fiber = Effect.runForkWith(services)(code.run(claimed.payload, claimed.counted))
     fiber.addObserver((exit) => {
       running.exit = exit
       claiming.release(claimed)
@@ -375,7 +364,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     claiming,
     start,
     completeAll: (all) =>
-      Effect.tap(store.complete(all.map(completionOf)), (outcomes) =>
+      Effect.tap(driver.complete(all.map(completionOf)), (outcomes) =>
         Effect.withFiber((fiber) => {
           const stale = all.filter((attempt, i) => {
             if (outcomes[i] === "Done") count(attempt, "completed", fiber.context)
@@ -403,7 +392,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         return Effect.annotateLogs(giveBack(claimed), described(claimed))
       }),
     pass: (answer, deliveryCount) => {
-      switch (answer.out_outcome) {
+      switch (answer.outcome) {
         case "Locked":
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
           return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
@@ -413,20 +402,20 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
           return Effect.succeed(Duration.millis(Math.min(500 * 2 ** (deliveryCount - 1), 30_000)))
         case "NotDue":
           // It came early. Further off, there is a row of the outbox for then, and the sweep.
-          return Effect.succeed(answer.out_due_ms <= soonMs ? Duration.millis(answer.out_due_ms) : undefined)
+          return Effect.succeed(answer.dueMs <= soonMs ? Duration.millis(answer.dueMs) : undefined)
         case "Unserved": {
-          const isKnown = unserved.has(answer.out_name)
-          unserved.add(answer.out_name)
+          const isKnown = unserved.has(answer.name)
+          unserved.add(answer.name)
           return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
             Effect.when(Effect.succeed(!isKnown)),
-            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
+            Effect.annotateLogs({ task_name: answer.name, task_id: answer.id }),
             Effect.as(deliveryCount >= mostDeliveries ? undefined : Duration.millis(unservedPauseMs(deliveryCount)))
           )
         }
         case "Exhausted":
           return Effect.logError("Task worker: task is dead; its last attempt was lost").pipe(
-            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
-            Effect.andThen(Metric.update(attempts(answer.out_name, "lost"), 1)),
+            Effect.annotateLogs({ task_name: answer.name, task_id: answer.id }),
+            Effect.andThen(Metric.update(attempts(answer.name, "lost"), 1)),
             Effect.as(undefined)
           )
         default:
@@ -448,10 +437,10 @@ const farewellMs = 5_000
 
 /** Of an attempt whose handler has succeeded. */
 const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
-  task_id: claimed.out_id,
-  attempt: claimed.out_attempt,
+  taskId: claimed.id,
+  attempt: claimed.attempt,
   result: isCommitted || exit === undefined || Exit.isFailure(exit) ? null : exit.value,
-  is_committed: isCommitted
+  isCommitted
 })
 
 /**

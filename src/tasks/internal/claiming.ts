@@ -12,6 +12,7 @@ import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
+import { randomInt } from "node:crypto"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/driver/suspects.ts"
@@ -19,13 +20,15 @@ import { makeSuspects } from "../../provider/internal/locks.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueSignals } from "../../queue/internal/signals.ts"
+import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
 import type { Watch } from "./claims.ts"
 import * as returns from "./returns.ts"
-import * as stores from "./store.ts"
-import type { Claim, Claimed, Serves, TaskStore, Wakeup } from "./store.ts"
+
+/** Unique among the claims of a worker. */
+export const makeClaimId = () => randomInt(2 ** 31)
 
 type ClaimSet = (
-  wakeups: ReadonlyArray<Wakeup>
+  taskIds: ReadonlyArray<string>
 ) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
 
 /** The wake-up of a suspect, given back. */
@@ -50,17 +53,17 @@ export interface TaskClaiming {
   readonly release: (claimed: Claimed) => void
 }
 
-export const make = Effect.fnUntraced(function*({ serves, signals, store, watch }: {
+export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch }: {
+  readonly driver: Pick<TaskDriver["Service"], "claim" | "returnClaims">
   readonly serves: Serves
   readonly signals: QueueSignals["Service"]
-  readonly store: TaskStore
   readonly watch: Watch
 }): Effect.fn.Return<TaskClaiming, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const run = yield* FiberSet.makeRuntime<never, void, never>()
   const lane = yield* Semaphore.make(1)
   const returnClaim = yield* returns.make({
-    returnClaims: (claimIds) => store.returnClaims(serves.workerId, claimIds),
+    returnClaims: (claimIds) => driver.returnClaims(serves.workerId, claimIds),
     signals
   })
 
@@ -100,71 +103,71 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
 
   /** Repeated with its id: what an earlier statement has claimed is answered again. */
   const claim = (
-    wakeups: ReadonlyArray<Wakeup>,
+    taskIds: ReadonlyArray<string>,
     groups: ReadonlyArray<number>,
     mayRepeat: (error: ProviderError) => boolean
   ) =>
     Effect.suspend(() => {
-      const claimId = stores.makeClaimId()
+      const claimId = makeClaimId()
       /** That of any of its statements. */
       let isLost = false
-      return store.claim(wakeups, serves, { claimId, suspects: groups }).pipe(
-        watch((answers) => answers.some(({ out_outcome }) => out_outcome === "Claimed")),
+      return driver.claim(taskIds, serves, { claimId, suspects: groups }).pipe(
+        watch((answers) => answers.some(({ outcome }) => outcome === "Claimed")),
         Effect.tapError((error) => Effect.sync(() => (isLost ||= isAnswerLost(error)))),
         (call) => retried(call, mayRepeat),
         Effect.tapError(() => isLost ? returnClaim(claimId) : Effect.void)
       )
     })
 
-  const claimOne = yield* shared<Wakeup, Claim>(
+  const claimOne = yield* shared<string, Claim>(
     "claimTasks",
-    (wakeups) =>
+    (taskIds) =>
       claim(
-        wakeups,
+        taskIds,
         noSuspects,
-        (error) => !isLockedElsewhere(error) && (wakeups.length === 1 || !isOfOneCall(error))
+        (error) => !isLockedElsewhere(error) && (taskIds.length === 1 || !isOfOneCall(error))
       ),
     { lanes: 2, maxBatch: 500, patience: Duration.seconds(30) }
   )
 
   /** Fails only if one of them may be why. */
-  const claimSet = (wakeups: ReadonlyArray<Wakeup>, groups: ReadonlyArray<number>) =>
-    claim(wakeups, groups, (error) => !isOfOneCall(error)).pipe(
+  const claimSet = (taskIds: ReadonlyArray<string>, groups: ReadonlyArray<number>) =>
+    claim(taskIds, groups, (error) => !isOfOneCall(error)).pipe(
       Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
       Effect.catch((error) =>
-        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(wakeups.map(() => Exit.fail(error)))
+        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(taskIds.map(() => Exit.fail(error)))
       )
     )
 
   /** One by one, if the set fails: each beside those before it. */
-  const claimBeside: ClaimSet = (wakeups) =>
-    Effect.suspend(() => claimSet(wakeups, suspects.room())).pipe(
+  const claimBeside: ClaimSet = (taskIds) =>
+    Effect.suspend(() => claimSet(taskIds, suspects.room())).pipe(
       Effect.tap((answers) =>
         Effect.sync(() => {
           for (const answer of answers) {
-            if (Exit.isFailure(answer) || answer.value.out_outcome !== "Claimed") continue
-            suspects.lock(keyOf(answer.value), answer.value.out_lost, Infinity)
+            if (Exit.isFailure(answer) || answer.value.outcome !== "Claimed") continue
+            suspects.lock(keyOf(answer.value), answer.value.lost, Infinity)
           }
         })
       ),
       Effect.catch((error) =>
-        wakeups.length === 1
+        taskIds.length === 1
           ? Effect.succeed([Exit.fail(error)])
-          : Effect.map(Effect.forEach(wakeups, (wakeup) => claimBeside([wakeup])), (answers) => answers.flat())
+          : Effect.map(Effect.forEach(taskIds, (taskId) => claimBeside([taskId])), (answers) => answers.flat())
       )
     )
 
   return {
-    claimAll: (wakeups) =>
+    claimAll: (taskIds) =>
       Effect.catch(
-        claimSet(wakeups, noSuspects),
-        () => Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
+        claimSet(taskIds, noSuspects),
+        () => Effect.forEach(taskIds, (taskId) => Effect.exit(claimOne(taskId)), { concurrency: "unbounded" })
       ),
-    claimSuspects: (wakeups) => lane.withPermits(1)(claimBeside(wakeups)),
+    claimSuspects: (taskIds) => lane.withPermits(1)(claimBeside(taskIds)),
     refused,
     returnClaim,
     release: (claimed) => {
-      if (claimed.out_lost >= suspectAfter && suspects.release(keyOf(claimed))) recall()
+      if (claimed.lost >= suspectAfter && suspects.release(keyOf(claimed))) recall()
     }
   }
 })
@@ -173,4 +176,4 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
 
 const noSuspects = suspectGroups.map(() => 0)
 
-const keyOf = ({ out_attempt, out_id }: Claimed) => `${out_id}/${out_attempt}`
+const keyOf = ({ attempt, id }: Claimed) => `${id}/${attempt}`

@@ -7,9 +7,9 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
-import type { Database } from "../../prisma/Database.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as refusalsOf from "../../provider/shared/refusals.ts"
+import type { TaskDriver } from "../TaskDriver.ts"
 
 /** Notes how each claim ends. */
 export type Watch = <A>(
@@ -22,9 +22,9 @@ export interface TaskClaims {
   readonly refused: Deferred.Deferred<ProviderError>
 }
 
-/** Those of one worker, known to `problemsOf` until the scope is closed. */
+/** Notes the claims of one worker. Until the scope is closed, `problems` say why it claims nothing, for people; no secrets. */
 export const make = Effect.fnUntraced(
-  function*(database: Database["Service"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
+  function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
     const refused = Deferred.makeUnsafe<ProviderError>()
     /** What the worker fails with. Its last claims, which end meanwhile, change nothing about it. */
@@ -35,11 +35,9 @@ export const make = Effect.fnUntraced(
       const state = failure === undefined ? "may not claim tasks" : "has failed"
       return `a task worker of this process ${state}: ${error.reason.message}`
     }
-    const workers = problems.get(database) ?? new Set()
-    problems.set(database, workers)
     yield* Effect.acquireRelease(
-      Effect.sync(() => workers.add(problem)),
-      () => Effect.sync(() => workers.delete(problem))
+      Effect.sync(() => problems.add(problem)),
+      () => Effect.sync(() => problems.delete(problem))
     )
     return {
       refused,
@@ -54,12 +52,3 @@ export const make = Effect.fnUntraced(
     }
   }
 )
-
-/** Why workers of this process on this database claim nothing, for people; no secrets. */
-export const problemsOf = (database: Database["Service"]): ReadonlyArray<string> => [
-  ...new Set([...problems.get(database) ?? []].flatMap((problem) => problem() ?? []))
-]
-
-// internal
-
-const problems = new WeakMap<Database["Service"], Set<() => string | undefined>>()

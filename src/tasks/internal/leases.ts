@@ -9,7 +9,7 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { TaskStore } from "./store.ts"
+import type { TaskDriver } from "../TaskDriver.ts"
 
 export interface Held {
   readonly taskId: string
@@ -37,7 +37,7 @@ export interface Leases {
 }
 
 export const make = Effect.fnUntraced(function*(
-  store: Pick<TaskStore, "renew">
+  store: Pick<TaskDriver["Service"], "renew">
 ): Effect.fn.Return<Leases, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const leases = new Set<Held>()
@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
   const renew = (due: ReadonlyArray<Held>) =>
     Effect.suspend(() => {
       const startMs = monotonicMs(clock)
-      return store.renew(due.map(({ attempt, leaseMs, taskId }) => ({ task_id: taskId, attempt, lease_ms: leaseMs })))
+      return store.renew(due.map(({ attempt, leaseMs, taskId }) => ({ taskId, attempt, leaseMs })))
         .pipe(
           Effect.map((outcomes) => {
             for (const [i, lease] of due.entries()) {

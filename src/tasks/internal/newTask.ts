@@ -1,16 +1,17 @@
 /**
  * The row of a task to create, from its definition and the options of the caller.
  */
+import * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { randomUUID } from "node:crypto"
+import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
-import { noDuration, wholeMs } from "../../queue/internal/check.ts"
 import type * as Task from "../Task.ts"
+import type { NewTask } from "../TaskDriver.ts"
 import { problemOfKey } from "./settings.ts"
-import type { NewTask } from "./store.ts"
-import { timeOrderedUuid } from "./timeOrderedUuid.ts"
 
 /**
  * How a task is created.
@@ -42,22 +43,29 @@ export const newTask = <P extends PayloadSchema>(
     if (delayMs > longestDelayMs) {
       return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
-    const id = task.wakeup === undefined ? undefined : yield* timeOrderedUuid
+    const kind = task.wakeupKind
+    const id = kind === undefined ? undefined : yield* timeOrderedUuid
     return {
       id,
       name: task.name,
       key,
       payload: yield* task.codecs.payload.encode(payload),
-      max_attempts: task.maxAttempts,
+      maxAttempts: task.maxAttempts,
       queue: task.queue,
-      wakeup: id === undefined ? undefined : task.wakeup?.(id),
-      delay_ms: delayMs === 0 ? undefined : delayMs,
-      trace_context: yield* tracing.traceparent
+      wakeup: kind === undefined ? undefined : { kind, task_id: id },
+      delayMs: delayMs === 0 ? undefined : delayMs,
+      traceContext: yield* tracing.traceparent
     }
   })
 
 export const refused = (operation: string, field: string, problem: string) =>
   Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+/** A UUID of version 7: it begins with the time, so that new rows share pages of the index. */
+export const timeOrderedUuid: Effect.Effect<string> = Effect.map(Clock.currentTimeMillis, (nowMs) => {
+  const time = nowMs.toString(16).padStart(12, "0")
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`
+})
 
 // internal
 

@@ -1,38 +1,34 @@
 /**
- * What the service of tasks does beside storing: checks its input, and says how tasks have ended. Any store of tasks will do.
+ * The service of tasks without a store: checks its input, and says how tasks have ended. Works on any driver.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { createHash, randomUUID } from "node:crypto"
 import * as Activity from "../../Activity.ts"
-import { checkText, problemOfName } from "../../model/shared/identifiers.ts"
+import { noDuration, wholeMs } from "../../model/shared/durations.ts"
+import { checkText, isUuid, problemOfName } from "../../model/shared/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as taskMail from "../../model/shared/taskMail.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { noDuration, wholeMs } from "../../queue/internal/check.ts"
 import type * as Task from "../Task.ts"
+import type { Created, NewTask, TaskDriver } from "../TaskDriver.ts"
 import * as calls from "./calls.ts"
 import { TaskNotFound, TaskWaitTimeout } from "./errors.ts"
 import { newTask, refused } from "./newTask.ts"
 import type { CreateOptions } from "./newTask.ts"
-import type { AttemptRecord, DeadTask, Status } from "./reads.ts"
-import type { Created, NewTask, TaskStore } from "./store.ts"
+import * as reads from "./reads.ts"
+import type { DeadTask, Status } from "./reads.ts"
 import type { Wait } from "./waits.ts"
 
-export type Store = Pick<TaskStore, "create" | "cancel" | "redrive">
-
-/** Of single tasks. */
-export interface Reads {
-  readonly status: (taskId: string) => Effect.Effect<Status, ProviderError>
-  readonly attempts: (taskId: string) => Effect.Effect<ReadonlyArray<AttemptRecord>, ProviderError>
-  readonly dead: (name: string | null, limit: number) => Effect.Effect<ReadonlyArray<DeadTask>, ProviderError>
-}
+export type Store = Pick<
+  TaskDriver["Service"],
+  "create" | "cancel" | "redrive" | "readTask" | "readAttempts" | "readDead"
+>
 
 /** The methods of `Tasks`. */
-export const make = ({ reads, store, wait, written }: {
+export const make = ({ store, wait, written }: {
   readonly store: Store
-  readonly reads: Reads
   readonly wait: Wait
   /** Runs after tasks were written that can begin. */
   readonly written: Effect.Effect<void>
@@ -40,12 +36,12 @@ export const make = ({ reads, store, wait, written }: {
   ...creator((tasks) =>
     Effect.tap(
       store.create(tasks),
-      (created) => created.some(({ out_is_new }) => out_is_new) ? written : Effect.void
+      (created) => created.some(({ isNew }) => isNew) ? written : Effect.void
     )
   ),
 
   status: (taskId: string): Effect.Effect<Status, ProviderError> =>
-    isId(taskId) ? reads.status(taskId) : Effect.succeed({ _tag: "NotFound" }),
+    isUuid(taskId) ? Effect.map(store.readTask(taskId), reads.statusOf) : Effect.succeed({ _tag: "NotFound" }),
 
   wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     task: Task.Task<any, P, S, E>,
@@ -58,27 +54,24 @@ export const make = ({ reads, store, wait, written }: {
       if (timeout !== undefined && timeoutMs === undefined) {
         return yield* refused("awaitTasks", "timeout", noDuration)
       }
-      if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
+      if (!isUuid(taskId)) return yield* new TaskNotFound({ taskId })
       const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
         duration: timeoutMs,
         orElse: () => Effect.fail(new TaskWaitTimeout({ taskId, timeoutMs }))
       })
-      if (end.out_status === "Missing") return yield* new TaskNotFound({ taskId })
-      return yield* calls.outcomeOf(task.name, task.codecs, {
-        status: end.out_status,
-        result: end.out_result,
-        error: end.out_error
-      })
+      if (end.status === "Missing") return yield* new TaskNotFound({ taskId })
+      return yield* calls.outcomeOf(task.name, task.codecs, end)
     }),
 
   cancel: (taskId: string, reason: string) =>
     checkText("reason", reason).pipe(
       Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
-      Effect.andThen(isId(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
+      Effect.andThen(isUuid(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
       Effect.map(([outcome]) => outcome === "Cancelled")
     ),
 
-  attempts: (taskId: string) => isId(taskId) ? reads.attempts(taskId) : Effect.succeed([]),
+  attempts: (taskId: string) =>
+    isUuid(taskId) ? Effect.map(store.readAttempts(taskId), (all) => all.map(reads.attemptOf)) : Effect.succeed([]),
 
   listDead: (
     { limit = 100, name }: { readonly name?: string | undefined; readonly limit?: number | undefined } = {}
@@ -86,13 +79,13 @@ export const make = ({ reads, store, wait, written }: {
     !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
       ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
       : name === undefined || isName(name)
-      ? reads.dead(name ?? null, limit)
+      ? Effect.map(store.readDead(name ?? null, limit), (all) => all.map(reads.deadOf))
       : Effect.succeed([]),
 
   redrive: (which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }) =>
     Effect.tap(
       "ids" in which
-        ? store.redrive(which.ids.filter(isId), null, Math.max(1, which.ids.length))
+        ? store.redrive(which.ids.filter(isUuid), null, Math.max(1, which.ids.length))
         : isName(which.name)
         ? store.redrive(null, which.name, 1000)
         : Effect.succeed([]),
@@ -104,7 +97,7 @@ export const make = ({ reads, store, wait, written }: {
 export const creator = (
   send: (tasks: ReadonlyArray<NewTask>) => Effect.Effect<ReadonlyArray<Created>, ProviderError>
 ) => {
-  const ids = (tasks: ReadonlyArray<NewTask>) => Effect.map(send(tasks), (rows) => rows.map(({ out_id }) => out_id))
+  const ids = (tasks: ReadonlyArray<NewTask>) => Effect.map(send(tasks), (rows) => rows.map(({ id }) => id))
   return {
     create: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
       task: Task.Task<any, P, S, E>,
@@ -125,7 +118,7 @@ export const creator = (
 
 /** The handlers of the activities through which orchestrations run and cancel tasks. */
 export const activityHandlers = ({ store, written }: {
-  readonly store: Pick<TaskStore, "create" | "cancel" | "join">
+  readonly store: Pick<TaskDriver["Service"], "create" | "cancel" | "join">
   readonly written: Effect.Effect<void>
 }) =>
   Layer.mergeAll(
@@ -138,28 +131,25 @@ export const activityHandlers = ({ store, written }: {
         name,
         key,
         payload,
-        max_attempts: maxAttempts,
+        maxAttempts,
         queue,
-        reply_instance_id: instanceId,
-        reply_execution_id: executionId,
-        reply_name: taskMail.mailboxOf(id),
-        trace_context: yield* tracing.traceparent
+        replyTo: { instanceId, executionId, mailbox: taskMail.mailboxOf(id) },
+        traceContext: yield* tracing.traceparent
       }]))
       yield* written
-      return created!.out_id
+      return created!.id
     })),
     calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
       const { executionId, instanceId } = yield* Activity.Call
-      const task = { name, key, payload, max_attempts: maxAttempts, queue, trace_context: yield* tracing.traceparent }
+      const task = { name, key, payload, maxAttempts, queue, traceContext: yield* tracing.traceparent }
       const mailbox = taskMail.mailboxOf(yield* callId)
       while (true) {
         const [created] = yield* Effect.orDie(store.create([task]))
-        if (created!.out_is_new) yield* written
-        const end = yield* Effect.orDie(store.join(created!.out_id, { instanceId, executionId, mailbox }))
+        if (created!.isNew) yield* written
+        const end = yield* Effect.orDie(store.join(created!.id, { instanceId, executionId, mailbox }))
         if (end === null) return { mailbox }
-        const [status, result, error] = end
         // Deleted after its retention, since then: there is room for a new one.
-        if (status !== "Missing") return { status, result, error }
+        if (end.status !== "Missing") return end
       }
     })),
     calls.CancelTask.toLayer(({ taskId }) =>
@@ -180,5 +170,3 @@ const mostTasks = 10_000
 
 /** No task has another one. */
 const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined
-
-const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)

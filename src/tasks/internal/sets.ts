@@ -1,5 +1,6 @@
 /**
- * The work of a task worker on the wake-ups of one queue, in sets.
+ * The work of a task worker on the wake-ups of one queue, in sets. A wake-up is a message of any kind that names a task by
+ * its `task_id`.
  *
  * Wake-ups that were received together are claimed by one statement. Where the queue is in the database of the tasks, the
  * statement that receives them also claims their tasks, and deletes the messages: should this process die, the sweep wakes the
@@ -21,19 +22,17 @@ import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { Database } from "../../prisma/Database.ts"
-import * as sameDatabase from "../../prisma/internal/queue/sameDatabase.ts"
+import { isAnswerLost } from "../../provider/internal/statement.ts"
 import type { Held, Receive, Settings, Tools, Work } from "../../queue/internal/consuming.ts"
 import { logDefect, longestWait, notHandled, receiving } from "../../queue/internal/consuming.ts"
-import * as Message from "../../queue/Message.ts"
-import type { Payload, Queue, Received } from "../../queue/Queue.ts"
-import type { PayloadInvalid } from "../../queue/QueueError.ts"
+import { storedIn } from "../../queue/internal/stored.ts"
+import type { Queue, Received } from "../../queue/Queue.ts"
+import type { Claim, Claimed, Suspect, TakenTask, TaskDriver } from "../TaskDriver.ts"
 import type { Attempts, Running } from "./attempts.ts"
-import type { Claim, Claimed, Suspect, Wakeup } from "./store.ts"
-import type { Taken } from "./taken.ts"
+import { makeClaimId } from "./claiming.ts"
 
-/** The kinds of messages that wake tasks. */
-export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
+/** A task that was claimed, its message deleted; or a message of which more must be known. */
+type Taken = Received | TakenTask
 
 /** A wake-up that is under way. */
 interface Item {
@@ -51,7 +50,7 @@ type ReceivedItem = Item & { readonly message: NonNullable<Item["message"]> }
 
 interface Named {
   readonly item: ReceivedItem
-  readonly wakeup: Wakeup
+  readonly taskId: string
 }
 
 interface Counts {
@@ -63,18 +62,33 @@ interface Counts {
 
 /** Receives wake-ups, and where it can claims their tasks. */
 export const receiveBy =
-  (attempts: Attempts, database: Database["Service"], settings: Settings) =>
+  (attempts: Attempts, driver: TaskDriver["Service"], settings: Settings) =>
   (queue: Queue["Service"]): Effect.Effect<Receive<Taken>, never, Scope.Scope> => {
-    const here = sameDatabase.storedIn(queue.receive, database)
+    const here = storedIn("receive", queue, driver.database)
     if (here === undefined) return Effect.succeed(receiving(settings, queue))
-    return Effect.map(
-      here.taking(settings.queue, { ...attempts, returnClaim: attempts.claiming.returnClaim }),
-      (take) => (maxMessages) =>
-        take({
-          maxMessages,
-          visibilityMs: Duration.toMillis(settings.visibility),
-          waitMs: Duration.toMillis(longestWait)
-        })
+    const take = driver.take(attempts.serves)
+    const watched = attempts.watch<Effect.Success<ReturnType<typeof take>>>(
+      ({ left, taken }) => taken.length > 0 || left.ids !== null
+    )
+    return Effect.clockWith((clock) =>
+      Effect.map(
+        here.receiveBy<TakenTask>(settings.queue, {
+          fetch: (lease) => {
+            const claimId = makeClaimId()
+            return take(lease, { claimId, claimedMs: monotonicMs(clock) }).pipe(
+              Effect.tapError((error) => isAnswerLost(error) ? attempts.claiming.returnClaim(claimId) : Effect.void),
+              watched
+            )
+          },
+          giveBack: ({ claimed }) => attempts.giveBack(claimed)
+        }),
+        (receive) => (maxMessages) =>
+          receive({
+            maxMessages,
+            visibilityMs: Duration.toMillis(settings.visibility),
+            waitMs: Duration.toMillis(longestWait)
+          })
+      )
     )
   }
 
@@ -154,10 +168,12 @@ export const make = (
   const claim = Effect.fnUntraced(function*(items: ReadonlyArray<ReceivedItem>) {
     const named: Array<Named> = []
     for (const item of items) {
-      const wakeup = wakeupOf(item.message.received.payload)
-      if (typeof wakeup === "string") {
-        alone(item, Effect.as(settling.refuse(item.message.received, wakeup), "failed"))
-      } else named.push({ item, wakeup })
+      const { kind, task_id: taskId } = item.message.received.payload
+      if (typeof taskId === "string") named.push({ item, taskId })
+      else {
+        const reason = `no handler for messages of kind "${kind}" without a task_id`
+        alone(item, Effect.as(settling.refuse(item.message.received, reason), "failed"))
+      }
     }
     if (named.length === 0) return
     // What is claimed begins at once: suspects may wait for others.
@@ -172,16 +188,16 @@ export const make = (
     named: ReadonlyArray<Named>
   ) {
     const claimedMs = monotonicMs(clock)
-    const answers = yield* claimSet(named.map(({ wakeup }) => wakeup))
-    return named.flatMap(({ item, wakeup }, i) => {
+    const answers = yield* claimSet(named.map(({ taskId }) => taskId))
+    return named.flatMap(({ item, taskId }, i) => {
       const exit = answers[i]!
       if (Exit.isFailure(exit)) {
         alone(item, Effect.as(settling.failed(item.message.received, exit.cause), "failed"))
         return []
       }
       const answer = exit.value
-      if (answer.out_outcome === "Suspect") return [{ item, wakeup, answer }]
-      if (answer.out_outcome === "Claimed") start(item, answer, claimedMs)
+      if (answer.outcome === "Suspect") return [{ item, taskId, answer }]
+      if (answer.outcome === "Claimed") start(item, answer, claimedMs)
       else alone(item, Effect.flatMap(passed(item, answer), (delay) => settled(item, delay)))
       return []
     })
@@ -204,7 +220,7 @@ export const make = (
             const recall = Effect.ignore(
               queue.extendVisibility(name, item.message.received.receipt, Duration.zero)
             )
-            attempts.claiming.refused({ lost: answer.out_lost, delay, recall })
+            attempts.claiming.refused({ lost: answer.lost, delay, recall })
           })))
     )
 
@@ -349,25 +365,3 @@ const takeSet = (items: Array<Item>): ReadonlyArray<Item> => {
 }
 
 const isFailure = ({ exit }: Running) => exit !== undefined && Exit.isFailure(exit)
-
-/** Answers with the problem if the message is not a wake-up. */
-const wakeupOf = (payload: Payload): Wakeup | string => {
-  const { kind, task_id } = payload
-  if (kind === Message.TaskWakeup.kind && typeof task_id === "string") return { taskId: task_id }
-  switch (kind) {
-    case Message.TaskWakeup.kind:
-      return read(Message.TaskWakeup.decode(payload), ({ task_id }) => ({ taskId: task_id }))
-    case Message.Delivery.kind:
-      return read(Message.Delivery.decode(payload), ({ delivery_id }) => ({ taskId: delivery_id }))
-    case Message.BufferBatch.kind:
-      return read(
-        Message.BufferBatch.decode(payload),
-        ({ batch_uri, dataset_uuid, dataset_version }) => ({ batch: { dataset_uuid, dataset_version, batch_uri } })
-      )
-    default:
-      return `no handler for messages of kind "${kind}"`
-  }
-}
-
-const read = <A>(decoded: Effect.Effect<A, PayloadInvalid>, wakeup: (value: A) => Wakeup): Wakeup | string =>
-  Effect.runSync(Effect.match(decoded, { onSuccess: wakeup, onFailure: ({ message }) => message }))

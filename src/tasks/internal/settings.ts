@@ -3,8 +3,9 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
+import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import { problemOfName } from "../../model/shared/identifiers.ts"
-import { noDuration, queueName, wholeMs } from "../../queue/internal/check.ts"
+import { queueName } from "../../queue/internal/check.ts"
 
 export interface Settings {
   readonly queue: string

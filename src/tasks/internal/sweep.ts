@@ -16,19 +16,20 @@ import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
-import type { Swept, TaskStore } from "./store.ts"
+import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
-export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keepEnded, names, shortestLease, store }: {
-  readonly store: Pick<TaskStore, "sweep" | "clean">
+export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, shortestLease }: {
+  readonly driver: Pick<TaskDriver["Service"], "sweep" | "clean" | "readBacklog">
   /** Of the tasks that this process serves. */
   readonly names: ReadonlyArray<string>
   readonly shortestLease: Duration.Duration
-  readonly keepEnded: Duration.Duration
-  readonly keepDead: Duration.Duration
+  /** How long ended tasks are kept; undefined for a process that deletes none. */
+  readonly keeping: { readonly endedMs: number; readonly deadMs: number } | undefined
+  /** How long others have before it sweeps, which then have nothing left for it. */
+  readonly lateMs?: number
   /** Whether handlers run in this process. */
   readonly isBusy: () => boolean
   /** Waits while this process cannot renew its leases. */
@@ -38,8 +39,8 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
   const clock = yield* Clock.Clock
   const leaseMs = Duration.toMillis(shortestLease)
   /** Monotonic milliseconds. */
-  let nextMs = 0
-  let nextCleanMs = monotonicMs(clock) + cleanMs
+  let nextMs = lateMs === 0 ? 0 : monotonicMs(clock) + lateMs
+  let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + cleanMs
   const earlier = Latch.makeUnsafe()
   const noLaterThan = (atMs: number) => {
     if (atMs >= nextMs) return
@@ -47,12 +48,12 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
     earlier.openUnsafe()
   }
   // A task was created, or has failed.
-  const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs)
+  const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs + lateMs)
   yield* signals.subscribe(Topic.outbox, { received, connected: received })
 
   let isOutage = false
   let isFull = false
-  let isStarting = true
+  let isStarting = names.length > 0
   /** Of the first sweep that was answered, monotonic milliseconds. */
   let servingMs: number | undefined
   let wakeups = limit
@@ -62,7 +63,7 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
     // waits for this one, however busy it is.
     if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
     const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
-    return Effect.matchEffect(store.sweep(limit, wakeups, serving), {
+    return Effect.matchEffect(driver.sweep(limit, wakeups, serving), {
       onFailure: (error) => {
         isFull = false
         isOutage = true
@@ -73,21 +74,25 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
       },
       onSuccess: (swept) => {
         servingMs ??= startMs
-        isFull = swept.out_is_full
+        isFull = swept.isFull
         // Those that another transaction holds are tried again soon.
-        isStarting = isStarting && (isFull || swept.out_has_unserved)
-        const isIdle = swept.out_next_ms === null && signals.isConnected()
+        isStarting = isStarting && (isFull || swept.hasUnserved)
+        const isIdle = swept.nextMs === null && signals.isConnected()
         nextMs = startMs + Math.max(
           isFull ? 0 : betweenMs,
-          Math.min(Number(swept.out_next_ms ?? Infinity), isStarting ? heldMs : isIdle ? idleMs : leaseMs)
+          Math.min((swept.nextMs ?? Infinity) + lateMs, isStarting ? heldMs : isIdle ? idleMs : leaseMs + lateMs)
         )
-        return Effect.andThen(count(swept), found(swept, signals))
+        return Effect.andThen(count(swept.backlog), found(swept, signals))
       }
     })
   })
 
-  const clean = store.clean(Duration.toMillis(keepEnded), Duration.toMillis(keepDead), cleanLimit).pipe(
-    Effect.repeat({ until: (deleted) => deleted < cleanLimit }),
+  const cleanAll: Effect.Effect<unknown, ProviderError> = keeping === undefined
+    ? driver.readBacklog
+    : Effect.repeat(driver.clean(keeping.endedMs, keeping.deadMs, cleanLimit), {
+      until: (deleted) => deleted < cleanLimit
+    })
+  const clean = cleanAll.pipe(
     Effect.andThen(Effect.sync(() => {
       if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
       isOutage = false
@@ -113,18 +118,11 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
   })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
 })
 
-/** One sweep of a process that runs no tasks. */
-export const once = (
-  store: Pick<TaskStore, "sweep">,
-  signals: QueueSignals["Service"]
-): Effect.Effect<void, ProviderError> =>
-  Effect.flatMap(store.sweep(limit, limit), (swept) => withHarmlessLoggers(found(swept, signals)))
-
 // internal
 
-const found = ({ out_lost, out_woken }: Swept, { announce }: QueueSignals["Service"]) =>
-  out_lost + out_woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: out_lost, waiting_tasks: out_woken }),
+const found = ({ lost, woken }: Swept, { announce }: QueueSignals["Service"]) =>
+  lost + woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: lost, waiting_tasks: woken }),
     Effect.andThen(announce([{ topic: Topic.outbox }]))
   )
 
@@ -154,10 +152,10 @@ const cleanLimit = 500
 
 const tasks = seriesOf(Metrics.tasks)
 
-const count = (swept: Swept) =>
+const count = ({ dead, oldestAgeMs, pending, running }: TaskBacklog) =>
   Effect.all([
-    Metric.update(tasks("pending"), Number(swept.out_pending)),
-    Metric.update(tasks("running"), Number(swept.out_running)),
-    Metric.update(tasks("dead"), Number(swept.out_dead)),
-    Metric.update(Metrics.taskOldestAge, Number(swept.out_oldest_age_ms) / 1000)
+    Metric.update(tasks("pending"), pending),
+    Metric.update(tasks("running"), running),
+    Metric.update(tasks("dead"), dead),
+    Metric.update(Metrics.taskOldestAge, oldestAgeMs / 1000)
   ], { discard: true })

@@ -4,7 +4,7 @@
 import * as Predicate from "effect/Predicate"
 import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
-import { classify } from "../../prisma/internal/SqlFault.ts"
+import { classify } from "../../provider/SqlFault.ts"
 
 export interface Outage {
   readonly problem: string

@@ -16,7 +16,7 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { closed, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
-import type { EndedTask, TaskStore } from "./store.ts"
+import type { EndedTask, TaskDriver } from "../TaskDriver.ts"
 
 /** Waits for the end of a task; for one that does not exist, the status is `Missing`. Its first look may fail. */
 export type Wait = (taskId: string) => Effect.Effect<EndedTask, ProviderError>
@@ -28,7 +28,7 @@ interface Waiter {
 }
 
 export const make = Effect.fnUntraced(function*(
-  store: Pick<TaskStore, "await">
+  store: Pick<TaskDriver["Service"], "await">
 ): Effect.fn.Return<Wait, never, QueueSignals | Scope.Scope> {
   const signals = yield* QueueSignals
   const clock = yield* Clock.Clock
@@ -59,8 +59,8 @@ export const make = Effect.fnUntraced(function*(
 
   const answer = (ids: ReadonlyArray<string>, ends: ReadonlyArray<EndedTask>) => {
     for (const end of ends) {
-      const waiters = waiting.get(end.out_id)
-      waiting.delete(end.out_id)
+      const waiters = waiting.get(end.id)
+      waiting.delete(end.id)
       for (const { resume } of waiters ?? []) resume(Exit.succeed(end))
     }
     for (const id of ids) for (const waiter of waiting.get(id) ?? []) waiter.hasLooked = true
@@ -83,7 +83,7 @@ export const make = Effect.fnUntraced(function*(
   const lookAlone = yield* shared(
     "awaitTasks",
     (ids: ReadonlyArray<string>) =>
-      Effect.map(store.await([...new Set(ids)]), (ends) => ids.map((id) => ends.filter(({ out_id }) => out_id === id))),
+      Effect.map(store.await([...new Set(ids)]), (ends) => ids.map((id) => ends.filter((end) => end.id === id))),
     { lanes: 2, maxBatch: 100, patience: Duration.seconds(30), repeats: true }
   )
 

@@ -2,12 +2,9 @@
  * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of sets.
  */
 import * as Latch from "effect/Latch"
-import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
 import { suspectGroups } from "../../provider/driver/suspects.ts"
-import * as failures from "../../tasks/internal/failure.ts"
-import type { AttemptRecord, DeadTask, Failure, Status } from "../../tasks/internal/reads.ts"
-import type { Caller, NewTask } from "../../tasks/internal/store.ts"
+import type { AttemptState, Caller, DeadState, NewTask, TaskState } from "../../tasks/TaskDriver.ts"
 
 /** A row. Times are milliseconds since the Unix epoch. */
 export interface Row {
@@ -36,7 +33,7 @@ export interface Row {
   error: string | null
   endedMs: number
   /** Attempts that have ended. */
-  readonly attempts: Array<AttemptRecord>
+  readonly attempts: Array<AttemptState>
   /** Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here. */
   changed: Latch.Latch
 }
@@ -52,14 +49,14 @@ export const announce = (row: Row) => {
 }
 
 /** The attempt that runs has ended. */
-export const endAttempt = (row: Row, nowMs: number, outcome: AttemptRecord["outcome"], error: string | null = null) => {
+export const endAttempt = (row: Row, nowMs: number, outcome: AttemptState["outcome"], error: string | null = null) => {
   row.attempts.push({
     attempt: row.attempt,
     workerId: row.workerId,
     startedAt: new Date(row.startedMs),
-    endedAt: Option.some(new Date(nowMs)),
+    endedAt: new Date(nowMs),
     outcome,
-    failure: error === null ? Option.none() : Option.some(failureOf(error))
+    error
   })
 }
 
@@ -95,15 +92,11 @@ export const make = () => {
       name: task.name,
       key: task.key,
       payload: task.payload,
-      maxAttempts: task.max_attempts,
-      reply: task.reply_instance_id === undefined ? undefined : {
-        instanceId: task.reply_instance_id,
-        executionId: task.reply_execution_id!,
-        mailbox: task.reply_name!
-      },
+      maxAttempts: task.maxAttempts,
+      reply: task.replyTo,
       callers: [],
       status: "Pending",
-      runAtMs: Math.max(nowMs + (task.delay_ms ?? 0), task.run_at_ms ?? 0),
+      runAtMs: nowMs + (task.delayMs ?? 0),
       attempt: 0,
       uncounted: 0,
       lost: 0,
@@ -124,11 +117,11 @@ export const make = () => {
   return {
     rows,
     add,
-    status: (taskId: string): Status => {
+    state: (taskId: string): TaskState | null => {
       const row = rows.get(taskId.toLowerCase())
-      return row === undefined ? { _tag: "NotFound" } : statusOf(row)
+      return row === undefined ? null : stateOf(row)
     },
-    attempts: (taskId: string): ReadonlyArray<AttemptRecord> => {
+    attempts: (taskId: string): ReadonlyArray<AttemptState> => {
       const row = rows.get(taskId.toLowerCase())
       if (row === undefined) return []
       const { attempt, attempts, startedMs, status, workerId } = row
@@ -136,22 +129,22 @@ export const make = () => {
         attempt,
         workerId,
         startedAt: new Date(startedMs),
-        endedAt: Option.none(),
+        endedAt: null,
         outcome: "Running",
-        failure: Option.none()
+        error: null
       }]
     },
-    dead: (name: string | null, limit: number): ReadonlyArray<DeadTask> =>
+    dead: (name: string | null, limit: number): ReadonlyArray<DeadState> =>
       [...rows.values()]
         .filter((row) => row.status === "Dead" && (name === null || row.name === name))
         .sort((a, b) => b.endedMs - a.endedMs)
         .slice(0, limit)
         .map((row) => ({
-          taskId: row.id,
+          id: row.id,
           name: row.name,
-          key: Option.fromUndefinedOr(row.key),
-          attempts: row.attempt,
-          failure: failureOf(row.error),
+          key: row.key ?? null,
+          attempt: row.attempt,
+          error: row.error,
           diedAt: new Date(row.endedMs)
         })),
     /** Those that are dead begin again. The execution that waited for one knows that it is dead. */
@@ -177,34 +170,15 @@ export const make = () => {
 
 // internal
 
-const failureOf = (text: string | null): Failure => failures.decode(text) as Failure
-
-const statusOf = (row: Row): Status => {
-  const { attempt: attempts, endedMs } = row
-  switch (row.status) {
-    case "Pending":
-      return { _tag: "Pending", attempts, runAt: new Date(row.runAtMs) }
-    case "Running":
-      return {
-        _tag: "Running",
-        attempt: row.attempt,
-        workerId: row.workerId,
-        startedAt: new Date(row.startedMs),
-        heartbeatAt: new Date(row.heartbeatMs),
-        leaseUntil: new Date(row.heartbeatMs + row.leaseMs)
-      }
-    case "Completed":
-      return { _tag: "Completed", attempts, result: row.result ?? "null", endedAt: new Date(endedMs) }
-    case "Dead":
-      return { _tag: "Dead", attempts, failure: failureOf(row.error), diedAt: new Date(endedMs) }
-    case "Cancelled": {
-      const failure = failures.decode(row.error)
-      return {
-        _tag: "Cancelled",
-        attempts,
-        reason: failure._tag === "Cancelled" ? failure.reason : "",
-        endedAt: new Date(endedMs)
-      }
-    }
-  }
-}
+const stateOf = (row: Row): TaskState => ({
+  status: row.status,
+  attempt: row.attempt,
+  runAt: new Date(row.runAtMs),
+  workerId: row.workerId,
+  startedAt: new Date(row.startedMs),
+  heartbeatAt: new Date(row.heartbeatMs),
+  leaseUntil: new Date(row.heartbeatMs + row.leaseMs),
+  result: row.result,
+  error: row.error,
+  endedAt: new Date(row.endedMs)
+})

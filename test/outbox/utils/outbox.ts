@@ -2,7 +2,7 @@
  * Databases with an outbox, for its tests.
  */
 import { Outbox } from "duroxide-prisma/outbox"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -54,15 +54,15 @@ export const open = Effect.gen(function*() {
 export type Open = Effect.Success<typeof open>
 
 /** One process: the outbox on a pool of its own. */
-export const process = (url: string, options?: Partial<QueueDatabase.Options>) =>
-  Outbox.layer.pipe(Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none", ...options })))
+export const process = (url: string, options?: Partial<PrismaProvider.DatabaseOptions>) =>
+  Outbox.layer.pipe(Layer.provideMerge(PrismaProvider.layerDatabase({ url, migrate: "none", ...options })))
 
 /** One process that publishes. */
 export const publishing = (
   url: string,
   queue: CountingQueue,
   options?: Outbox.PublisherOptions,
-  database?: Partial<QueueDatabase.Options>
+  database?: Partial<PrismaProvider.DatabaseOptions>
 ) =>
   Layer.provideMerge(
     Outbox.publisher(options).pipe(Layer.provide(queue.publisher)),

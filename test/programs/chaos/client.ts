@@ -1,7 +1,7 @@
 // A client process of a chaos run: `node client.js <JSON of Options>`. Before each call it notes what it is about to
 // do, and afterwards that it was acknowledged, so that the audit knows what must have happened even if it was killed.
 import { Client } from "duroxide-prisma"
-import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -234,7 +234,6 @@ await Effect.gen(function*() {
 }).pipe(
   Effect.provide(
     Layer.merge(Client.layer, Tasks.layer).pipe(
-      Layer.provide(QueueDatabase.layerShared({ url })),
       Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
     )
   ),

@@ -1,5 +1,6 @@
 // What a client of a chaos run does with tasks and the outbox.
 import { Outbox } from "duroxide-prisma/outbox"
+import { Transaction } from "duroxide-prisma/prisma"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import type { Acknowledged } from "./calls.ts"
@@ -73,8 +74,8 @@ export const work = ({ acknowledged, chance, freshId, service, url }: Options): 
       { call: end === "COMMIT" ? "order" : "noOrder", id },
       transaction(pool, async (client) => {
         await client.query("INSERT INTO chaos.orders (id) VALUES ($1)", [id])
-        await Effect.runPromise(Outbox.within(client).add("orders", OrderPlaced, { order_id: id }))
-        await Effect.runPromise(Tasks.within(client).create(Job, { payload, key: payload.label }))
+        await Effect.runPromise(Outbox.within(Transaction.make(client)).add("orders", OrderPlaced, { order_id: id }))
+        await Effect.runPromise(Tasks.within(Transaction.make(client)).create(Job, { payload, key: payload.label }))
       }, end)
     )
     yield* Effect.sleep(chance.between(100, 500))

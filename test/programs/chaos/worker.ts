@@ -1,6 +1,6 @@
 // A worker process of a chaos run: `node worker.js <JSON of Options>`. Runs until SIGTERM; prints `ready` when it serves.
 import { RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
@@ -35,10 +35,8 @@ const note = definitions.journal(served.effects)
 const pool = tasks.applicationPool(url)
 
 const Database = parts.includes("runtime")
-  ? QueueDatabase.layerShared({ url }).pipe(
-    Layer.provideMerge(PrismaProvider.layer({ url, migrate: "verify", statementTimeout: statementTimeoutMs }))
-  )
-  : QueueDatabase.layer({ url, migrate: "verify", statementTimeout: statementTimeoutMs })
+  ? PrismaProvider.layer({ url, migrate: "verify", statementTimeout: statementTimeoutMs })
+  : PrismaProvider.layerDatabase({ url, migrate: "verify", statementTimeout: statementTimeoutMs })
 
 const Config = RuntimeConfig.layer({
   ...(optimisticTurns !== undefined && { optimisticTurns }),
@@ -56,7 +54,7 @@ const layerOf = {
 const App = Layer.mergeAll(
   Layer.empty,
   ...parts.map((part) => layerOf[part] as Layer.Layer<never, unknown, never>)
-).pipe(Layer.provide(tasks.queues), Layer.provide(Database as Layer.Layer<QueueDatabase.Services, unknown>))
+).pipe(Layer.provide(tasks.queues), Layer.provide(Database as Layer.Layer<PrismaProvider.DatabaseServices, unknown>))
 
 // An overloaded machine is not the fault of the runtime: the audit excuses what happened during such a time.
 let lastLook = performance.now()

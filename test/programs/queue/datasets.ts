@@ -4,7 +4,7 @@
 // `dies`: `opened` (the version), `published` (half of the batches), `converted` (a batch, before its output is committed),
 // `stored` (a batch, after that, before its task ends), `committed` (the version), `activated`, `never`.
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -64,7 +64,7 @@ const WorkerLive = TaskWorker.layer({ tasks: [Convert], concurrency: 1 }).pipe(
   Layer.provide([ConvertLive, Outbox.publisher({ lease: "1 second" })]),
   Layer.provideMerge(Dataset.layer),
   Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
-  Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
+  Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" }))
 )
 
 const main = Effect.runFork(Effect.provide(Effect.andThen(program, Effect.never), WorkerLive))

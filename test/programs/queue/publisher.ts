@@ -4,7 +4,7 @@
 // `dies`: `beforePublish` (when it is about to send message number `after`), `afterPublish` (when the queue has accepted it,
 // before it learns of that), `never`.
 import { Outbox } from "duroxide-prisma/outbox"
-import { QueueDatabase } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -46,7 +46,7 @@ const queue: Queue.Queue["Service"] = {
 }
 
 const App = Outbox.publisher({ lease: "1 second" }).pipe(
-  Layer.provide([QueueDatabase.layer({ url, migrate: "none" }), Layer.succeed(Queue.Queue, queue)])
+  Layer.provide([PrismaProvider.layerDatabase({ url, migrate: "none" }), Layer.succeed(Queue.Queue, queue)])
 )
 
 const main = Effect.runFork(Effect.scoped(Effect.andThen(Layer.build(App), Effect.never)))

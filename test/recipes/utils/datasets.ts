@@ -1,6 +1,7 @@
 /**
  * A data set of its own for a test, and attempts at its tasks as a worker begins them.
  */
+import { PrismaDriver, Transaction } from "duroxide-prisma/prisma"
 import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -19,7 +20,7 @@ export const Stores = Layer.effect(
   Database.Database,
   Effect.flatMap(PgServer.PgServer, ({ url }) => Database.make({ url }))
 ).pipe(
-  (database) => Layer.provideMerge(Dataset.layer, database),
+  (database) => Layer.provideMerge(Dataset.layer, Layer.provideMerge(PrismaDriver.layerTasks(), database)),
   Layer.provideMerge(PgServer.layer),
   Layer.provide(Logger.layer([]))
 )
@@ -74,7 +75,7 @@ export const open = Effect.gen(function*() {
     yield* run(begin)
     return {
       client,
-      dataset: Dataset.within(client, { schema: test.schema }),
+      dataset: Dataset.within(Transaction.make(client, { schema: test.schema })),
       run,
       commit: run("COMMIT"),
       rollback: run("ROLLBACK")

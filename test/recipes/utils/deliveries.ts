@@ -2,7 +2,7 @@
  * Endpoints that answer as a test wants, and a process that delivers to them.
  */
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -41,7 +41,7 @@ export const Deliveries = Layer.unwrap(
       Layer.provide(Outbox.publisher()),
       Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
       Layer.provideMerge(Tasks.layer),
-      Layer.provideMerge(QueueDatabase.layer({ url }))
+      Layer.provideMerge(PrismaProvider.layerDatabase({ url }))
     ))
 ).pipe(
   Layer.provideMerge(PgServer.layer),

@@ -1,6 +1,6 @@
 import { describe, layer } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -15,7 +15,7 @@ const App = Layer.unwrap(
       Layer.merge(Outbox.publisher()),
       Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
       Layer.provideMerge(Tasks.layer),
-      Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
+      Layer.provide(PrismaProvider.layerDatabase({ url, migrate: "none" }))
     ))
 ).pipe(Layer.provide([PgServer.layer, Logger.layer([])]))
 

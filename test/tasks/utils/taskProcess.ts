@@ -3,7 +3,7 @@
  */
 import { Client, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
-import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import type { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
@@ -25,8 +25,7 @@ export const process = ({ activities, handlers, orchestrations, settings, taskHa
   readonly taskHandlers: Layer.Layer<any>
   readonly settings?: RuntimeConfig.Options
 }) => {
-  const store = PrismaProvider.layer({ url, migrate: "none" })
-  const shared = QueueDatabase.layerShared({ url }).pipe(Layer.provideMerge(store))
+  const shared = PrismaProvider.layer({ url, migrate: "none" })
   const runtime = (Runtime.layer({ orchestrations, activities: [...activities, ...Tasks.activities] }) as Layer.Layer<
     Runtime.Runtime,
     never,

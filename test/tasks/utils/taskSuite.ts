@@ -2,6 +2,7 @@
  * What tasks promise, whatever server carries their wake-ups.
  */
 import { assert, describe, it } from "@effect/vitest"
+import { Transaction } from "duroxide-prisma/prisma"
 import type { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import * as Duration from "effect/Duration"
@@ -161,7 +162,7 @@ export const taskSuite = (name: string, server: Server) => {
         const client = yield* connect(app.url)
         const other = yield* connect(app.url)
         const query = (text: string) => Effect.promise(() => client.query(text))
-        const create = Tasks.within(client).create(Job, { payload: { n: 1 }, key: "k" })
+        const create = Tasks.within(Transaction.make(client)).create(Job, { payload: { n: 1 }, key: "k" })
         yield* query("BEGIN")
         const first = yield* create
         assert.strictEqual(yield* create, first)
@@ -173,7 +174,9 @@ export const taskSuite = (name: string, server: Server) => {
         const second = yield* create
         // Another transaction waits for the outcome, and finds the task.
         yield* Effect.promise(() => other.query("BEGIN"))
-        const waiting = yield* Effect.forkChild(Tasks.within(other).create(Job, { payload: { n: 2 }, key: "k" }))
+        const waiting = yield* Effect.forkChild(
+          Tasks.within(Transaction.make(other)).create(Job, { payload: { n: 2 }, key: "k" })
+        )
         yield* waitUntil(Effect.map(
           app.sql(
             "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, 'dx_create_tasks') > 0"
@@ -210,7 +213,7 @@ export const taskSuite = (name: string, server: Server) => {
         assert.include(yield* reasonOf(app.tasks.listDead({ limit: 0 })), "invalid limit")
         assert.include(yield* reasonOf(app.tasks.cancel("x", "\0")), "invalid reason")
         const client = yield* connect(app.url)
-        const within = Tasks.within(client, { schema: "pg_no" })
+        const within = Tasks.within(Transaction.make(client, { schema: "pg_no" }))
         assert.include(yield* reasonOf(within.create(Job, { payload })), "reserved")
         assert.deepStrictEqual(yield* app.sql("SELECT FROM queue_tasks"), [])
 

@@ -2,7 +2,7 @@
  * Tasks, their handlers and processes, for tests.
  */
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, QueueDatabase } from "duroxide-prisma/prisma"
+import { Database, PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -23,7 +23,7 @@ import { waitUntil } from "../../utils/waitUntil.ts"
 export const queues = { tasks: {}, others: {} } as const
 
 /** A queue server on the database of the test, or beside it. */
-export type Server = Layer.Layer<Queue.Queue, unknown, QueueDatabase.Services>
+export type Server = Layer.Layer<Queue.Queue, unknown, PrismaProvider.DatabaseServices>
 
 export class Declined extends Schema.TaggedError<Declined>("test/Declined")("Declined", { code: Schema.Number }) {}
 
@@ -43,7 +43,7 @@ export type Act = (
 /** A fresh database, and a server of queues that counts who publishes. `workerUrl`: that of the workers. */
 export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url: string) => string = (url) => url) {
   const test = yield* PgServer.database
-  const databaseLayer = QueueDatabase.layer({ url: test.url, migrate: "none", maxConnections: 5 })
+  const databaseLayer = PrismaProvider.layerDatabase({ url: test.url, migrate: "none", maxConnections: 5 })
   const main = yield* Layer.build(
     server.pipe(
       Layer.provideMerge(Tasks.layer),
@@ -66,6 +66,9 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
     startLayer
   )
 
+  /** What `Tasks.sweeper` finds, until it is stopped. */
+  const sweeper = startLayer(Layer.provide(Tasks.sweeper, Layer.succeedContext(main)))
+
   /** A worker process with connections of its own. */
   const worker = <const Served extends ReadonlyArray<Task.Any>>(
     options: TaskWorker.Options<Served>,
@@ -73,11 +76,11 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
     change: (queue: Queue.Queue["Service"]) => Queue.Queue["Service"] = (queue) => queue
   ) =>
     startLayer(
-      (TaskWorker.layer(options) as Layer.Layer<never, unknown, Queue.Queue | QueueDatabase.Services>).pipe(
+      (TaskWorker.layer(options) as Layer.Layer<never, unknown, Queue.Queue | PrismaProvider.DatabaseServices>).pipe(
         Layer.provide(handlers),
         Layer.provide(Layer.effect(Queue.Queue, Effect.map(Queue.Queue, change))),
         Layer.provide(counting.others),
-        Layer.provide(QueueDatabase.layer({ url: workerUrl(test.url), migrate: "none", maxConnections: 5 })),
+        Layer.provide(PrismaProvider.layerDatabase({ url: workerUrl(test.url), migrate: "none", maxConnections: 5 })),
         Layer.provide(Logger.layer([logger]))
       )
     )
@@ -91,6 +94,7 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
     /** Whose message contains the text. */
     linesOf: (text: string) => lines.filter(({ message }) => String(message).includes(text)),
     publisher,
+    sweeper,
     worker,
     /** A worker of `Job`. */
     jobWorker: (act: Act, options: Omit<Partial<TaskWorker.Options<[]>>, "tasks"> = {}) =>

@@ -2,10 +2,7 @@
  * The environment variables of queues, outbox and tasks.
  */
 import * as Config from "effect/Config"
-import * as Effect from "effect/Effect"
-import type * as Redacted from "effect/Redacted"
-import * as Environment from "../../../model/shared/environment.ts"
-import * as databaseEnvironment from "../environment.ts"
+import * as Environment from "./environment.ts"
 
 const hour = 3_600_000
 const year = 365 * 24 * hour
@@ -41,18 +38,3 @@ export const worker = {
 export const queueConfig = Config.map(Environment.config(queue), ({ options }) => options)
 export const publisherConfig = Config.map(Environment.config(publisher), ({ options }) => options)
 export const workerConfig = Config.map(Environment.config(worker), ({ options }) => options)
-
-/** The options of `QueueDatabase.layer`. `DATABASE_URL` must be set unless `defaults` have a URL. */
-export const databaseConfig = <Options extends { readonly url: string | Redacted.Redacted<string> }>(
-  defaults: Partial<Options> = {}
-) => {
-  const { "longPolling.enabled": listens } = databaseEnvironment.longPolling
-  return Config.mapEffect(
-    Environment.config({ ...databaseEnvironment.database, listens }),
-    ({ options, origins }) =>
-      Effect.map(
-        databaseEnvironment.withUrl<Options>({ ...defaults, ...options }),
-        (options) => ({ options, origins })
-      )
-  )
-}

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Health } from "duroxide-prisma/observability"
 import { Outbox } from "duroxide-prisma/outbox"
-import { QueueDatabase, QueueHealth } from "duroxide-prisma/prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
 import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -13,16 +13,16 @@ import * as PgServer from "../utils/PgServer.ts"
 const Mail = Task.make("Mail")
 
 /** An application without worker and publisher. */
-const open = (options?: Parameters<typeof QueueHealth.layer>[0]) =>
+const open = (options?: Parameters<typeof Health.layerTasks>[0]) =>
   Effect.gen(function*() {
     const test = yield* PgServer.database
     const services = yield* Layer.build(
-      Layer.mergeAll(QueueHealth.layer(options), Tasks.layer, Outbox.layer).pipe(
-        Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none" })),
+      Layer.mergeAll(Health.layerTasks(options), Tasks.layer, Outbox.layer).pipe(
+        Layer.provide(PrismaProvider.layerDatabase({ url: test.url, migrate: "none" })),
         Layer.provide(Logger.layer([]))
       )
     )
-    const health = Context.get(services, QueueHealth.QueueHealth)
+    const health = Context.get(services, Health.TaskHealth)
     return {
       ...test,
       services,
@@ -34,7 +34,7 @@ const open = (options?: Parameters<typeof QueueHealth.layer>[0]) =>
 
 const nothing = { tasks: { pending: 0, running: 0, dead: 0 }, outbox: { waiting: 0, delayed: 0, failing: 0 } }
 
-describe("QueueHealth:", () => {
+describe("Health.layerTasks:", () => {
   it.live("is unhealthy while due messages and tasks wait too long, and reports dead tasks", () =>
     Effect.gen(function*() {
       const { check, outbox, sql, tasks } = yield* open()
@@ -92,9 +92,9 @@ describe("QueueHealth:", () => {
         tasks: { pending: 1, running: 0, dead: 0, oldestAgeMs: 900_000 },
         outbox: { waiting: 0, delayed: 0, failing: 0, oldestAgeMs: 0 }
       }
-      const health = QueueHealth.QueueHealth.of({ check: Effect.succeed({ report, problems: ["late"] }) })
+      const health = Health.TaskHealth.of({ check: Effect.succeed({ report, problems: ["late"] }) })
       const both = yield* Health.check.pipe(
-        Effect.provideService(QueueHealth.QueueHealth, health),
+        Effect.provideService(Health.TaskHealth, health),
         Effect.provide(provider)
       )
       assert.deepStrictEqual([both.status, both.problems, both.queues], ["unhealthy", ["late"], report])

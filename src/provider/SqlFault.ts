@@ -8,7 +8,7 @@
  * @since 0.1.0
  */
 import * as Predicate from "effect/Predicate"
-import * as ProviderError from "../../provider/ProviderError.ts"
+import * as ProviderError from "./ProviderError.ts"
 
 /**
  * The reason for a thrown value.
