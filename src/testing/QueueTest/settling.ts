@@ -9,7 +9,6 @@ const redelivered = Effect.gen(function*() {
   const { timeout } = yield* Test.Settings
   yield* Test.publish(1)
   const first = yield* Test.receiveOne({ visibilityTimeout: timeout })
-  assert.lengthOf(yield* Test.receiveNow(), 0)
   yield* Test.passTimeout
   return { first, second: yield* Test.receiveOne() }
 })
@@ -28,7 +27,12 @@ export const settling: Test.Topic = {
     }),
 
     "a message is hidden for the visibility timeout, then delivered again": Effect.gen(function*() {
-      const { first, second } = yield* redelivered
+      const { timeout } = yield* Test.Settings
+      yield* Test.publish(1)
+      const first = yield* Test.receiveOne({ visibilityTimeout: timeout })
+      assert.lengthOf(yield* Test.receiveNow(), 0)
+      yield* Test.passTimeout
+      const second = yield* Test.receiveOne()
       assert.deepStrictEqual(second.payload, first.payload)
       assert.deepStrictEqual([first.deliveryCount, second.deliveryCount], [1, 2])
       assert.notStrictEqual(second.receipt, first.receipt)
