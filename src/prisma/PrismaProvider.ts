@@ -69,7 +69,10 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
  * @since 0.2.0
  */
 export interface DatabaseOptions extends Database.Options, Pick<Options, "migrate" | "allowAhead" | "directUrl"> {
-  /** Not enabled for a process that polls: it opens no connection that listens, and still wakes the others. */
+  /**
+   * Whether it is woken by hints. A process that polls opens no connection that listens, and still wakes the others.
+   * Defaults to on.
+   */
   readonly longPolling?: Pick<FromDriver.LongPolling, "enabled"> | undefined
 }
 
