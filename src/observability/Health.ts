@@ -1,6 +1,6 @@
 /**
- * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could be
- * claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
+ * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could
+ * be claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
  *
  * @since 0.2.0
  */
@@ -45,15 +45,15 @@ export interface Report {
  *
  * **Details**
  *
- * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older than
- * `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when the
- * runtime is closing or has failed. After a crash, other processes take over when a lock has run out: work that waits
- * longer has no process that claims it.
+ * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older
+ * than `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when
+ * the runtime is closing or has failed. After a crash, other processes take over when a lock has run out: work that
+ * waits longer has no process that claims it.
  *
  * **Gotchas**
  *
- * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process: for
- * that, use `health` of `Runtime`, which does not query the store.
+ * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process:
+ * for that, use `health` of `Runtime`, which does not query the store.
  *
  * @category checks
  * @since 0.2.0
@@ -93,12 +93,16 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
 export interface TaskReport {
   /** `oldestAgeMs`: since the oldest waiting task could have begun. At most 1,000 of each are counted. */
   readonly tasks: TaskBacklog
-  /** `oldestAgeMs`: since the oldest message should have been sent. Of the messages that are due first, 10,000 are counted. */
+  /**
+   * `oldestAgeMs`: since the oldest message should have been sent. Of the messages that are due first, 10,000 are
+   * counted.
+   */
   readonly outbox: OutboxBacklog
 }
 
 /**
- * The health of outbox and tasks. `check` includes it if it is in the context; a process without a runtime asks it alone.
+ * The health of outbox and tasks. `check` includes it if it is in the context; a process without a runtime asks it
+ * alone.
  *
  * @category services
  * @since 0.2.0
@@ -113,10 +117,10 @@ export class TaskHealth extends Context.Service<TaskHealth, {
  *
  * **Details**
  *
- * Unhealthy when the database does not answer within 5 seconds, when a message of the outbox that is due has waited longer than
- * `longestSend`, or a task that could begin longer than `longestWait`, and when the role of the connection may not claim for
- * a `TaskWorker` of this process that uses the same `TaskDriver`. Dead tasks are reported but not unhealthy; an operator
- * decides.
+ * Unhealthy when the database does not answer within 5 seconds, when a message of the outbox that is due has waited
+ * longer than `longestSend`, or a task that could begin longer than `longestWait`, and when the role of the connection
+ * may not claim for a `TaskWorker` of this process that uses the same `TaskDriver`. Dead tasks are reported but not
+ * unhealthy; an operator decides.
  *
  * Fails with `ProviderError`, reason `InvalidInput`, if an option is not a duration.
  *

@@ -1,9 +1,9 @@
 /**
- * Messages that are written in the transaction that makes them necessary, and sent later by a publisher: both the rows of
- * the application and the message are stored, or neither.
+ * Messages that are written in the transaction that makes them necessary, and sent later by a publisher: both the rows
+ * of the application and the message are stored, or neither.
  *
- * Delivery is at-least-once and without order. A message is sent after its transaction has committed, never before; it may be
- * sent twice, and is never lost. No other part of the package publishes.
+ * Delivery is at-least-once and without order. A message is sent after its transaction has committed, never before; it
+ * may be sent twice, and is never lost. No other part of the package publishes.
  *
  * @since 0.2.0
  */
@@ -37,13 +37,13 @@ import { OutboxDriver } from "./OutboxDriver.ts"
 import type { Backlog, NewMessage } from "./OutboxDriver.ts"
 
 /**
- * Writes a message for `queue`, which becomes visible there after `delay`; without one, soon after the commit. The delay
- * can be up to 10 years: what a queue does not hold back, PostgreSQL does.
+ * Writes a message for `queue`, which becomes visible there after `delay`; without one, soon after the commit. The
+ * delay can be up to 10 years: what a queue does not hold back, PostgreSQL does.
  *
  * Fails with `QueueError`, before anything is sent to the database, if the input cannot be a message: `PayloadInvalid`,
- * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `DelayTooLong`, or `InvalidInput` for the name of the queue or
- * a delay that is not a duration. Fails with `ProviderError` if the statement fails. A message
- * for a queue that no publisher has stays in the outbox.
+ * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `DelayTooLong`, or `InvalidInput` for the name of the
+ * queue or a delay that is not a duration. Fails with `ProviderError` if the statement fails. A message for a queue
+ * that no publisher has stays in the outbox.
  *
  * @category models
  * @since 0.2.0
@@ -109,20 +109,21 @@ export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | QueueS
 export const layer: Layer.Layer<Outbox, never, OutboxDriver | QueueSignals> = Layer.effect(Outbox, make)
 
 /**
- * The outbox inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: each call is one
- * statement on its connection.
+ * The outbox inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: each call is
+ * one statement on its connection.
  *
  * **Details**
  *
- * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; a `QueueError` leaves it
- * usable.
+ * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; a `QueueError`
+ * leaves it usable.
  *
  * **Gotchas**
  *
  * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
  * - The commit notifies the publishers, once for all messages of the transaction. PostgreSQL commits transactions that
- *   notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with `SET LOCAL duroxide.notify = off`
- *   there is none, and publishers find the message when they next look, up to a minute later.
+ *   notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with
+ *   `SET LOCAL duroxide.notify = off` there is none, and publishers find the message when they next look, up to a
+ *   minute later.
  *
  * **Example** (An order and the message about it)
  *
@@ -151,20 +152,20 @@ export interface PublisherOptions {
   /** Most messages of one claim, 1 to 1,000. Defaults to 100. */
   readonly batchSize?: number | undefined
   /**
-   * How long a claimed message belongs to this publisher, 1 second to 12 hours. If the process dies, others send its messages
-   * after that time. The queue must accept the message within two thirds of it. Defaults to 30 seconds.
+   * How long a claimed message belongs to this publisher, 1 second to 12 hours. If the process dies, others send its
+   * messages after that time. The queue must accept the message within two thirds of it. Defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined
   /**
-   * How long sent messages stay in the table, for people to look at; hints of `QueueNotifier` do not. Defaults to 1 day.
-   * With 0, messages that go to `PgQueue` in the same schema are deleted as they are sent, which is cheaper.
+   * How long sent messages stay in the table, for people to look at; hints of `QueueNotifier` do not. Defaults to 1
+   * day. With 0, messages that go to `PgQueue` in the same schema are deleted as they are sent, which is cheaper.
    */
   readonly keepSent?: Duration.Input | undefined
 }
 
 /**
- * The options of `publisher` that environment variables give, as `docs/configuration.md` lists them; one error names each
- * that cannot be used.
+ * The options of `publisher` that environment variables give, as `docs/configuration.md` lists them; one error names
+ * each that cannot be used.
  *
  * @category configuration
  * @since 0.2.0

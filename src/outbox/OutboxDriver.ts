@@ -1,5 +1,6 @@
 /**
- * The seam that a storage of the outbox implements: messages that are written in transactions, and claimed by publishers.
+ * The seam that a storage of the outbox implements: messages that are written in transactions, and claimed by
+ * publishers.
  *
  * One call is one atomic statement. A claim never waits for another claim, and sees what was committed: no message is
  * claimed before the rows that it belongs to are visible.
@@ -30,7 +31,10 @@ export class OutboxDriver extends Context.Service<OutboxDriver, {
   readonly markSent: (ids: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   /** Abandons messages of a claim, each until after a pause. */
   readonly defer: (token: string, deferrals: ReadonlyArray<Deferral>) => Call<void>
-  /** Deletes up to `limit` messages that were sent `keepMs` ago. `nextMs`: until the next one is due; null: there is none. */
+  /**
+   * Deletes up to `limit` messages that were sent `keepMs` ago. `nextMs`: until the next one is due; null: there is
+   * none.
+   */
   readonly clean: (options: { readonly keepMs: number; readonly limit: number }) => Call<
     { readonly deleted: number; readonly nextMs: number | null }
   >
@@ -97,7 +101,9 @@ export interface Claim {
   readonly isFull: boolean
   /** When to look again, milliseconds from now; null if there is nothing to wait for. */
   readonly nextMs: number | null
-  /** Queues that were not asked for, whose messages should have been claimed over a minute ago. Empty for a full claim. */
+  /**
+   * Queues that were not asked for, whose messages should have been claimed over a minute ago. Empty for a full claim.
+   */
   readonly unclaimedQueues: ReadonlyArray<string>
 }
 

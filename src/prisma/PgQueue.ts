@@ -28,11 +28,18 @@ import { QueueSignals, Topic } from "../queue/internal/signals.ts"
 import type { Lease, Leased, ReceiveBy, Stored } from "../queue/internal/stored.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Payload, Received } from "../queue/Queue.ts"
-import type { QueueError } from "../queue/QueueError.ts"
-import { InvalidInput, ReceiptExpired } from "../queue/QueueError.ts"
+import {
+  AccessDenied,
+  InvalidInput,
+  PayloadInvalid,
+  QueueError,
+  ReceiptExpired,
+  Unavailable,
+  Unexpected
+} from "../queue/QueueError.ts"
+import type { Reason } from "../queue/QueueError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
-import { queueError } from "./internal/queue/faults.ts"
 import { leased, leasing } from "./internal/queue/leased.ts"
 import type { LeasedRow } from "./internal/queue/leased.ts"
 import * as receivePump from "./internal/queue/receivePump.ts"
@@ -428,4 +435,24 @@ const interval = (field: string, input: Duration.Input) => {
   return ms !== undefined && ms >= 1
     ? Effect.succeed(ms)
     : check.fail("open", "", new InvalidInput({ field, problem: "it must be a duration of at least 1 millisecond" }))
+}
+
+/** A failure of the database as a failure of a queue. */
+const queueError = (operation: string, queue: string) => ({ reason }: ProviderError) =>
+  new QueueError({ operation, queue, reason: reasonOf(operation, reason) })
+
+const reasonOf = (operation: string, reason: ProviderError["reason"]): Reason => {
+  const problem = reason.message
+  if (reason.isRetryable) return new Unavailable({ problem })
+  switch (reason._tag) {
+    case "Closed":
+      return new Unavailable({ problem: "the queue is closed" })
+    case "AuthenticationFailed":
+    case "PermissionDenied":
+      return new AccessDenied({ problem })
+    case "DataRefused":
+      return operation === "publish" ? new PayloadInvalid({ kind: null, problem }) : new Unexpected({ problem })
+    default:
+      return new Unexpected({ problem })
+  }
 }

@@ -1,6 +1,6 @@
 /**
- * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out, and over the same pool what
- * queues, outbox and tasks need.
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out, and over the same pool
+ * what queues, outbox and tasks need.
  *
  * It only composes layers: the migrator before the database, the notifier and the drivers on the database, the services
  * on these.
@@ -51,8 +51,8 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
    */
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   /**
-   * Accept a schema of a newer release, as during a rolling update, where processes of the older release may start anew.
-   * Defaults to false.
+   * Accept a schema of a newer release, as during a rolling update, where processes of the older release may start
+   * anew. Defaults to false.
    */
   readonly allowAhead?: boolean | undefined
   /**
@@ -69,7 +69,10 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
  * @since 0.2.0
  */
 export interface DatabaseOptions extends Database.Options, Pick<Options, "migrate" | "allowAhead" | "directUrl"> {
-  /** Not enabled for a process that polls: it opens no connection that listens, and still wakes the others. */
+  /**
+   * Whether it is woken by hints. A process that polls opens no connection that listens, and still wakes the others.
+   * Defaults to on.
+   */
   readonly longPolling?: Pick<FromDriver.LongPolling, "enabled"> | undefined
 }
 
@@ -93,8 +96,8 @@ export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Databa
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
  * version of this code or cannot be migrated to it, and with `ProviderError` if the database cannot be opened.
  *
- * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY. Reads of `Admin` go to the
- * `ReadReplica` in the context, if there is one.
+ * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY. Reads of `Admin` go to
+ * the `ReadReplica` in the context, if there is one.
  *
  * @category layers
  * @since 0.1.0
@@ -136,7 +139,8 @@ export const environment: Config.Config<Options> = Config.map(
 )
 
 /**
- * As `layer`, with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those of `defaults`.
+ * As `layer`, with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those
+ * of `defaults`.
  *
  * @category layers
  * @since 0.2.0

@@ -50,19 +50,19 @@ export interface Joined
  *
  * **Details**
  *
- * They fail as outside of a transaction. After a `ProviderError` of the database the transaction is aborted, as after every failed
- * statement in PostgreSQL: until a rollback (also to a savepoint), every call fails with `TransactionAborted`.
- * `AlreadyExists` and `InvalidInput` are not failed statements; the transaction stays usable.
+ * They fail as outside of a transaction. After a `ProviderError` of the database the transaction is aborted, as after
+ * every failed statement in PostgreSQL: until a rollback (also to a savepoint), every call fails with
+ * `TransactionAborted`. `AlreadyExists` and `InvalidInput` are not failed statements; the transaction stays usable.
  *
  * The role of the connection needs `USAGE` on the schema, and the same rights on its tables as the role of the runtime.
  *
  * **Gotchas**
  *
  * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
- * - The commit notifies the processes that listen, once for all that the transaction starts and sends. PostgreSQL commits
- *   transactions that notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with `SET LOCAL
- *   duroxide.notify = off` there is none, and processes that listen find the work with their next fallback look, up to
- *   `fallbackPollInterval` (5 minutes) later.
+ * - The commit notifies the processes that listen, once for all that the transaction starts and sends. PostgreSQL
+ *   commits transactions that notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with
+ *   `SET LOCAL duroxide.notify = off` there is none, and processes that listen find the work with their next fallback
+ *   look, up to `fallbackPollInterval` (5 minutes) later.
  * - Until the commit, another start of the same instance id waits for the outcome. Keep the transaction short, and
  *   start several instances in the order of their ids, or two such transactions may deadlock.
  * - An interrupted call may still run its statement. Roll back the transaction in this case.

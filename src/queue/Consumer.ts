@@ -83,8 +83,8 @@ export interface Options<R> {
   /** Handlers that run at the same time, at least 1. Defaults to 10. */
   readonly concurrency?: number | undefined
   /**
-   * How long a message is hidden from others, extended at half while its handler runs. After a crash it is delivered again
-   * when this time is over. Defaults to 30 seconds.
+   * How long a message is hidden from others, extended at half while its handler runs. After a crash it is delivered
+   * again when this time is over. Defaults to 30 seconds.
    */
   readonly visibilityTimeout?: Duration.Input | undefined
   /** Most messages of one receive, up to 1,000, and never more than can be handled. Defaults to 10. */
@@ -94,8 +94,9 @@ export interface Options<R> {
 }
 
 /**
- * Handles messages of a kind: `void` acknowledges the message, `Later` gives it back. A handler that fails gives it back
- * too, with a delay that grows with each delivery from 1 second to 5 minutes, until the queue moves it to its dead letters.
+ * Handles messages of a kind: `void` acknowledges the message, `Later` gives it back. A handler that fails gives it
+ * back too, with a delay that grows with each delivery from 1 second to 5 minutes, until the queue moves it to its dead
+ * letters.
  *
  * @category constructors
  * @since 0.2.0
@@ -110,14 +111,14 @@ export const on = <Kind extends string, Fields extends PayloadFields, R = never>
 })
 
 /**
- * Consumes a queue until the layer is released. Fails with `QueueError` if an option is out of its range, or the queue is not
- * one of those that `Queue` has (`QueueNotFound`).
+ * Consumes a queue until the layer is released. Fails with `QueueError` if an option is out of its range, or the queue
+ * is not one of those that `Queue` has (`QueueNotFound`).
  *
  * **Details**
  *
- * A message whose kind has no handler, or whose payload is not of its Schema, goes to the dead letters at once. While the
- * queue is unavailable the consumer tries again, after pauses of up to 30 seconds. When the layer is released, it receives
- * no more, waits for its handlers up to `gracePeriod`, interrupts the rest, and gives their messages back.
+ * A message whose kind has no handler, or whose payload is not of its Schema, goes to the dead letters at once. While
+ * the queue is unavailable the consumer tries again, after pauses of up to 30 seconds. When the layer is released, it
+ * receives no more, waits for its handlers up to `gracePeriod`, interrupts the rest, and gives their messages back.
  *
  * @category layers
  * @since 0.2.0

@@ -1,13 +1,13 @@
 /**
- * Data sets in versions: a version is built from batches, committed as a whole, and then made the active one. Readers always
- * see one version whole: the active one of the moment they ask.
+ * Data sets in versions: a version is built from batches, committed as a whole, and then made the active one. Readers
+ * always see one version whole: the active one of the moment they ask.
  *
- * A batch is published as three rows in one statement: the batch, the task that will process it, and the task's wake-up in
- * the outbox. Its output is committed once, by the newest attempt at its task. Files stay where the application puts them:
- * this module keeps their addresses.
+ * A batch is published as three rows in one statement: the batch, the task that will process it, and the task's wake-up
+ * in the outbox. Its output is committed once, by the newest attempt at its task. Files stay where the application puts
+ * them: this module keeps their addresses.
  *
- * Each operation is one statement. `within` sends it in a transaction of the application; the service `Dataset` sends it in a
- * transaction of its own.
+ * Each operation is one statement. `within` sends it in a transaction of the application; the service `Dataset` sends
+ * it in a transaction of its own.
  *
  * @since 0.2.0
  */
@@ -55,8 +55,8 @@ export const layer: Layer.Layer<Dataset, never, DatasetDriver> = Layer.effect(
  *
  * **Details**
  *
- * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; after the other errors
- * it stays usable.
+ * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; after the other
+ * errors it stays usable.
  *
  * **Gotchas**
  *

@@ -1,6 +1,6 @@
 /**
- * The seam that a storage of data sets implements: each operation is one atomic statement, and answers with what it did or
- * why it did nothing. Input is checked above it, by `Dataset`.
+ * The seam that a storage of data sets implements: each operation is one atomic statement, and answers with what it did
+ * or why it did nothing. Input is checked above it, by `Dataset`.
  *
  * @since 0.2.0
  */

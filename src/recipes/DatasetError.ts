@@ -2,7 +2,8 @@
  * What can go wrong with a data set.
  *
  * One outer error, `DatasetError`, says which operation failed; the tagged `reason` inside says why. No statement has
- * failed: in a transaction of the application the transaction stays usable. Failures of the database are `ProviderError`s.
+ * failed: in a transaction of the application the transaction stays usable. Failures of the database are
+ * `ProviderError`s.
  *
  * @since 0.2.0
  */

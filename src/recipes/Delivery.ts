@@ -1,6 +1,6 @@
 /**
- * Webhooks to other parties, as tasks: an event is written in the transaction that makes it necessary, and posted to its
- * endpoint later, until the endpoint has accepted it or refuses it for good.
+ * Webhooks to other parties, as tasks: an event is written in the transaction that makes it necessary, and posted to
+ * its endpoint later, until the endpoint has accepted it or refuses it for good.
  *
  * Delivery is at-least-once: a receiver may get an event twice, with the same `webhook-id`. Requests are signed by the
  * Standard Webhooks specification, and `verify` checks them on the other side.
@@ -106,10 +106,10 @@ export const queue = "deliveries"
  *
  * **Details**
  *
- * It is tried 20 times within about two days: 5 seconds after the first attempt, then doubled up to 6 hours, each 20 percent more
- * or less, and not before the time that the endpoint asks for by `retry-after`, up to 6 hours. It is dead after the last attempt,
- * and at once after a status that says that no attempt can succeed: 4xx, 410 among them, except 408, 425 and 429. A redirect is
- * not followed, and is a failure like others. The attempts show the status.
+ * It is tried 20 times within about two days: 5 seconds after the first attempt, then doubled up to 6 hours, each 20
+ * percent more or less, and not before the time that the endpoint asks for by `retry-after`, up to 6 hours. It is dead
+ * after the last attempt, and at once after a status that says that no attempt can succeed: 4xx, 410 among them, except
+ * 408, 425 and 429. A redirect is not followed, and is a failure like others. The attempts show the status.
  *
  * @category tasks
  * @since 0.2.0
@@ -136,7 +136,8 @@ export const Webhook = Object.assign(
 )
 
 /**
- * Creates a delivery in a transaction of its own, and returns its id: that of its task, and the `webhook-id` of all its requests.
+ * Creates a delivery in a transaction of its own, and returns its id: that of its task, and the `webhook-id` of all its
+ * requests.
  *
  * Fails as `create` of `Tasks`. Names of endpoints and events have 1 to 256 characters.
  *
@@ -175,8 +176,8 @@ export interface Endpoint {
   /** `http:` or `https:`, without credentials. */
   readonly url: string | URL
   /**
-   * `whsec_` and 24 to 64 bytes in base64. To change a secret, give the new and the old one until the receiver has the new one:
-   * requests are then signed with both.
+   * `whsec_` and 24 to 64 bytes in base64. To change a secret, give the new and the old one until the receiver has the
+   * new one: requests are then signed with both.
    */
   readonly secret: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
 }
@@ -191,8 +192,8 @@ export interface Options<E, R> {
   /** Finds an endpoint by its name. Without one the delivery is dead; a failure is retried. */
   readonly endpoints: (name: string) => Effect.Effect<Option.Option<Endpoint>, E, R>
   /**
-   * Whether a request may be sent to this address: refuse what people outside of your organisation can enter and should not
-   * reach, such as addresses of your own network. Defaults to all.
+   * Whether a request may be sent to this address: refuse what people outside of your organisation can enter and should
+   * not reach, such as addresses of your own network. Defaults to all.
    */
   readonly allow?: ((url: URL) => boolean) | undefined
   /** Longest wait for the head of a response. Defaults to 15 seconds. */
@@ -206,8 +207,8 @@ export interface Options<E, R> {
  *
  * **Gotchas**
  *
- * `allow` sees the name of a host, not the addresses it leads to. If strangers choose the URLs, send the requests through a proxy
- * that checks addresses: give its `fetch`.
+ * `allow` sees the name of a host, not the addresses it leads to. If strangers choose the URLs, send the requests
+ * through a proxy that checks addresses: give its `fetch`.
  *
  * **Example** (A worker that delivers)
  *
@@ -274,7 +275,8 @@ export const layer = <E, R>(options: Options<E, R>): Layer.Layer<Task.Handler<"w
 }
 
 /**
- * The headers that sign a request by the Standard Webhooks specification, at the current time. Fails with `SecretInvalid`.
+ * The headers that sign a request by the Standard Webhooks specification, at the current time. Fails with
+ * `SecretInvalid`.
  *
  * @category signatures
  * @since 0.2.0
@@ -310,14 +312,14 @@ export type RequestHeaders =
   | { readonly [name: string]: string | ReadonlyArray<string> | undefined }
 
 /**
- * Checks that a request comes from a holder of the secret, and was signed at most 5 minutes ago. Returns the `webhook-id`: a
- * receiver that has seen it before ignores the request. Any sender that signs by the Standard Webhooks specification can be
- * checked.
+ * Checks that a request comes from a holder of the secret, and was signed at most 5 minutes ago. Returns the
+ * `webhook-id`: a receiver that has seen it before ignores the request. Any sender that signs by the Standard Webhooks
+ * specification can be checked.
  *
  * **Details**
  *
- * `body` is the body as it came, before it is parsed. Several secrets let the sender change it: one that fits is enough. Takes as
- * long for a signature that is nearly right. Fails with `WebhookRefused` or `SecretInvalid`.
+ * `body` is the body as it came, before it is parsed. Several secrets let the sender change it: one that fits is
+ * enough. Takes as long for a signature that is nearly right. Fails with `WebhookRefused` or `SecretInvalid`.
  *
  * @category signatures
  * @since 0.2.0

@@ -1,11 +1,11 @@
 /**
  * What creates tasks from outside: the clock, and webhooks of other systems.
  *
- * A trigger only writes the task and its row of the outbox, in one statement. It is idempotent as long as the task is kept: an
- * instant of a cron expression, and the id of a webhook, create one task however often they arrive.
+ * A trigger only writes the task and its row of the outbox, in one statement. It is idempotent as long as the task is
+ * kept: an instant of a cron expression, and the id of a webhook, create one task however often they arrive.
  *
- * The dispatcher serves `handler`, an HTTP endpoint. A scheduler process (`scheduler`) calls it at the instants of the cron
- * expressions; so can any other scheduler that sends HTTP requests.
+ * The dispatcher serves `handler`, an HTTP endpoint. A scheduler process (`scheduler`) calls it at the instants of the
+ * cron expressions; so can any other scheduler that sends HTTP requests.
  *
  * @since 0.2.0
  */
@@ -40,15 +40,16 @@ export type { Cron, Failure, Webhook, WebhookEvent } from "./internal/triggers.t
  *
  * **Details**
  *
- * `name` has 1 to 100 letters, digits, hyphens and underscores, and is part of the keys of the tasks, `cron/<name>/<instant>`:
- * do not change it. `cron` has five fields, or six with seconds. `timeZone` is a name such as `Europe/Berlin`, and defaults
- * to UTC; when its clocks change, a time that does not exist fires at the next one that does, and a time that comes twice fires
- * the first time, or both times if the field of hours begins with `*`. `payload` gets the instant.
+ * `name` has 1 to 100 letters, digits, hyphens and underscores, and is part of the keys of the tasks,
+ * `cron/<name>/<instant>`: do not change it. `cron` has five fields, or six with seconds. `timeZone` is a name such as
+ * `Europe/Berlin`, and defaults to UTC; when its clocks change, a time that does not exist fires at the next one that
+ * does, and a time that comes twice fires the first time, or both times if the field of hours begins with `*`.
+ * `payload` gets the instant.
  *
  * **Gotchas**
  *
- * Throws a `RangeError` if name, expression or time zone cannot work. An instant leads to one task while that task is kept:
- * firing it by hand after the retention of ended tasks creates another one.
+ * Throws a `RangeError` if name, expression or time zone cannot work. An instant leads to one task while that task is
+ * kept: firing it by hand after the retention of ended tasks creates another one.
  *
  * **Example** (A report every morning)
  *
@@ -68,7 +69,8 @@ export const cron = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become texts
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become
+  // texts
   const A extends P["Type"]
 >(
   name: string,
@@ -141,7 +143,8 @@ export const webhook = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become texts
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become
+  // texts
   const A extends P["Type"]
 >(
   name: string,
@@ -176,8 +179,8 @@ export const webhook = <
  */
 export interface HandlerOptions {
   /**
-   * The bearer token of schedulers, at least 16 visible ASCII characters, no spaces; several while it is changed. Required
-   * with `crons`; an endpoint without crons needs none.
+   * The bearer token of schedulers, at least 16 visible ASCII characters, no spaces; several while it is changed.
+   * Required with `crons`; an endpoint without crons needs none.
    */
   readonly token?: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>> | undefined
   readonly crons?: ReadonlyArray<Cron> | undefined
@@ -193,13 +196,14 @@ export interface HandlerOptions {
  *   `{"until": "2026-03-01T04:00:00.000Z"}`, or up to now without a body. Answers with the instants that have fired.
  * - `POST …/webhooks/<name>` with a signature: creates the task of the event. Answers with its id.
  *
- * Status 200 says that everything is stored. 401: token or signature is wrong, or the signature is more than five minutes
- * old. 404: there is no trigger of this name. 400, 405, 413: the request cannot be read, or does not fit the task. 503: the database is unavailable; send
- * it again. No answer contains a token, a signature or a payload.
+ * Status 200 says that everything is stored. 401: token or signature is wrong, or the signature is more than five
+ * minutes old. 404: there is no trigger of this name. 400, 405, 413: the request cannot be read, or does not fit the
+ * task. 503: the database is unavailable; send it again. No answer contains a token, a signature or a payload.
  *
  * **Gotchas**
  *
- * Throws a `RangeError` if a token cannot work, is missing beside `crons`, or two triggers of a kind have one name. Serve it by HTTPS.
+ * Throws a `RangeError` if a token cannot work, is missing beside `crons`, or two triggers of a kind have one name.
+ * Serve it by HTTPS.
  *
  * @category handlers
  * @since 0.2.0
@@ -235,8 +239,9 @@ export interface SchedulerOptions {
 }
 
 /**
- * Calls the dispatcher at each instant of the cron expressions, until the layer is closed. It keeps nothing: a scheduler that
- * starts calls at once, and the dispatcher knows which instants were missed. Any number may run; an instant fires once.
+ * Calls the dispatcher at each instant of the cron expressions, until the layer is closed. It keeps nothing: a
+ * scheduler that starts calls at once, and the dispatcher knows which instants were missed. Any number may run; an
+ * instant fires once.
  *
  * A call that fails is repeated after 1 second, then after twice as long each time, up to a minute.
  *

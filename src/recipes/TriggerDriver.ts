@@ -18,8 +18,8 @@ export class TriggerDriver extends Context.Service<TriggerDriver, {
   /** Up to when the trigger has fired; null: never. */
   readonly firedUntil: (name: string) => Effect.Effect<number | null, ProviderError>
   /**
-   * Creates the tasks of its instants from `after` to `until`, and notes that it has fired, in one transaction. Null, and
-   * nothing has changed: it has fired since `after`.
+   * Creates the tasks of its instants from `after` to `until`, and notes that it has fired, in one transaction. Null,
+   * and nothing has changed: it has fired since `after`.
    */
   readonly fire: (
     name: string,

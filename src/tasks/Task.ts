@@ -1,10 +1,10 @@
 /**
  * Tasks: units of work that some worker runs, without an orchestration.
  *
- * A task runs at least once, on any worker that has a handler for its name. PostgreSQL holds its state; messages of a queue
- * only wake workers. Each attempt has a number, and only the newest one may commit: the result of a task is committed once,
- * however often its handler ran. A handler that writes to the database commits its rows and the result in one transaction
- * (`Attempt.commit`); one that changes something elsewhere passes `Attempt.idempotencyKey` along.
+ * A task runs at least once, on any worker that has a handler for its name. PostgreSQL holds its state; messages of a
+ * queue only wake workers. Each attempt has a number, and only the newest one may commit: the result of a task is
+ * committed once, however often its handler ran. A handler that writes to the database commits its rows and the result
+ * in one transaction (`Attempt.commit`); one that changes something elsewhere passes `Attempt.idempotencyKey` along.
  *
  * `Tasks` creates tasks and waits for them, `TaskWorker` runs them.
  *
@@ -65,8 +65,8 @@ export interface Task<
       & WithoutOrchestration<R>
   ) => Layer.Layer<TaskHandler<Name>, never, Exclude<R, Attempt | Scope.Scope>>
   /**
-   * The attempt that its handler makes: as `Attempt`, and `commit` takes a result of this task. Dies in the handler of another
-   * task.
+   * The attempt that its handler makes: as `Attempt`, and `commit` takes a result of this task. Dies in the handler of
+   * another task.
    */
   readonly attempt: Effect.Effect<AttemptOf<Success["Type"]>, never, Attempt>
   /**
@@ -74,14 +74,15 @@ export interface Task<
    *
    * **Details**
    *
-   * The runtime must serve `Tasks.activities`. The end arrives as a message, in the transaction that stores it. A typed failure
-   * of the last attempt stays one; a task that died, was lost, lacked what it needs, ran out of time or was cancelled is the
-   * defect `TaskDied`, `TaskUnavailable`, `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of
-   * the orchestration, at the latest with the next heartbeat of the attempt.
+   * The runtime must serve `Tasks.activities`. The end arrives as a message, in the transaction that stores it. A typed
+   * failure of the last attempt stays one; a task that died, was lost, lacked what it needs, ran out of time or was
+   * cancelled is the defect `TaskDied`, `TaskUnavailable`, `TaskTimedOut` or `TaskCancelled`. Interruption cancels the
+   * task; so does the end of the orchestration, at the latest with the next heartbeat of the attempt.
    *
-   * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with `tasks.create`:
-   * several orchestrations may share it. Such a task is not cancelled with the call. Each call that waits receives the end as a
-   * message of its own; the call of a task that has ended receives it at once. A key that cannot be one is a defect.
+   * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with
+   * `tasks.create`: several orchestrations may share it. Such a task is not cancelled with the call. Each call that
+   * waits receives the end as a message of its own; the call of a task that has ended receives it at once. A key that
+   * cannot be one is a defect.
    */
   readonly execute: (
     payload: Payload["Type"],
@@ -133,8 +134,8 @@ export interface Options<E> {
   /** The queue of its wake-ups, which the workers must consume. Defaults to `tasks`. */
   readonly queue?: string | undefined
   /**
-   * How long the worker keeps an attempt without a heartbeat, which it sends after half of this time. After a crash another
-   * attempt begins about a second after the lease has ended. 1 second to 1 hour; defaults to 30 seconds.
+   * How long the worker keeps an attempt without a heartbeat, which it sends after half of this time. After a crash
+   * another attempt begins about a second after the lease has ended. 1 second to 1 hour; defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined
 }
@@ -144,21 +145,21 @@ export interface Options<E> {
  *
  * **Gotchas**
  *
- * Each attempt steps the schedule anew from its beginning, because its state is not stored: a schedule that measures elapsed
- * time does not see the time of former attempts.
+ * Each attempt steps the schedule anew from its beginning, because its state is not stored: a schedule that measures
+ * elapsed time does not see the time of former attempts.
  *
  * @category models
  * @since 0.2.0
  */
 export interface Retry<E> {
   /**
-   * Attempts before the task is dead. Those that a shutdown ended do not count, and of lost ones only those that the task itself
-   * may have caused (`docs/tasks.md`). At least 1; defaults to 20. Stored when the task is created.
+   * Attempts before the task is dead. Those that a shutdown ended do not count, and of lost ones only those that the
+   * task itself may have caused (`docs/tasks.md`). At least 1; defaults to 20. Stored when the task is created.
    */
   readonly maxAttempts?: number | undefined
   /**
-   * The pauses. Its input is the last failure. The task is dead when it ends. Defaults to 1 second, doubled up to 5 minutes,
-   * each 20 percent more or less.
+   * The pauses. Its input is the last failure. The task is dead when it ends. Defaults to 1 second, doubled up to 5
+   * minutes, each 20 percent more or less.
    */
   readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>> | undefined
   /** Failures that it does not accept make the task dead at once. Defaults to all. */
@@ -205,9 +206,10 @@ export {
    */
   TaskTimedOut,
   /**
-   * A database, queue or network that the handler needs was not available in its last attempt, and may be back soon: a defect
-   * that is, or is caused by, an error with `isRetryable: true` (as `ProviderError`, `QueueError` and the `SqlError` of Effect
-   * have it), an error of PostgreSQL, `pg` or Prisma after which the same statement may succeed, or one of a network.
+   * A database, queue or network that the handler needs was not available in its last attempt, and may be back soon: a
+   * defect that is, or is caused by, an error with `isRetryable: true` (as `ProviderError`, `QueueError` and the
+   * `SqlError` of Effect have it), an error of PostgreSQL, `pg` or Prisma after which the same statement may succeed,
+   * or one of a network.
    *
    * @category errors
    * @since 0.2.0

@@ -1,8 +1,9 @@
 /**
  * The seam that a storage of tasks implements: sets of encoded tasks in, one answer per task out.
  *
- * A driver stores, says which tasks a claim may take, and when a task needs a look. Payloads, results and failures are JSON
- * texts that it does not read. Checks, retries, batching and waiting are done once, above it, by `Tasks` and `TaskWorker`.
+ * A driver stores, says which tasks a claim may take, and when a task needs a look. Payloads, results and failures are
+ * JSON texts that it does not read. Checks, retries, batching and waiting are done once, above it, by `Tasks` and
+ * `TaskWorker`.
  *
  * **Promises every driver keeps**
  *
@@ -31,7 +32,9 @@ type Call<A> = Effect.Effect<A, ProviderError>
 export class TaskDriver extends Context.Service<TaskDriver, {
   /** The database that it is built on: a queue built on the same one has its messages beside the tasks. */
   readonly database: object
-  /** Why workers of this process that use this driver claim nothing, for health checks: a new set, which workers keep. */
+  /**
+   * Why workers of this process that use this driver claim nothing, for health checks: a new set, which workers keep.
+   */
   readonly problems: Set<() => string | undefined>
 
   /** Creates tasks. One with the key of an existing task of its name is that task. */
@@ -44,11 +47,13 @@ export class TaskDriver extends Context.Service<TaskDriver, {
     options: ClaimOptions
   ) => Call<ReadonlyArray<Claim>>
   /**
-   * Receives messages of a queue in the same database, claims the tasks that they name and deletes the messages of these,
-   * all by one statement. Messages of which more must be known stay leased.
+   * Receives messages of a queue in the same database, claims the tasks that they name and deletes the messages of
+   * these, all by one statement. Messages of which more must be known stay leased.
    */
   readonly take: (serves: Serves) => (lease: Lease, claim: TakeOptions) => Call<Fetched<TakenTask>>
-  /** Abandons what claims have taken whose answers were lost; answers with the ids of those that had taken something. */
+  /**
+   * Abandons what claims have taken whose answers were lost; answers with the ids of those that had taken something.
+   */
   readonly returnClaims: (workerId: string, claimIds: ReadonlyArray<number>) => Call<ReadonlyArray<number>>
   /** Extends the leases of attempts. */
   readonly renew: (leases: ReadonlyArray<Renewal>) => Call<ReadonlyArray<"Done" | "Lost">>
@@ -75,7 +80,9 @@ export class TaskDriver extends Context.Service<TaskDriver, {
     limit: number
   ) => Call<ReadonlyArray<string>>
 
-  /** Wakes tasks of lost workers and tasks whose wake-ups were lost, at most `limit`, of the latter at most `wakeups`. */
+  /**
+   * Wakes tasks of lost workers and tasks whose wake-ups were lost, at most `limit`, of the latter at most `wakeups`.
+   */
   readonly sweep: (limit: number, wakeups: number, serving?: Serving) => Call<Swept>
   /** Deletes ended tasks after their retention; answers with their number. */
   readonly clean: (keepEndedMs: number, keepDeadMs: number, limit: number) => Call<number>

@@ -1,8 +1,8 @@
 /**
  * Runs tasks in this process.
  *
- * A worker is a scoped layer: building it begins to consume the queues of its tasks, closing its scope stops gracefully. Any
- * number of processes may serve the same tasks.
+ * A worker is a scoped layer: building it begins to consume the queues of its tasks, closing its scope stops
+ * gracefully. Any number of processes may serve the same tasks.
  *
  * @since 0.2.0
  */
@@ -44,15 +44,15 @@ import { TaskDriver } from "./TaskDriver.ts"
  */
 export class TaskWorker extends Context.Service<TaskWorker, {
   /**
-   * Fails when the worker cannot continue, and otherwise never ends. A failed worker has stopped as at a shutdown: end the
-   * process, so that its supervisor restarts it. `launch` does this for a program that consists of one layer.
+   * Fails when the worker cannot continue, and otherwise never ends. A failed worker has stopped as at a shutdown: end
+   * the process, so that its supervisor restarts it. `launch` does this for a program that consists of one layer.
    */
   readonly failure: Effect.Effect<never, TaskWorkerFailed>
 }>()("duroxide-prisma/tasks/TaskWorker") {}
 
 /**
- * The role of the connection may not claim tasks: the database has refused all claims for 10 seconds, and has never given the
- * worker a task.
+ * The role of the connection may not claim tasks: the database has refused all claims for 10 seconds, and has never
+ * given the worker a task.
  *
  * @category errors
  * @since 0.2.0
@@ -82,21 +82,23 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   /** Shown with attempts; 1 to 1,024 bytes. Defaults to `<host>/<process id>/<8 random characters>`. */
   readonly workerId?: string | undefined
   /**
-   * How long handlers may keep running when the layer is released; then they are interrupted, and their tasks are given back without
-   * counting the attempt. Their finalizers have 5 seconds. Defaults to 10 seconds.
+   * How long handlers may keep running when the layer is released; then they are interrupted, and their tasks are given
+   * back without counting the attempt. Their finalizers have 5 seconds. Defaults to 10 seconds.
    */
   readonly gracePeriod?: Duration.Input | undefined
   /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
   readonly visibilityTimeout?: Duration.Input | undefined
-  /** How long completed and cancelled tasks are kept, with their keys and attempts, up to 10 years. Defaults to 7 days. */
+  /**
+   * How long completed and cancelled tasks are kept, with their keys and attempts, up to 10 years. Defaults to 7 days.
+   */
   readonly keepEnded?: Duration.Input | undefined
   /** How long dead tasks are kept, up to 10 years. Defaults to 30 days. */
   readonly keepDead?: Duration.Input | undefined
 }
 
 /**
- * The options that environment variables give, as `docs/configuration.md` lists them; one error names each that cannot be
- * used. `tasks` is set in code.
+ * The options that environment variables give, as `docs/configuration.md` lists them; one error names each that cannot
+ * be used. `tasks` is set in code.
  *
  * @category configuration
  * @since 0.2.0
@@ -109,12 +111,12 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  *
  * **Details**
  *
- * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, first at once, then with a
- * growing delay, and one warning; at the 15th delivery it is dropped: give workers that serve different tasks queues of their
- * own. A worker that starts wakes the tasks of its names that no worker has served before. It also looks for attempts of lost
- * workers and for lost wake-ups, including those of other workers, and wakes their tasks through the outbox. Fails with
- * `QueueError` if an option is out of its range, or `Queue` does not have the queue of a task (`QueueNotFound`). Dies when two
- * tasks have one name.
+ * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, first at once, then
+ * with a growing delay, and one warning; at the 15th delivery it is dropped: give workers that serve different tasks
+ * queues of their own. A worker that starts wakes the tasks of its names that no worker has served before. It also
+ * looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
+ * through the outbox. Fails with `QueueError` if an option is out of its range, or `Queue` does not have the queue of a
+ * task (`QueueNotFound`). Dies when two tasks have one name.
  *
  * A worker that runs fails only when its role may not claim: see `TaskWorkerFailed` and `launch`.
  *
@@ -222,8 +224,8 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
   ) as never
 
 /**
- * Builds a layer that contains a worker, and keeps it until interruption; fails when the worker fails. Use it as the main
- * program of a process without a runtime, instead of `Layer.launch`.
+ * Builds a layer that contains a worker, and keeps it until interruption; fails when the worker fails. Use it as the
+ * main program of a process without a runtime, instead of `Layer.launch`.
  *
  * @category execution
  * @since 0.2.0

@@ -9,13 +9,13 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import { ProviderError } from "../../provider/ProviderError.ts"
 import type { Reason } from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
 import type { PrismaClient } from "./client.ts"
 import { Prisma } from "./client.ts"
 import { Late } from "./late.ts"
-import { withRoutines } from "./routines.ts"
 import { Texts } from "./texts.ts"
 
 /** A pool, by its client. */
@@ -110,3 +110,27 @@ const renewals: ReadonlySet<string> = new Set([
 
 /** No other argument begins with it: PostgreSQL stores no NUL. */
 const keyPrefix = "\0argument "
+
+type Adapter = Awaited<ReturnType<PrismaPg["connect"]>>
+
+/**
+ * The same adapter, whose errors also name the function of the server that failed: `routine`, as `pg` gives it. One SQLSTATE
+ * may stand for different errors, and messages have the language of the server.
+ */
+const withRoutines = (adapter: Adapter): Adapter => {
+  // Protected, so out of sight of the compiler.
+  const onError: unknown = Reflect.get(adapter, "onError")
+  if (typeof onError !== "function") return adapter
+  Reflect.set(adapter, "onError", (error: unknown) => {
+    try {
+      onError.call(adapter, error)
+    } catch (thrown) {
+      const cause = Predicate.hasProperty(thrown, "cause") ? thrown.cause : undefined
+      if (Predicate.isObject(cause) && Predicate.hasProperty(error, "routine")) {
+        Object.assign(cause, { routine: error.routine })
+      }
+      throw thrown
+    }
+  })
+  return adapter
+}

@@ -4,8 +4,9 @@
 import * as Cron from "effect/Cron"
 
 /**
- * What happens to instants that are more than a minute old when a trigger runs, because no scheduler ran or the dispatcher
- * could not be reached: the newest of them fires (`latest`), all fire, or none. Instants of the last minute all fire.
+ * What happens to instants that are more than a minute old when a trigger runs, because no scheduler ran or the
+ * dispatcher could not be reached: the newest of them fires (`latest`), all fire, or none. Instants of the last minute
+ * all fire.
  *
  * @category models
  * @since 0.2.0
@@ -27,8 +28,8 @@ export const onTimeMs = 60_000
 export const maxInstants = 1000
 
 /**
- * An expression whose field of hours begins with `*` names an interval, which continues through an hour that the clocks repeat.
- * Other hours are times of the day, which come once.
+ * An expression whose field of hours begins with `*` names an interval, which continues through an hour that the clocks
+ * repeat. Other hours are times of the day, which come once.
  */
 export const parse = (expression: string, timeZone: string) =>
   Cron.parse(expression, timeZone, {
@@ -51,7 +52,8 @@ export const dueInstants = (
     ? Math.max(lastInstant(schedule, untilMs).getTime(), onTimeFromMs)
     : Math.max(firedUntilMs + 1, oldestMs[catchUp](schedule, onTimeFromMs))
   const instants: Array<Date> = []
-  // From the instant before: a search that begins in an hour that the clocks leave out, or repeat, finds other instants.
+  // From the instant before: a search that begins in an hour that the clocks leave out, or repeat, finds other
+  // instants.
   for (const instant of Cron.sequence(schedule, lastInstant(schedule, firstMs - 1))) {
     if (instant.getTime() < firstMs) continue
     if (instant.getTime() > untilMs) break

@@ -32,8 +32,8 @@ export const Batch = Schema.Struct({
 export type Batch = typeof Batch.Type
 
 /**
- * A batch to publish, and the task that will process it. The payload of the task defaults to the batch; a task whose Schema
- * wants another one gets it here.
+ * A batch to publish, and the task that will process it. The payload of the task defaults to the batch; a task whose
+ * Schema wants another one gets it here.
  *
  * @category models
  * @since 0.2.0
@@ -134,8 +134,8 @@ export interface Version {
 export type PublishError = DatasetError | PayloadMismatch | PayloadTooLarge | ProviderError
 
 /**
- * The operations on data sets. Each fails with `DatasetError` if it is refused, and with `ProviderError` if its statement
- * fails.
+ * The operations on data sets. Each fails with `DatasetError` if it is refused, and with `ProviderError` if its
+ * statement fails.
  *
  * @category models
  * @since 0.2.0
@@ -154,8 +154,8 @@ export interface Operations {
    *
    * **Details**
    *
-   * A batch is published once: again with the same version, address and number of records, it has the same task. Fails with
-   * `BatchDiffers`, `VersionNotFound`, `VersionNotBuilding` or `PayloadMismatch`; then none of them is published.
+   * A batch is published once: again with the same version, address and number of records, it has the same task. Fails
+   * with `BatchDiffers`, `VersionNotFound`, `VersionNotBuilding` or `PayloadMismatch`; then none of them is published.
    */
   readonly publishBatches: <T extends Task.Any>(
     batches: ReadonlyArray<Publication<T>>
@@ -165,33 +165,33 @@ export interface Operations {
    *
    * **Details**
    *
-   * A batch is committed once: if an earlier attempt has committed it, that output is returned, and this one is not used.
-   * Fails with `StaleAttempt` if a newer attempt has begun or the task has ended, with `VersionNotBuilding` if the version was
-   * discarded, and with `BatchNotFound`.
+   * A batch is committed once: if an earlier attempt has committed it, that output is returned, and this one is not
+   * used. Fails with `StaleAttempt` if a newer attempt has begun or the task has ended, with `VersionNotBuilding` if
+   * the version was discarded, and with `BatchNotFound`.
    *
    * **Gotchas**
    *
-   * The task itself ends later, when the handler returns; an attempt that is lost in between runs again. With the attempt's
-   * `commit` after this call in the same transaction, both happen or neither.
+   * The task itself ends later, when the handler returns; an attempt that is lost in between runs again. With the
+   * attempt's `commit` after this call in the same transaction, both happen or neither.
    */
   readonly commitBatch: (
     attempt: AttemptId,
     output: Output
   ) => Effect.Effect<CommittedOutput, DatasetError | Task.StaleAttempt | ProviderError>
   /**
-   * Commits a version whose batches are all committed. No batch can be published to it from then on. Committing it again
-   * returns the same.
+   * Commits a version whose batches are all committed. No batch can be published to it from then on. Committing it
+   * again returns the same.
    *
    * **Details**
    *
-   * Fails with `BatchesMissing`, `VersionNotFound` or `VersionNotBuilding` (it was discarded). With `attempt` it fails with
-   * `StaleAttempt` unless that is the newest attempt at its task.
+   * Fails with `BatchesMissing`, `VersionNotFound` or `VersionNotBuilding` (it was discarded). With `attempt` it fails
+   * with `StaleAttempt` unless that is the newest attempt at its task.
    *
    * **Gotchas**
    *
-   * Without `batchCount`, a version is complete when all batches are committed that were published so far, even if there is none:
-   * say how many there must be, unless they were all published in one transaction that has committed. In a transaction of the
-   * application, its isolation level must be READ COMMITTED.
+   * Without `batchCount`, a version is complete when all batches are committed that were published so far, even if
+   * there is none: say how many there must be, unless they were all published in one transaction that has committed. In
+   * a transaction of the application, its isolation level must be READ COMMITTED.
    */
   readonly commitVersion: (datasetUuid: string, version: number, options?: {
     /** Fewest batches of the version. Defaults to those that were published. */
@@ -203,14 +203,17 @@ export interface Operations {
     DatasetError | Task.StaleAttempt | ProviderError
   >
   /**
-   * Makes a committed version the active one, also one that is older than the active one. Returns the version that was active
-   * before, null for none. Fails with `ActiveVersionChanged`, `DatasetNotFound`, `VersionNotFound` or `VersionNotCommitted`.
+   * Makes a committed version the active one, also one that is older than the active one. Returns the version that was
+   * active before, null for none. Fails with `ActiveVersionChanged`, `DatasetNotFound`, `VersionNotFound` or
+   * `VersionNotCommitted`.
    */
   readonly activate: (datasetUuid: string, version: number, options?: {
     /** The version that must be active, null for none. Defaults to any. */
     readonly expected?: number | null | undefined
   }) => Effect.Effect<number | null, DatasetError | ProviderError>
-  /** The active version and its outputs at one moment; none before the first activation. Fails with `DatasetNotFound`. */
+  /**
+   * The active version and its outputs at one moment; none before the first activation. Fails with `DatasetNotFound`.
+   */
   readonly active: (name: string) => Effect.Effect<Option.Option<Active>, DatasetError | ProviderError>
   /** The newest versions, the newest first. Fails with `DatasetNotFound`. */
   readonly versions: (datasetUuid: string, options?: {
@@ -218,16 +221,16 @@ export interface Operations {
     readonly limit?: number | undefined
   }) => Effect.Effect<ReadonlyArray<Version>, DatasetError | ProviderError>
   /**
-   * Discards a version that is building or committed: it can no longer be changed or activated, and its tasks that have not
-   * ended are cancelled. Fails with `VersionIsActive` or `VersionNotFound`.
+   * Discards a version that is building or committed: it can no longer be changed or activated, and its tasks that have
+   * not ended are cancelled. Fails with `VersionIsActive` or `VersionNotFound`.
    */
   readonly discardVersion: (
     datasetUuid: string,
     version: number
   ) => Effect.Effect<void, DatasetError | ProviderError>
   /**
-   * Discards committed versions that are older than the active one, and returns discarded versions, the oldest first, with
-   * the outputs that were committed to them. Fails with `DatasetNotFound`.
+   * Discards committed versions that are older than the active one, and returns discarded versions, the oldest first,
+   * with the outputs that were committed to them. Fails with `DatasetNotFound`.
    *
    * **Details**
    *
@@ -246,6 +249,9 @@ export interface Operations {
     ReadonlyArray<{ readonly version: number; readonly outputUris: ReadonlyArray<string> }>,
     DatasetError | ProviderError
   >
-  /** Deletes a discarded version and its batches. Nothing happens if it does not exist. Fails with `VersionNotDiscarded`. */
+  /**
+   * Deletes a discarded version and its batches. Nothing happens if it does not exist. Fails with
+   * `VersionNotDiscarded`.
+   */
   readonly deleteVersion: (datasetUuid: string, version: number) => Effect.Effect<void, DatasetError | ProviderError>
 }

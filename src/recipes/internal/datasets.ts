@@ -5,20 +5,20 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
+import { isUuid, maxNameBytes, problemOfName } from "../../model/shared/identifiers.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { StaleAttempt } from "../../tasks/internal/errors.ts"
 import { newTask, timeOrderedUuid } from "../../tasks/internal/newTask.ts"
 import type * as Task from "../../tasks/Task.ts"
 import type { DatasetDriver } from "../DatasetDriver.ts"
 import * as Errors from "../DatasetError.ts"
-import * as Input from "./datasetInput.ts"
 import type { AttemptId, Operations, Publication } from "./datasetModel.ts"
 
 export const make = (driver: DatasetDriver["Service"]): Operations => {
   /** Checks the input before. */
   const call = <Answer>(
     operation: string,
-    checks: ReadonlyArray<Input.Checked>,
+    checks: ReadonlyArray<Checked>,
     send: () => Effect.Effect<Answer, ProviderError>
   ) => Effect.andThen(checked(operation, checks), Effect.suspend(send))
 
@@ -29,9 +29,9 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
       yield* checked(
         operation,
         batches.flatMap((batch) => [
-          Input.checkVersion(batch.datasetUuid, batch.version),
-          Input.checkUri("batchUri", batch.batchUri),
-          Input.checkCount("recordCount", batch.recordCount)
+          checkVersion(batch.datasetUuid, batch.version),
+          checkUri("batchUri", batch.batchUri),
+          checkCount("recordCount", batch.recordCount)
         ])
       )
       const answers = yield* driver.publishBatches(yield* Effect.forEach(batches, newBatch))
@@ -60,14 +60,14 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
     publishBatch: (batch) => Effect.map(publishBatches([batch]), ([published]) => published!),
     publishBatches,
 
-    create: (name) => call("create", [Input.checkDatasetName(name)], () => driver.create(name)),
+    create: (name) => call("create", [checkDatasetName(name)], () => driver.create(name)),
 
     openVersion: (datasetUuid) =>
       Effect.gen(function*() {
         const operation = "openVersion"
         const answer = yield* call(
           operation,
-          [Input.checkUuid("datasetUuid", datasetUuid)],
+          [checkUuid("datasetUuid", datasetUuid)],
           () => driver.openVersion(datasetUuid)
         )
         return answer._tag === "Opened"
@@ -82,8 +82,8 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
           operation,
           [
             ...checksOf(attempt),
-            Input.checkUri("outputUri", output.outputUri),
-            Input.checkCount("recordCount", output.recordCount)
+            checkUri("outputUri", output.outputUri),
+            checkCount("recordCount", output.recordCount)
           ],
           () => driver.commitBatch(attempt, output)
         )
@@ -106,8 +106,8 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const answer = yield* call(
           operation,
           [
-            Input.checkVersion(datasetUuid, version),
-            ...(batchCount === undefined ? [] : [Input.checkCount("batchCount", batchCount)]),
+            checkVersion(datasetUuid, version),
+            ...(batchCount === undefined ? [] : [checkCount("batchCount", batchCount)]),
             ...(attempt === undefined ? [] : checksOf(attempt))
           ],
           () => driver.commitVersion(datasetUuid, version, batchCount ?? null, attempt ?? null)
@@ -141,8 +141,8 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const answer = yield* call(
           operation,
           [
-            Input.checkVersion(datasetUuid, version),
-            ...(typeof expected === "number" ? [Input.checkCount("expected", expected, 1)] : [])
+            checkVersion(datasetUuid, version),
+            ...(typeof expected === "number" ? [checkCount("expected", expected, 1)] : [])
           ],
           () => driver.activate(datasetUuid, version, expected)
         )
@@ -168,7 +168,7 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const operation = "active"
         const answer = yield* call(
           operation,
-          [Input.checkDatasetName(name)],
+          [checkDatasetName(name)],
           () => driver.active(name)
         )
         switch (answer._tag) {
@@ -189,7 +189,7 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const limit = options?.limit ?? defaultLimit
         const answer = yield* call(
           operation,
-          [Input.checkUuid("datasetUuid", datasetUuid), Input.checkCount("limit", limit, 1, maxLimit)],
+          [checkUuid("datasetUuid", datasetUuid), checkCount("limit", limit, 1, maxLimit)],
           () => driver.versions(datasetUuid, limit)
         )
         return answer ?? (yield* refuse(operation, new Errors.DatasetNotFound({ dataset: datasetUuid })))
@@ -200,7 +200,7 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const operation = "discardVersion"
         const answer = yield* call(
           operation,
-          [Input.checkVersion(datasetUuid, version)],
+          [checkVersion(datasetUuid, version)],
           () => driver.discardVersion(datasetUuid, version)
         )
         if (answer._tag === "Discarded") return
@@ -214,9 +214,9 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const answer = yield* call(
           operation,
           [
-            Input.checkUuid("datasetUuid", datasetUuid),
-            Input.checkCount("keep", keep),
-            Input.checkCount("limit", limit, 1, maxLimit)
+            checkUuid("datasetUuid", datasetUuid),
+            checkCount("keep", keep),
+            checkCount("limit", limit, 1, maxLimit)
           ],
           () => driver.pruneVersions(datasetUuid, keep, limit)
         )
@@ -228,7 +228,7 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
         const operation = "deleteVersion"
         const answer = yield* call(
           operation,
-          [Input.checkVersion(datasetUuid, version)],
+          [checkVersion(datasetUuid, version)],
           () => driver.deleteVersion(datasetUuid, version)
         )
         if (answer._tag === "Deleted") return
@@ -242,14 +242,14 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
 const defaultLimit = 100
 const maxLimit = 1000
 
-const checked = (operation: string, checks: ReadonlyArray<Input.Checked>) =>
+const checked = (operation: string, checks: ReadonlyArray<Checked>) =>
   Effect.catch(Effect.all(checks, { discard: true }), (reason) => refuse(operation, reason))
 
 const refuse = (operation: string, reason: Errors.Reason) => Effect.fail(new Errors.DatasetError({ operation, reason }))
 
 const checksOf = ({ attempt, taskId }: AttemptId) => [
-  Input.checkUuid("taskId", taskId),
-  Input.checkCount("attempt", attempt, 1, 2 ** 31 - 1)
+  checkUuid("taskId", taskId),
+  checkCount("attempt", attempt, 1, 2 ** 31 - 1)
 ]
 
 const stale = ({ attempt, taskId }: AttemptId) =>
@@ -271,3 +271,36 @@ const newBatch = <T extends Task.Any>({ payload, task, ...batch }: Publication<T
     }
     return { batchUri, datasetUuid, recordCount, version, task: { ...created, id, wakeup } }
   })
+
+// -- input -------------------------------------------------------------------------------------------
+
+/** Longer than any address in S3. It is a part of an index entry, which has at most 2,704 bytes. */
+const maxUriBytes = 2048
+
+type Checked = Effect.Effect<void, Errors.InvalidInput>
+
+const check = (field: string, problem: string | undefined): Checked =>
+  problem === undefined ? Effect.void : Effect.fail(new Errors.InvalidInput({ field, problem }))
+
+/** A number of records, batches or versions. */
+const checkCount = (field: string, count: number, atLeast = 0, atMost = Number.MAX_SAFE_INTEGER): Checked =>
+  check(
+    field,
+    Number.isSafeInteger(count) && count >= atLeast && count <= atMost
+      ? undefined
+      : atMost === Number.MAX_SAFE_INTEGER
+      ? `it is not a whole number of at least ${atLeast}`
+      : `it is not a whole number from ${atLeast} to ${atMost}`
+  )
+
+const checkUuid = (field: string, uuid: string): Checked => check(field, isUuid(uuid) ? undefined : "it is not a UUID")
+
+const checkDatasetName = (name: string): Checked =>
+  check("name", typeof name === "string" ? problemOfName(name, maxNameBytes) : "it is not a text")
+
+const checkUri = (field: string, uri: string): Checked =>
+  check(field, typeof uri === "string" ? problemOfName(uri, maxUriBytes) : "it is not a text")
+
+/** A version of a data set. */
+const checkVersion = (datasetUuid: string, version: number): Checked =>
+  Effect.andThen(checkUuid("datasetUuid", datasetUuid), checkCount("version", version, 1))

@@ -1,8 +1,8 @@
 /**
  * The scheduler process: calls the dispatcher at the instants of cron expressions.
  *
- * It sends the time, not the instant: the dispatcher knows which instants up to it have not fired. So a call that was lost,
- * or a time without a scheduler, is made up for by the next call.
+ * It sends the time, not the instant: the dispatcher knows which instants up to it have not fired. So a call that was
+ * lost, or a time without a scheduler, is made up for by the next call.
  */
 import * as Clock from "effect/Clock"
 import * as Schedule from "effect/Cron"

@@ -36,8 +36,8 @@ export const sign = (key: Uint8Array, { body, id, timestamp }: Signed): string =
   `v1,${createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body).digest("base64")}`
 
 /**
- * Checks the headers of a request against its body: answers with the id of the webhook, or why it is refused. Several keys
- * let senders change their secret: one that fits is enough. Takes as long for a signature that is nearly right.
+ * Checks the headers of a request against its body: answers with the id of the webhook, or why it is refused. Several
+ * keys let senders change their secret: one that fits is enough. Takes as long for a signature that is nearly right.
  */
 export const verify = (
   keys: ReadonlyArray<Uint8Array>,

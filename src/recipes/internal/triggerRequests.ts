@@ -180,7 +180,9 @@ const log = (line: Effect.Effect<void>, request: Request, annotations: Record<st
 const logRefusal = (request: Request, status: number, error: string) =>
   log(Effect.logDebug("Trigger: a request is refused"), request, { status, error })
 
-/** Of an authorized sender, whose event is lost until one of the two sides is changed. The error never has the value. */
+/**
+ * Of an authorized sender, whose event is lost until one of the two sides is changed. The error never has the value.
+ */
 const respondUnfit = (request: Request, errorType: string, error: string) =>
   Effect.as(
     log(Effect.logWarning("Trigger: a request does not fit its task and is refused"), request, {

@@ -39,8 +39,8 @@ export interface Cron {
     instants: ReadonlyArray<Date>
   ) => Effect.Effect<ReadonlyArray<string>, Failure>
   /**
-   * Creates the task of one instant, unless it exists already, and returns its id. Fails with the reason `InvalidInput` if the
-   * expression does not have this instant.
+   * Creates the task of one instant, unless it exists already, and returns its id. Fails with the reason `InvalidInput`
+   * if the expression does not have this instant.
    */
   readonly fire: (scheduledAt: Date) => Effect.Effect<string, Failure, Tasks>
 }
@@ -75,11 +75,11 @@ export interface Webhook {
 }
 
 /**
- * Creates the tasks of all instants that are due and have not fired: those up to `until`, which defaults to now. Returns
- * the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
+ * Creates the tasks of all instants that are due and have not fired: those up to `until`, which defaults to now.
+ * Returns the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
  *
- * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute old. The table
- * `queue_triggers` has the time up to which each trigger has fired.
+ * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute old. The
+ * table `queue_triggers` has the time up to which each trigger has fired.
  *
  * @category operations
  * @since 0.2.0

@@ -36,16 +36,16 @@ export class Attempt extends Context.Service<Attempt, {
   /** Id of the worker. */
   readonly workerId: string
   /**
-   * Completes the task within the handler's own transaction, of the database of the worker. Fails with `StaleAttempt` if this
-   * is no longer the newest attempt, or the task has ended: roll back then.
+   * Completes the task within the handler's own transaction, of the database of the worker. Fails with `StaleAttempt`
+   * if this is no longer the newest attempt, or the task has ended: roll back then.
    *
    * **Details**
    *
-   * It locks the task until the transaction ends. If that rolls back, the task is not completed, and the attempt has failed
-   * however the handler ends. What the handler returns is not used.
+   * It locks the task until the transaction ends. If that rolls back, the task is not completed, and the attempt has
+   * failed however the handler ends. What the handler returns is not used.
    *
-   * If the answer to the commit of the transaction is lost, repeating the transaction is safe: if the first one was committed,
-   * the second `commit` fails with `StaleAttempt`, and the task is completed.
+   * If the answer to the commit of the transaction is lost, repeating the transaction is safe: if the first one was
+   * committed, the second `commit` fails with `StaleAttempt`, and the task is completed.
    *
    * The result is checked against the task's Schema: `PayloadMismatch`.
    */

@@ -1,8 +1,8 @@
 /**
  * How an orchestration runs a task: activities create and cancel it, and its end arrives in a mailbox of its own.
  *
- * An activity that creates a task twice finds the first one, by the idempotency key of its call. The name of the mailbox
- * contains the id of the task, which is recorded as the result of the activity.
+ * An activity that creates a task twice finds the first one, by the idempotency key of its call. The name of the
+ * mailbox contains the id of the task, which is recorded as the result of the activity.
  */
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
@@ -37,8 +37,8 @@ export const CreateTask = Activity.make(taskMail.createTask, {
 })
 
 /**
- * Creates the task of a key, unless it exists. Answers with its end, or with the mailbox of the call in which it will arrive.
- * Others may wait for it as well, so it is not cancelled with the call.
+ * Creates the task of a key, unless it exists. Answers with its end, or with the mailbox of the call in which it will
+ * arrive. Others may wait for it as well, so it is not cancelled with the call.
  */
 export const RunTask = Activity.make(taskMail.runTask, {
   payload: {

@@ -1,6 +1,6 @@
 /**
- * Whether the database lets a task worker claim: for the worker, which fails with the role of another kind, and for health
- * checks of its process.
+ * Whether the database lets a task worker claim: for the worker, which fails with the role of another kind, and for
+ * health checks of its process.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -22,7 +22,10 @@ export interface TaskClaims {
   readonly refused: Deferred.Deferred<ProviderError>
 }
 
-/** Notes the claims of one worker. Until the scope is closed, `problems` say why it claims nothing, for people; no secrets. */
+/**
+ * Notes the claims of one worker. Until the scope is closed, `problems` say why it claims nothing, for people; no
+ * secrets.
+ */
 export const make = Effect.fnUntraced(
   function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")

@@ -34,8 +34,8 @@ export interface TaskCode {
   /** Encodes a result for `Attempt.commit`. */
   readonly encodeResult: (result: unknown) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
   /**
-   * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one included.
-   * Interruption is passed on. It must have `services`.
+   * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one
+   * included. Interruption is passed on. It must have `services`.
    */
   readonly run: (payload: string, counted: number) => Effect.Effect<string, Failed, Attempt>
 }

@@ -21,9 +21,9 @@ import { problemOfKey } from "./settings.ts"
  */
 export type CreateOptions<Payload> = {
   /**
-   * Makes the creation idempotent: with a key that a task of this name has already, also one that has ended, the id of that
-   * task is returned and nothing is stored. At most 1,024 bytes. A key is free again when its task is deleted after its
-   * retention.
+   * Makes the creation idempotent: with a key that a task of this name has already, also one that has ended, the id of
+   * that task is returned and nothing is stored. At most 1,024 bytes. A key is free again when its task is deleted
+   * after its retention.
    */
   readonly key?: string | undefined
   /** The first attempt begins no earlier. Defaults to none; up to 10 years. */

@@ -28,8 +28,8 @@ export type Status =
   | { readonly _tag: "Cancelled"; readonly attempts: number; readonly reason: string; readonly endedAt: Date }
 
 /**
- * How an attempt failed: a typed failure (`error` is JSON text of the task's error Schema), a defect, an outage of what it
- * needed, a timeout, or the loss of its worker.
+ * How an attempt failed: a typed failure (`error` is JSON text of the task's error Schema), a defect, an outage of what
+ * it needed, a timeout, or the loss of its worker.
  *
  * @category models
  * @since 0.2.0

@@ -1,10 +1,13 @@
 /**
- * Runs the handler of a task, and says how the attempt ended.
+ * Runs the handler of a task, and says how the attempt ended and when the next one begins.
  */
 import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
@@ -13,7 +16,6 @@ import type { Attempt } from "./attempt.ts"
 import type { Failed, TaskCode } from "./code.ts"
 import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "./errors.ts"
 import type { Failure } from "./failure.ts"
-import * as retries from "./retry.ts"
 import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
@@ -24,20 +26,20 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
     readonly error: payloads.Payload<E>
   }
   readonly handler: (payload: P) => Effect.Effect<A, E, R>
-  readonly retry: retries.Policy<E> | undefined
+  readonly retry: Policy<E> | undefined
   readonly timeout: Option.Option<Duration.Duration>
 }): TaskCode["run"] => {
-  const schedule = retry?.schedule ?? retries.defaultSchedule
+  const schedule = retry?.schedule ?? defaultSchedule
 
   const failed = Effect.fnUntraced(function*(
     counted: number,
-    outcome: retries.Outcome<E>,
+    outcome: Outcome<E>,
     failure: Failure,
     errorType = errorTypeOf(outcome)
   ) {
     const retryAfter = retry?.while?.(outcome) === false
       ? undefined
-      : yield* retries.pauseAfter(schedule, counted, outcome)
+      : yield* pauseAfter(schedule, counted, outcome)
     return yield* Effect.fail<Failed>({ failure, errorType, retryAfter })
   })
 
@@ -112,3 +114,44 @@ class Expired {
     this.timeoutMs = timeoutMs
   }
 }
+
+// -- pauses ------------------------------------------------------------------------------------------
+
+/** `BadOutcome` of `Task`. */
+type Outcome<E> = E | TaskDied | TaskUnavailable | TaskTimedOut
+
+/** Of `Retry` of `Task`. */
+interface Policy<E> {
+  readonly schedule?: Schedule.Schedule<unknown, Outcome<E>> | undefined
+  readonly while?: ((outcome: Outcome<E>) => boolean) | undefined
+}
+
+/** 1 second after the first failure, doubled with each, 5 minutes at most; each 20 percent more or less. */
+const defaultSchedule: Schedule.Schedule<unknown> = Schedule.exponential("1 second").pipe(
+  Schedule.modifyDelay(({ duration }) => Effect.succeed(Duration.min(duration, Duration.minutes(5)))),
+  Schedule.jittered
+)
+
+/**
+ * The pause after this many failed attempts; undefined if the schedule has ended. No attempt outlives the state of a
+ * schedule: it is stepped from its beginning, as often as attempts have failed, with the failure of the last one.
+ */
+const pauseAfter = <E>(
+  schedule: Schedule.Schedule<unknown, E>,
+  failures: number,
+  error: E
+): Effect.Effect<Duration.Duration | undefined> =>
+  Effect.gen(function*() {
+    const step = yield* Schedule.toStep(schedule)
+    const now = yield* Clock.currentTimeMillis
+    let pause: Duration.Duration | undefined
+    for (let i = 0; i < Math.min(failures, mostSteps); i++) {
+      const exit = yield* Effect.exit(step(now, error))
+      if (Exit.isFailure(exit)) return undefined
+      pause = exit.value[1]
+    }
+    return pause
+  })
+
+/** Of a task that is retried for months; schedules have reached their longest pause by then. */
+const mostSteps = 1_000

@@ -1,17 +1,18 @@
 /**
- * The work of a task worker on the wake-ups of one queue, in sets. A wake-up is a message of any kind that names a task by
- * its `task_id`.
+ * The work of a task worker on the wake-ups of one queue, in sets. A wake-up is a message of any kind that names a task
+ * by its `task_id`.
  *
- * Wake-ups that were received together are claimed by one statement. Where the queue is in the database of the tasks, the
- * statement that receives them also claims their tasks, and deletes the messages: should this process die, the sweep wakes the
- * tasks when their leases have ended. Other messages are acknowledged last: until then another worker may receive one, which
- * costs a claim and does nothing.
+ * Wake-ups that were received together are claimed by one statement. Where the queue is in the database of the tasks,
+ * the statement that receives them also claims their tasks, and deletes the messages: should this process die, the
+ * sweep wakes the tasks when their leases have ended. Other messages are acknowledged last: until then another worker
+ * may receive one, which costs a claim and does nothing.
  *
- * Each claimed task has a fiber for its handler, and handlers that end at about the same time are completed by one statement.
- * Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is settled task by task.
+ * Each claimed task has a fiber for its handler, and handlers that end at about the same time are completed by one
+ * statement. Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is
+ * settled task by task.
  *
- * A handler that has ended leaves its place to the next one before its result is stored. Nothing further is claimed while more
- * results than there are places wait to be stored, or too many bytes of them.
+ * A handler that has ended leaves its place to the next one before its result is stored. Nothing further is claimed
+ * while more results than there are places wait to be stored, or too many bytes of them.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"

@@ -13,8 +13,9 @@ export interface Outage {
 }
 
 /**
- * The outage that a defect reports, itself or by its causes: an error that says so (`isRetryable`, as those of this package and
- * of Effect's SQL clients), one of PostgreSQL, `pg` or Prisma after which the same statement may succeed, or one of a network.
+ * The outage that a defect reports, itself or by its causes: an error that says so (`isRetryable`, as those of this
+ * package and of Effect's SQL clients), one of PostgreSQL, `pg` or Prisma after which the same statement may succeed,
+ * or one of a network.
  */
 export const outageIn = (defect: unknown): Outage | undefined => {
   const errors = [defect]

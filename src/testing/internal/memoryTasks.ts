@@ -1,5 +1,6 @@
 /**
- * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of sets.
+ * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of
+ * sets.
  */
 import * as Latch from "effect/Latch"
 import { randomUUID } from "node:crypto"
@@ -34,7 +35,9 @@ export interface Row {
   endedMs: number
   /** Attempts that have ended. */
   readonly attempts: Array<AttemptState>
-  /** Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here. */
+  /**
+   * Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here.
+   */
   changed: Latch.Latch
 }
 

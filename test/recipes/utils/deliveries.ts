@@ -115,7 +115,7 @@ export const hurry = Effect.fnUntraced(function*(id: string) {
   yield* sql("UPDATE queue_tasks SET run_at = now() WHERE id = $1", [id])
   yield* sql(
     `INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-     VALUES ('deliveries', jsonb_build_object('kind', 'delivery', 'delivery_id', $1::text), now(), now())`,
+     VALUES ('deliveries', jsonb_build_object('kind', 'delivery', 'task_id', $1::text), now(), now())`,
     [id]
   )
 })
