@@ -42,7 +42,8 @@ BEGIN
     WHERE w.session_id IS NULL
     ORDER BY w.route
     LIMIT 1;
-    -- Not started where no activity waits: it costs three times as much.
+    -- Not started where no activity waits: it costs three times as much. From the first route on, which
+    -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
       WITH RECURSIVE present AS (
         SELECT v_first AS route

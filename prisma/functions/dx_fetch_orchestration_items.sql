@@ -106,24 +106,6 @@ BEGIN
       INTO v_served
       FROM unnest(p_names, p_versions) AS one (name, version);
     END IF;
-    WITH RECURSIVE present AS (
-      (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        ORDER BY q.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        WHERE q.route > present.route
-        ORDER BY q.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(parts.route)
     INTO v_routes
     FROM (
@@ -131,8 +113,7 @@ BEGIN
         present.route,
         split_part(present.route, ' ', 1) AS pinned,
         substr(present.route, strpos(present.route, ' ')) AS program
-      FROM present
-      WHERE present.route IS NOT NULL
+      FROM dx_routes_of_messages() AS present
     ) AS parts
     WHERE (parts.route <> '' OR p_orphans)
       AND (

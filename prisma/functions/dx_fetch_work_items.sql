@@ -85,59 +85,19 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_activities() AS present
+    WHERE p_names IS NULL
+      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_session_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_sessions() AS present
+    WHERE p_names IS NULL
+      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN

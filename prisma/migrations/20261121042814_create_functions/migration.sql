@@ -305,6 +305,40 @@ AS $$
   FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
 $$;
 
+-- Lists the routes that have activities without a session, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_activities()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE q.session_id IS NULL
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE q.session_id IS NULL
+        AND q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
 -- Whether a worker takes activities with this route (name and tag).
 --
 -- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
@@ -333,6 +367,40 @@ BEGIN
       AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
   );
 END
+$$;
+
+-- Lists the routes that have activities with a session, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_sessions()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE num_nulls(q.session_id) = 0
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE num_nulls(q.session_id) = 0
+        AND q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
 $$;
 
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
@@ -500,59 +568,19 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_activities() AS present
+    WHERE p_names IS NULL
+      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_session_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_sessions() AS present
+    WHERE p_names IS NULL
+      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
@@ -1465,7 +1493,8 @@ BEGIN
     WHERE w.session_id IS NULL
     ORDER BY w.route
     LIMIT 1;
-    -- Not started where no activity waits: it costs three times as much.
+    -- Not started where no activity waits: it costs three times as much. From the first route on, which
+    -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
       WITH RECURSIVE present AS (
         SELECT v_first AS route
@@ -5671,6 +5700,38 @@ BEGIN
 END
 $$;
 
+-- Lists the routes that have queued messages, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_messages()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
 -- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
 -- every version. Build metadata is ignored.
 --
@@ -5890,24 +5951,6 @@ BEGIN
       INTO v_served
       FROM unnest(p_names, p_versions) AS one (name, version);
     END IF;
-    WITH RECURSIVE present AS (
-      (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        ORDER BY q.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        WHERE q.route > present.route
-        ORDER BY q.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(parts.route)
     INTO v_routes
     FROM (
@@ -5915,8 +5958,7 @@ BEGIN
         present.route,
         split_part(present.route, ' ', 1) AS pinned,
         substr(present.route, strpos(present.route, ' ')) AS program
-      FROM present
-      WHERE present.route IS NOT NULL
+      FROM dx_routes_of_messages() AS present
     ) AS parts
     WHERE (parts.route <> '' OR p_orphans)
       AND (
@@ -7030,28 +7072,9 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > ''
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT count(*), min(one.since_ms)
+  SELECT count(*), min(message.since_ms)
   INTO out_messages, out_oldest_message_ms
-  FROM present
+  FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT visible.since_ms
     FROM (
@@ -7074,52 +7097,14 @@ BEGIN
     ) AS visible
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
-  ) AS one
-  WHERE NOT starts_with(present.route, '0.');
+  ) AS message
+  WHERE present.route <> ''
+    AND NOT starts_with(present.route, '0.');
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > present.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  ),
-  free AS (
-    SELECT one.*
-    FROM present
+  -- Each condition on the session fits one index only.
+  WITH free AS (
+    SELECT activity.*
+    FROM dx_routes_of_activities() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
@@ -7134,17 +7119,17 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
     UNION ALL
-    SELECT one.*
-    FROM bound
+    SELECT activity.*
+    FROM dx_routes_of_sessions() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
         SELECT w.tag, w.visible_at, w.created_at, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 10 * p_limit::bigint
@@ -7152,7 +7137,7 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
   ),
   tagged AS (
     SELECT
@@ -7560,27 +7545,7 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
-  FROM (
+  WITH held AS (
     -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
@@ -7592,8 +7557,8 @@ BEGIN
       )
     ) AS until_ms
     FROM (
-      SELECT one.*
-      FROM present
+      SELECT message.*
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.instance_id, q.locked_until
         FROM orchestrator_queue AS q
@@ -7601,68 +7566,29 @@ BEGIN
           AND q.visible_at <= v_now
         ORDER BY q.visible_at, q.id
         LIMIT 1000
-      ) AS one
+      ) AS message
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   -- Each condition on the session fits one index only.
-  WITH RECURSIVE alone AS (
+  WITH held AS (
     (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > alone.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM alone
-    WHERE alone.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_worker_first_ms, out_worker_last_ms
-  FROM (
-    (
-      SELECT one.locked_until AS until_ms
-      FROM alone
+      SELECT activity.locked_until AS until_ms
+      FROM dx_routes_of_activities() AS present
       CROSS JOIN LATERAL (
         SELECT w.locked_until
         FROM worker_queue AS w
         WHERE w.session_id IS NULL
-          AND w.route = alone.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     )
     UNION ALL
@@ -7675,21 +7601,24 @@ BEGIN
       )
     )
     FROM (
-      SELECT one.*
-      FROM bound
+      SELECT activity.*
+      FROM dx_routes_of_sessions() AS present
       CROSS JOIN LATERAL (
         SELECT w.session_id, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_worker_first_ms, out_worker_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   RETURN NEXT;
 END
@@ -7724,24 +7653,6 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
   SELECT ceil(extract(epoch FROM min(
     (
       SELECT q.visible_at
@@ -7754,9 +7665,8 @@ BEGIN
     )
   )) * 1000)
   INTO out_orchestrator_ms
-  FROM present
-  WHERE present.route IS NOT NULL
-    AND NOT starts_with(present.route, '0.');
+  FROM dx_routes_of_messages() AS present
+  WHERE NOT starts_with(present.route, '0.');
 
   out_orchestrator_ms := least(
     out_orchestrator_ms,
@@ -7771,75 +7681,35 @@ BEGIN
   );
 
   -- Each condition on the session fits one index only.
-  WITH RECURSIVE alone AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > alone.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM alone
-    WHERE alone.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  )
-  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
-  INTO out_worker_ms
-  FROM (
+  -- WITH, because over a subquery the planner also plans min as the first row of an index: 10 microseconds for nothing.
+  WITH due AS (
     SELECT (
       SELECT w.visible_at
       FROM worker_queue AS w
       WHERE w.session_id IS NULL
-        AND w.route = alone.route
+        AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
       ORDER BY w.visible_at, w.id
       LIMIT 1
     ) AS visible_at
-    FROM alone
-    WHERE alone.route IS NOT NULL
+    FROM dx_routes_of_activities() AS present
     UNION ALL
     SELECT (
       SELECT w.visible_at
       FROM worker_queue AS w
       WHERE num_nulls(w.session_id) = 0
-        AND w.route = bound.route
+        AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
       ORDER BY w.visible_at, w.id
       LIMIT 1
     )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  ) AS due;
+    FROM dx_routes_of_sessions() AS present
+  )
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
+  INTO out_worker_ms
+  FROM due;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END
@@ -9194,27 +9064,8 @@ BEGIN
     -- A transaction that sent a message may commit after the instance changed its version or was deleted. Among the
     -- newest messages of each route, this finds those whose instance has another route by now, and updates them.
     FOR v_row IN
-      WITH RECURSIVE present AS (
-        (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > ''
-          ORDER BY q.route
-          LIMIT 1
-        )
-        UNION ALL
-        SELECT (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > present.route
-          ORDER BY q.route
-          LIMIT 1
-        )
-        FROM present
-        WHERE present.route IS NOT NULL
-      )
       SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
-      FROM present
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
         FROM orchestrator_queue AS q
@@ -9223,7 +9074,8 @@ BEGIN
         ORDER BY q.visible_at DESC, q.id DESC
         LIMIT 1000
       ) AS newest
-      WHERE newest.lock_token IS NULL
+      WHERE present.route <> ''
+        AND newest.lock_token IS NULL
         AND newest.route NOT LIKE '- %'
         AND newest.route IS DISTINCT FROM (
           SELECT i.route
