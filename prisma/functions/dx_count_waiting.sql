@@ -74,9 +74,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT old.position = p_most + 1000 AS is_one_of_many
           FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
+            SELECT activity.*, row_number() OVER () AS position
             FROM (
               SELECT w.lock_token, w.locked_until, w.tag
               FROM worker_queue AS w
@@ -85,18 +83,12 @@ BEGIN
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
               LIMIT p_most + 1000
-            ) AS one
+            ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
             OR (
-              (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
+              dx_is_free(old.lock_token, old.locked_until, p_now_ms)
+              AND dx_is_taken(present.route, old.tag, worker.names, worker.untagged, worker.tags)
             )
           LIMIT p_most + 1
         ) AS waiting
@@ -112,19 +104,9 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(oldest.visible_at), array_agg(present.route)
-    INTO v_from, v_routes
+    SELECT array_agg(present.route)
+    INTO v_routes
     FROM unnest(v_routes) AS present (route)
-    LEFT JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = present.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= p_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS oldest ON true
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
@@ -134,7 +116,7 @@ BEGIN
       'duroxide_prisma.handover',
       concat('worker_queue'::regclass::oid, p_workers),
       v_looked,
-      v_from,
+      dx_oldest_activity(v_routes, v_now, p_now_ms),
       v_routes
     );
   END IF;

@@ -59,12 +59,7 @@ BEGIN
             AND i.route <> ''
         )
     LOOP
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id
-        AND q.route <> v_row.route;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -84,11 +79,7 @@ BEGIN
     v_after_at := v_row.visible_at;
     v_after_id := v_row.id;
     IF v_row.route <> '' THEN
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked

@@ -403,6 +403,19 @@ AS $$
   WHERE present.route IS NOT NULL
 $$;
 
+-- Whether no process holds a row: it has no lock, or its lock has ended.
+CREATE OR REPLACE FUNCTION dx_is_free(
+  p_token text,
+  p_until_ms bigint,               -- milliseconds since the Unix epoch
+  p_now_ms bigint
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT p_token IS NULL OR p_until_ms <= p_now_ms
+$$;
+
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
 CREATE OR REPLACE FUNCTION dx_tag(
   p_stored text
@@ -412,6 +425,287 @@ LANGUAGE sql
 IMMUTABLE
 AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
+
+-- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end like the
+-- tag of another route.
+CREATE OR REPLACE FUNCTION dx_is_taken(
+  p_route text,
+  p_stored_tag text,               -- as in the column `tag`
+  p_names text[],                  -- null: every name
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT
+    CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END
+    AND (p_names IS NULL OR left(p_route, length(p_route) - COALESCE(length(dx_tag(p_stored_tag)) + 2, 0)) = ANY (p_names))
+$$;
+
+-- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the oldest
+-- ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
+CREATE OR REPLACE FUNCTION dx_next_sessions(
+  p_routes text[],                 -- of activities with a session
+  p_most integer,
+  p_names text[],                  -- this and the following: as in dx_fetch_work_items
+  p_untagged boolean,
+  p_tags text[],
+  p_now timestamptz,
+  p_now_ms bigint,                 -- the same time
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_free text[];
+  v_is_cut boolean;
+  v_depth integer;
+BEGIN
+  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or they are
+  -- delayed, one session after another.
+  FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
+    IF v_depth IN (256, 4096) THEN
+      SELECT
+        COALESCE(array_agg(old.session_id) FILTER (WHERE old.is_free), '{}'),
+        COALESCE(bool_or(old.is_cut), false)
+      INTO v_free, v_is_cut
+      FROM (
+        SELECT
+          met.session_id,
+          bool_or(met.is_cut) AS is_cut,
+          (
+            SELECT s.session_id
+            FROM sessions AS s
+            WHERE s.session_id = met.session_id
+              AND s.locked_until > p_now_ms
+          ) IS NULL AS is_free
+        FROM (
+          SELECT activity.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
+          FROM unnest(p_routes) AS wanted (route)
+          CROSS JOIN LATERAL (
+            SELECT w.session_id, w.visible_at, w.id
+            FROM worker_queue AS w
+            WHERE num_nulls(w.session_id) = 0
+              AND w.route = wanted.route
+              AND w.visible_at <= p_now
+              AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+              AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+            ORDER BY w.visible_at, w.id
+            LIMIT v_depth
+          ) AS activity
+        ) AS met
+        GROUP BY met.session_id
+        ORDER BY min(met.visible_at), min(met.id)
+      ) AS old;
+      EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= p_most;
+      CONTINUE;
+    END IF;
+    WITH RECURSIVE present AS (
+      SELECT wanted.route, next.session_id, 1 AS position
+      FROM unnest(p_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.session_id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND (w.route, w.session_id) >= (wanted.route, '')
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      ) AS next
+      UNION ALL
+      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
+      SELECT present.route, next.session_id, present.position + 1
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT w.route, w.session_id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND (w.route, w.session_id) > (present.route, present.session_id)
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      ) AS next
+      WHERE present.position < v_depth
+        AND next.route = present.route
+    )
+    SELECT
+      COALESCE(array_agg(found.session_id ORDER BY found.visible_at, found.id) FILTER (WHERE found.id IS NOT NULL), '{}'),
+      COALESCE(max(found.position) >= v_depth, false)
+    INTO v_free, v_is_cut
+    FROM (
+      SELECT
+        present.session_id,
+        max(present.position) AS position,
+        min(first.visible_at) AS visible_at,
+        min(first.id) AS id
+      FROM present
+      LEFT JOIN LATERAL (
+        SELECT w.visible_at, w.id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND w.route = present.route
+          AND w.session_id = present.session_id
+          AND w.visible_at <= p_now
+          AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+          AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+          AND (
+            SELECT s.session_id
+            FROM sessions AS s
+            WHERE s.session_id = present.session_id
+              AND s.locked_until > p_now_ms
+          ) IS NULL
+        ORDER BY w.visible_at, w.id
+        LIMIT 1
+      ) AS first ON true
+      GROUP BY present.session_id
+    ) AS found;
+    EXIT WHEN NOT v_is_cut;
+  END LOOP;
+  RETURN v_free[1:p_most];
+END
+$$;
+
+-- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those without a
+-- session of p_routes, and those of p_sessions that have one of p_session_routes.
+--
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it into
+-- the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_next_activities(
+  p_most integer,
+  p_routes text[],
+  p_from timestamptz,              -- no activity without a session that became visible earlier waits
+  p_sessions text[],
+  p_session_routes text[],
+  p_suspects boolean,              -- whether to return suspects, too
+  p_names text[],                  -- this and the following: as in dx_fetch_work_items
+  p_untagged boolean,
+  p_tags text[],
+  p_now timestamptz,
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS TABLE (
+  id bigint,
+  attempt_count integer
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT old.id, old.attempt_count
+  FROM (
+    SELECT activity.*
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.visible_at, w.attempt_count
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = wanted.route
+        AND w.visible_at BETWEEN p_from AND p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+        AND (p_suspects OR w.attempt_count < 2)
+        AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+      ORDER BY w.visible_at, w.id
+      LIMIT p_most
+    ) AS activity
+    UNION ALL
+    SELECT activity.*
+    FROM unnest(p_sessions) AS wanted (session_id)
+    CROSS JOIN unnest(p_session_routes) AS program (route)
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.visible_at, w.attempt_count
+      FROM worker_queue AS w
+      WHERE w.session_id IS NOT NULL
+        AND w.route = program.route
+        AND w.session_id = wanted.session_id
+        AND w.visible_at <= p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+        AND (p_suspects OR w.attempt_count < 2)
+        AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+      ORDER BY w.visible_at, w.id
+      LIMIT p_most
+    ) AS activity
+  ) AS old
+  ORDER BY old.visible_at, old.id
+  LIMIT p_most
+$$;
+
+-- Makes a worker the owner of sessions, with a lock of p_lock_timeout_ms from now, as far as no other worker owns them.
+--
+-- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their rows
+-- (skip locked).
+CREATE OR REPLACE FUNCTION dx_take_sessions(
+  p_sessions text[],
+  p_worker_id text,
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_session text;
+  v_busy text[] := '{}';
+  v_owned text[];
+BEGIN
+  FOREACH v_session IN ARRAY p_sessions LOOP
+    IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
+      v_busy := v_busy || v_session;
+    END IF;
+  END LOOP;
+  WITH locked AS (
+    SELECT s.session_id
+    FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions)
+      AND s.session_id <> ALL (v_busy)
+      AND (s.locked_until <= p_now_ms OR s.worker_id = p_worker_id)
+    ORDER BY s.session_id COLLATE "C"
+    FOR UPDATE SKIP LOCKED
+  ),
+  refreshed AS (
+    UPDATE sessions AS s
+    SET worker_id = p_worker_id,
+        locked_until = p_now_ms + p_lock_timeout_ms,
+        last_activity_at = p_now_ms
+    FROM locked
+    WHERE s.session_id = locked.session_id
+    RETURNING s.session_id
+  ),
+  created AS (
+    INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
+    SELECT wanted.session_id, p_worker_id, p_now_ms + p_lock_timeout_ms, p_now_ms
+    FROM unnest(p_sessions) AS wanted (session_id)
+    WHERE wanted.session_id <> ALL (v_busy)
+      AND NOT EXISTS (
+        SELECT FROM sessions AS s
+        WHERE s.session_id = wanted.session_id
+      )
+    ORDER BY wanted.session_id COLLATE "C"
+    ON CONFLICT (session_id) DO NOTHING
+    RETURNING session_id
+  ),
+  -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
+  kept AS (
+    SELECT s.session_id
+    FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions)
+      AND s.worker_id = p_worker_id
+      AND s.locked_until > p_now_ms
+  )
+  SELECT COALESCE(array_agg(owned.session_id), '{}')
+  INTO v_owned
+  FROM (
+    SELECT refreshed.session_id FROM refreshed
+    UNION
+    SELECT created.session_id FROM created
+    UNION
+    SELECT kept.session_id FROM kept
+  ) AS owned;
+  RETURN v_owned;
+END
 $$;
 
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
@@ -434,6 +728,66 @@ AS $$
     ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
   END
   FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+$$;
+
+-- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was set
+-- back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
+--
+-- Returns how many there were. Bound: 100 rows per route. Locks: these activities (skip locked).
+CREATE OR REPLACE FUNCTION dx_bring_activities_forward(
+  p_routes text[],                 -- of activities without a session
+  p_session_routes text[],         -- of activities with one
+  p_now timestamptz,
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS integer
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  UPDATE worker_queue AS w
+  SET visible_at = p_now
+  WHERE w.id = ANY (ARRAY(
+    SELECT free.id
+    FROM (
+      SELECT next.*
+      FROM unnest(p_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.visible_at, w.created_at
+        FROM worker_queue AS w
+        WHERE w.session_id IS NULL
+          AND w.route = wanted.route
+          AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 100
+      ) AS next
+      UNION ALL
+      SELECT next.*
+      FROM unnest(p_session_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.visible_at, w.created_at
+        FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0
+          AND w.route = wanted.route
+          AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 100
+      ) AS next
+    ) AS next
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = next.id
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+      FOR UPDATE SKIP LOCKED
+    ) AS free
+    WHERE next.visible_at <= next.created_at
+  ));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
 $$;
 
 -- Remembers in this session what a full look through a queue has found, for 20 times as long as it took, at most 10
@@ -473,6 +827,37 @@ AS $$
       floor(extract(epoch FROM p_began) * 1000)::bigint AS began_ms,
       ceil(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ended_ms
   ) AS look
+$$;
+
+-- Returns when the first activity without a session of these routes became visible that no process holds; null without one.
+--
+-- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
+CREATE OR REPLACE FUNCTION dx_oldest_activity(
+  p_routes text[],
+  p_now timestamptz,
+  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT min(oldest.visible_at)
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = wanted.route
+        AND w.visible_at <= p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    ) AS oldest
+  );
+END
 $$;
 
 -- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
@@ -534,12 +919,8 @@ DECLARE
   v_session_routes text[];
   -- Sessions to take from: those the worker owns, and free ones up to the limit.
   v_sessions text[] := '{}';
-  v_free text[] := '{}';
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
-  v_is_cut boolean;
-  v_depth integer;
-  -- Only the first round takes suspects.
-  v_suspects boolean := p_suspects[1] > 0;
+  v_suspects boolean := p_suspects[1] > 0; -- whether to take some; only the first round does
   v_admitted integer := 0;
   v_most integer := 2147483647;
   v_chosen bigint[];
@@ -547,14 +928,10 @@ DECLARE
   v_attempts integer[];
   v_ids bigint[];
   v_wanted text[];
-  v_session text;
-  v_busy text[];
   v_won text[] := '{}';
-  v_lost text[] := '{}';
   v_claimed integer;
   v_began timestamptz := clock_timestamp();
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
+  v_key text; -- what this claim asks for
   v_mark text[];
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
@@ -571,176 +948,34 @@ BEGIN
     SELECT array_agg(present.route)
     INTO v_routes
     FROM dx_routes_of_activities() AS present
-    WHERE p_names IS NULL
-      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
     SELECT array_agg(present.route)
     INTO v_session_routes
     FROM dx_routes_of_sessions() AS present
-    WHERE p_names IS NULL
-      OR dx_is_served(present.route, p_names, p_untagged, p_tags);
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
-    SELECT COALESCE(array_agg(s.session_id), '{}')
-    INTO v_sessions
-    FROM sessions AS s
-    WHERE s.worker_id = p_worker_id
-      AND s.locked_until > v_now_ms;
-
-    -- Free sessions by their oldest activity. With few sessions the order is exact. Else the sessions of the oldest
-    -- activities; if other workers own these or they are delayed, one session after another.
-    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
-      EXIT WHEN v_new <= 0;
-      IF v_depth IN (256, 4096) THEN
-        SELECT
-          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
-          COALESCE(bool_or(one.is_cut), false)
-        INTO v_free, v_is_cut
-        FROM (
-          SELECT
-            met.session_id,
-            bool_or(met.is_cut) AS is_cut,
-            (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = met.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL AS is_free
-          FROM (
-            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
-            FROM unnest(v_session_routes) AS wanted (route)
-            CROSS JOIN LATERAL (
-              SELECT w.session_id, w.visible_at, w.id
-              FROM worker_queue AS w
-              WHERE num_nulls(w.session_id) = 0
-                AND w.route = wanted.route
-                AND w.visible_at <= v_now
-                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end like the tag of another route.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-              ORDER BY w.visible_at, w.id
-              LIMIT v_depth
-            ) AS old
-          ) AS met
-          GROUP BY met.session_id
-          ORDER BY min(met.visible_at), min(met.id)
-        ) AS one;
-        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
-        CONTINUE;
-      END IF;
-      WITH RECURSIVE present AS (
-        SELECT wanted.route, one.session_id, 1 AS position
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) >= (wanted.route, '')
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        UNION ALL
-        -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
-        SELECT present.route, one.session_id, present.position + 1
-        FROM present
-        CROSS JOIN LATERAL (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) > (present.route, present.session_id)
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        WHERE present.position < v_depth
-          AND one.route = present.route
-      )
-      SELECT
-        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
-        COALESCE(max(one.position) >= v_depth, false)
-      INTO v_free, v_is_cut
-      FROM (
-        SELECT
-          present.session_id,
-          max(present.position) AS position,
-          min(first.visible_at) AS visible_at,
-          min(first.id) AS id
-        FROM present
-        LEFT JOIN LATERAL (
-          SELECT w.visible_at, w.id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = present.route
-            AND w.session_id = present.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-            AND (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = present.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL
-          ORDER BY w.visible_at, w.id
-          LIMIT 1
-        ) AS first ON true
-        GROUP BY present.session_id
-      ) AS one;
-      EXIT WHEN NOT v_is_cut;
-    END LOOP;
-    v_sessions := v_sessions || v_free[1:v_new];
+    v_sessions := ARRAY(
+      SELECT s.session_id
+      FROM sessions AS s
+      WHERE s.worker_id = p_worker_id
+        AND s.locked_until > v_now_ms
+    );
+    IF v_new > 0 THEN
+      v_sessions := v_sessions
+        || dx_next_sessions(v_session_routes, v_new, p_names, p_untagged, p_tags, v_now, v_now_ms, v_expired_ms);
+    END IF;
   END IF;
 
   FOR v_round IN 1..10 LOOP
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
-    FROM (
-      SELECT one.id, one.attempt_count
-      FROM (
-        SELECT free.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route = wanted.route
-            AND w.visible_at BETWEEN v_from AND v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS free
-        UNION ALL
-        SELECT bound.*
-        FROM unnest(v_sessions) AS wanted (session_id)
-        CROSS JOIN unnest(v_session_routes) AS program (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = program.route
-            AND w.session_id = wanted.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS bound
-        WHERE wanted.session_id <> ALL (v_lost)
-      ) AS one
-      ORDER BY one.visible_at, one.id
-      LIMIT v_reach
+    FROM dx_next_activities(
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN
@@ -765,7 +1000,7 @@ BEGIN
       JOIN worker_queue AS w ON w.id = candidate.id
       WHERE CASE
           WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
+          ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
         END
       ORDER BY candidate.position
       LIMIT v_missing
@@ -773,64 +1008,13 @@ BEGIN
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
-      v_busy := '{}';
-      FOREACH v_session IN ARRAY v_wanted LOOP
-        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
-          v_busy := v_busy || v_session;
-        END IF;
-      END LOOP;
-      WITH locked AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
-        ORDER BY s.session_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      refreshed AS (
-        UPDATE sessions AS s
-        SET worker_id = p_worker_id,
-            locked_until = v_now_ms + p_session_timeout_ms,
-            last_activity_at = v_now_ms
-        FROM locked
-        WHERE s.session_id = locked.session_id
-        RETURNING s.session_id
-      ),
-      created AS (
-        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_busy)
-          AND NOT EXISTS (
-            SELECT FROM sessions AS s
-            WHERE s.session_id = wanted.session_id
-          )
-        ORDER BY wanted.session_id COLLATE "C"
-        ON CONFLICT (session_id) DO NOTHING
-        RETURNING session_id
-      ),
-      -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
-      kept AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_worker_id
-          AND s.locked_until > v_now_ms
-      )
-      SELECT COALESCE(array_agg(one.session_id), '{}')
-      INTO v_won
-      FROM (
-        SELECT refreshed.session_id FROM refreshed
-        UNION
-        SELECT created.session_id FROM created
-        UNION
-        SELECT kept.session_id FROM kept
-      ) AS one;
-      v_lost := v_lost || ARRAY(
+      v_won := dx_take_sessions(v_wanted, p_worker_id, p_session_timeout_ms, v_now_ms);
+      -- Later rounds leave out those that others own.
+      v_sessions := ARRAY(
         SELECT wanted.session_id
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_won)
+        FROM unnest(v_sessions) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_wanted)
+          OR wanted.session_id = ANY (v_won)
       );
     END IF;
 
@@ -859,68 +1043,16 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit THEN
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-  END IF;
-  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms))
-  THEN
-    -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
-    -- clock was set back since it was stored, it gets the present time.
-    UPDATE worker_queue AS w
-    SET visible_at = v_now
-    WHERE w.id = ANY (ARRAY(
-      SELECT free.id
-      FROM (
-        SELECT next.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE one.session_id IS NULL
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-        UNION ALL
-        SELECT next.*
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE num_nulls(one.session_id) = 0
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-      ) AS next
-      CROSS JOIN LATERAL (
-        SELECT one.id
-        FROM worker_queue AS one
-        WHERE one.id = next.id
-          AND (one.lock_token IS NULL OR one.locked_until <= v_expired_ms)
-        FOR UPDATE SKIP LOCKED
-      ) AS free
-      WHERE next.visible_at <= next.created_at
-    ));
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+  v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_activities_forward(v_routes, v_session_routes, v_now, v_expired_ms);
     IF v_claimed > 0 THEN
-      RETURN QUERY SELECT *
-      FROM dx_fetch_work_items(
-        p_limit,
-        p_lock_timeout_ms,
-        p_untagged,
-        p_tags,
-        p_worker_id,
-        p_session_timeout_ms,
-        p_names,
-        p_suspects,
-        p_max_new_sessions,
-        p_takes_over,
-        p_now_ms
+      RETURN QUERY SELECT * FROM dx_fetch_work_items(
+        p_limit, p_lock_timeout_ms, p_untagged, p_tags, p_worker_id, p_session_timeout_ms, p_names, p_suspects,
+        p_max_new_sessions, p_takes_over, p_now_ms
       );
-      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
+      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
       RETURN;
     END IF;
   END IF;
@@ -928,21 +1060,9 @@ BEGIN
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(one.visible_at)
-    INTO v_from
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = wanted.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-    PERFORM dx_set_mark('duroxide_prisma.worker_queue', v_key, v_began, v_from, v_routes);
+    PERFORM dx_set_mark(
+      'duroxide_prisma.worker_queue', v_key, v_began, dx_oldest_activity(v_routes, v_now, v_now_ms), v_routes
+    );
   END IF;
 END
 $$;
@@ -1525,9 +1645,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT old.position = p_most + 1000 AS is_one_of_many
           FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
+            SELECT activity.*, row_number() OVER () AS position
             FROM (
               SELECT w.lock_token, w.locked_until, w.tag
               FROM worker_queue AS w
@@ -1536,18 +1654,12 @@ BEGIN
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
               LIMIT p_most + 1000
-            ) AS one
+            ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
             OR (
-              (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
+              dx_is_free(old.lock_token, old.locked_until, p_now_ms)
+              AND dx_is_taken(present.route, old.tag, worker.names, worker.untagged, worker.tags)
             )
           LIMIT p_most + 1
         ) AS waiting
@@ -1563,19 +1675,9 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(oldest.visible_at), array_agg(present.route)
-    INTO v_from, v_routes
+    SELECT array_agg(present.route)
+    INTO v_routes
     FROM unnest(v_routes) AS present (route)
-    LEFT JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = present.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= p_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS oldest ON true
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
@@ -1585,7 +1687,7 @@ BEGIN
       'duroxide_prisma.handover',
       concat('worker_queue'::regclass::oid, p_workers),
       v_looked,
-      v_from,
+      dx_oldest_activity(v_routes, v_now, p_now_ms),
       v_routes
     );
   END IF;
@@ -3429,6 +3531,59 @@ BEGIN
     ) AS ended
   ) AS one
   GROUP BY one.part;
+END
+$$;
+
+-- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the clock was
+-- set back since they were stored. One that arrives with a start that is to wait stays.
+--
+-- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_bring_messages_forward(
+  p_routes text[],
+  p_now timestamptz
+)
+RETURNS integer
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  UPDATE orchestrator_queue AS q
+  SET visible_at = p_now
+  WHERE q.id = ANY (ARRAY(
+    SELECT free.id
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT message.id, message.instance_id, message.due_at
+      FROM orchestrator_queue AS message
+      WHERE message.route = wanted.route
+        AND message.visible_at > p_now
+      ORDER BY message.visible_at, message.id
+      LIMIT 100
+    ) AS next
+    CROSS JOIN LATERAL (
+      SELECT message.id
+      FROM orchestrator_queue AS message
+      WHERE message.id = next.id
+      FOR UPDATE SKIP LOCKED
+    ) AS free
+    WHERE next.due_at = '-infinity'
+      -- Unless it arrives with a start that is to wait.
+      AND (
+        (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
+        OR (
+          SELECT start.id
+          FROM orchestrator_queue AS start
+          WHERE start.instance_id = next.instance_id
+            AND start.due_at > p_now
+            AND start.work_item LIKE '{"StartOrchestration"%'
+          LIMIT 1
+        ) IS NULL
+      )
+  ));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
 END
 $$;
 
@@ -5770,6 +5925,168 @@ AS $$
   END
 $$;
 
+-- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its program
+-- (dx_route).
+--
+-- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_served_routes(
+  p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
+  p_max_version integer[],
+  p_names text[],
+  p_versions text[],
+  p_orphans boolean
+)
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT present.route
+  FROM dx_routes_of_messages() AS present
+  CROSS JOIN LATERAL (
+    SELECT
+      split_part(present.route, ' ', 1) AS pinned,
+      substr(present.route, strpos(present.route, ' ')) AS program
+  ) AS part
+  WHERE (present.route <> '' OR p_orphans)
+    AND (
+      p_min_version IS NULL
+      OR CASE
+        WHEN part.pinned IN ('', '-') THEN true
+        WHEN part.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+          string_to_array(part.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        -- A row written by hand; claims must not fail for that.
+        ELSE false
+      END
+    )
+    AND CASE
+      WHEN p_names IS NULL THEN true
+      WHEN part.program LIKE ' >%' THEN EXISTS (
+        SELECT
+        FROM unnest(p_names, p_versions) AS served (name, version)
+        WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
+          AND dx_semantic_version(served.version) COLLATE "C"
+            >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))
+      )
+      ELSE part.program = ANY (
+        ARRAY(
+          SELECT unnest(ARRAY[' =' || served.version || ' ' || served.name, ' * ' || served.name])
+          FROM unnest(p_names, p_versions) AS served (name, version)
+        )
+      )
+    END
+$$;
+
+-- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in the
+-- scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its own route.
+--
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts it
+-- into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_next_instances(
+  p_routes text[],
+  p_after_at timestamptz,          -- the scan begins behind this message
+  p_after_id bigint,
+  p_crowded text[],                -- instances to leave out
+  p_most integer,
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now timestamptz,
+  p_now_ms bigint
+)
+RETURNS TABLE (
+  instance_id text,
+  messages bigint,
+  visible_at timestamptz,
+  id bigint,
+  attempt_count integer,
+  route text,
+  free boolean,
+  instance_route text
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH message AS MATERIALIZED (
+    SELECT visible.instance_id, visible.visible_at, visible.id, visible.attempt_count, wanted.route
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
+      FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND (q.visible_at, q.id) > (p_after_at, p_after_id)
+        AND q.instance_id <> ALL (p_crowded)
+      ORDER BY q.visible_at, q.id
+      LIMIT p_most
+    ) AS visible
+    ORDER BY visible.visible_at, visible.id
+    LIMIT p_most
+  ),
+  numbered AS (
+    SELECT message.*, row_number() OVER () AS position
+    FROM message
+  )
+  SELECT
+    looked.*,
+    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
+    CASE
+      WHEN looked.free THEN (
+        SELECT i.route
+        FROM instances AS i
+        WHERE i.instance_id = looked.instance_id
+      )
+    END
+  FROM (
+    SELECT
+      met.instance_id,
+      met.messages,
+      met.visible_at,
+      met.first[2],
+      met.first[3]::integer,
+      met.route,
+      (
+        SELECT l.instance_id
+        FROM instance_locks AS l
+        WHERE l.instance_id = met.instance_id
+          AND (l.locked_until > p_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
+      ) IS NULL AS free
+    FROM (
+      SELECT
+        numbered.instance_id,
+        count(*) AS messages,
+        min(numbered.visible_at) AS visible_at,
+        min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
+        -- Messages that arrived before a start have no route.
+        max(numbered.route) AS route
+      FROM numbered
+      GROUP BY numbered.instance_id
+    ) AS met
+    ORDER BY met.first
+  ) AS looked
+$$;
+
+-- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction holds
+-- the message.
+--
+-- Bound: one row. Locks: the message (skip locked).
+CREATE OR REPLACE FUNCTION dx_reroute_message(
+  p_id bigint,
+  p_route text
+)
+RETURNS boolean
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  UPDATE orchestrator_queue AS q
+  SET route = p_route
+  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
+  WHERE q.id = locked.id
+    AND q.route <> p_route;
+  RETURN FOUND;
+END
+$$;
+
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 --
@@ -5837,6 +6154,293 @@ BEGIN
 END
 $$;
 
+-- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no other
+-- transaction has locked. Null: another process has taken all of the instances.
+--
+-- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
+-- transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
+--
+-- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their messages
+-- (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_take_instances(
+  p_instances text[],
+  p_instance_routes text[],        -- of the message that led to each of them
+  p_routes text[],                 -- that the process takes
+  p_secret text,                   -- of the locks
+  p_until_ms bigint,
+  p_max_bytes bigint,              -- at least one message is returned
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now_ms bigint
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_held text[];
+  v_owned text[] := '{}';
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
+  v_batch bigint[];
+  v_free bigint[];
+BEGIN
+  SELECT array_agg(l.instance_id)
+  INTO v_held
+  FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances);
+  IF v_held IS NOT NULL THEN
+    WITH expired AS (
+      SELECT l.instance_id
+      FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_held)
+        AND l.locked_until <= p_now_ms
+        AND (p_takes_over OR l.lock_token = '')
+      ORDER BY l.instance_id COLLATE "C"
+      FOR UPDATE SKIP LOCKED
+    ),
+    taken_over AS (
+      UPDATE instance_locks AS l
+      SET lock_token = p_secret,
+          locked_until = p_until_ms,
+          locked_at = p_now_ms
+      FROM expired
+      WHERE l.instance_id = expired.instance_id
+      RETURNING l.instance_id
+    )
+    SELECT COALESCE(array_agg(instance_id), '{}')
+    INTO v_owned
+    FROM taken_over;
+  END IF;
+  WITH owned AS (
+    INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+    SELECT taken.instance_id, p_secret, p_until_ms, p_now_ms
+    FROM unnest(p_instances) AS taken (instance_id)
+    WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
+    ORDER BY taken.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
+  INTO v_owned
+  FROM owned;
+  IF v_owned = '{}' THEN
+    RETURN NULL;
+  END IF;
+
+  SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
+  INTO v_batch
+  FROM (
+    SELECT
+      due.id,
+      -- Bytes of the messages before this one.
+      sum(due.bytes) OVER (ORDER BY owned.position, due.place, due.id) - due.bytes AS before
+    FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
+    CROSS JOIN LATERAL (
+      -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
+      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
+      -- are of holders that lost theirs.
+      (
+        SELECT
+          prompt.id,
+          prompt.bytes,
+          COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
+        FROM (
+          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id
+            AND q.due_at = '-infinity'
+          ORDER BY q.id
+          LIMIT 4096
+        ) AS prompt
+      )
+      UNION ALL
+      (
+        SELECT q.id, octet_length(q.work_item), q.due_at
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = owned.instance_id
+          AND q.due_at > '-infinity'
+          AND q.due_at <= v_now
+        ORDER BY q.due_at, q.id
+        LIMIT 4096
+      )
+      ORDER BY place, id
+      LIMIT 4096
+    ) AS due
+    WHERE owned.instance_id = ANY (v_owned)
+      -- The version may have changed before the instance was locked.
+      AND COALESCE(
+        (
+          SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+          FROM instances AS i
+          WHERE i.instance_id = owned.instance_id
+        ),
+        owned.route
+      ) = ANY (p_routes)
+  ) AS sized
+  WHERE sized.before = 0
+    OR sized.before < p_max_bytes;
+  SELECT array_agg(free.id)
+  INTO v_free
+  FROM (
+    SELECT q.id
+    FROM orchestrator_queue AS q
+    WHERE q.id = ANY (v_batch)
+    ORDER BY q.id
+    FOR UPDATE SKIP LOCKED
+  ) AS free;
+  IF cardinality(v_free) < cardinality(v_batch) THEN
+    -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+    -- to keep their order.
+    SELECT array_agg(behind.id)
+    INTO v_free
+    FROM (
+      SELECT
+        q.id,
+        bool_and(q.id = ANY (v_free)) OVER (PARTITION BY q.instance_id ORDER BY chosen.position) AS in_order
+      FROM unnest(v_batch) WITH ORDINALITY AS chosen (id, position)
+      JOIN orchestrator_queue AS q ON q.id = chosen.id
+    ) AS behind
+    WHERE behind.in_order;
+  END IF;
+  RETURN COALESCE(v_free, '{}');
+END
+$$;
+
+-- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
+--
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the statement that
+-- calls it.
+CREATE OR REPLACE FUNCTION dx_turn_inputs(
+  p_instance_id text,
+  p_history_limit integer          -- as in dx_fetch_orchestration_items
+)
+RETURNS TABLE (
+  orchestration_name text,
+  orchestration_version text,
+  execution_id bigint,
+  history json,
+  is_whole boolean,
+  key_values json
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT
+    i.orchestration_name,
+    i.orchestration_version,
+    execution.execution_id,
+    CASE
+      WHEN known.is_whole THEN (
+        SELECT json_agg(event.event_data)
+        FROM (
+          SELECT h.event_data
+          FROM history AS h
+          WHERE h.instance_id = p_instance_id
+            AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id
+        ) AS event
+      )
+      ELSE (
+        SELECT json_build_array(h.event_data)
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+        ORDER BY h.event_id DESC
+        LIMIT 1
+      )
+    END,
+    known.is_whole,
+    (
+      SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+      FROM kv_store AS s
+      WHERE s.instance_id = p_instance_id
+    )
+  FROM (SELECT 1) AS always
+  LEFT JOIN instances AS i ON i.instance_id = p_instance_id
+  CROSS JOIN LATERAL (
+    SELECT COALESCE(
+      i.current_execution_id,
+      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
+      1
+    ) AS execution_id
+  ) AS execution
+  CROSS JOIN LATERAL (
+    -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+    -- what the instance is.
+    SELECT CASE
+      WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+      WHEN (
+        SELECT h.event_id
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+          AND h.event_id > p_history_limit
+        LIMIT 1
+      ) IS NOT NULL THEN false
+      ELSE (
+        SELECT COALESCE(sum(octet_length(h.event_data)), 0)
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+      ) <= 1048576
+    END AS is_whole
+  ) AS known
+$$;
+
+-- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled their
+-- messages or pinned their version.
+--
+-- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
+CREATE OR REPLACE FUNCTION dx_release_instances(
+  p_instances text[],
+  p_secret text                    -- of the locks
+)
+RETURNS void
+LANGUAGE sql
+VOLATILE
+-- settings of the caller
+AS $$
+  DELETE FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances)
+    AND l.lock_token = p_secret
+    AND NOT EXISTS (
+      SELECT FROM orchestrator_queue AS q
+      WHERE q.instance_id = l.instance_id
+        AND q.lock_token = p_secret
+    );
+$$;
+
+-- Returns when the first message of these routes became visible that no process holds; null without one.
+--
+-- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
+CREATE OR REPLACE FUNCTION dx_oldest_message(
+  p_routes text[],
+  p_now timestamptz,
+  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT min(oldest.visible_at)
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.visible_at
+      FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND dx_is_free(q.lock_token, q.locked_until, p_now_ms)
+      ORDER BY q.visible_at, q.id
+      LIMIT 1
+    ) AS oldest
+  );
+END
+$$;
+
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
@@ -5844,16 +6448,12 @@ $$;
 -- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
 -- one more delivery. Texts are returned as stored; this function does not parse them.
 --
--- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
--- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
--- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock that has a
--- holder counts as a live one; a pause has none.
+-- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
+-- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
+-- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
 --
--- A message that is not to wait, visible_at <= created_at, is due since ever (due_at): whatever the clock does, a claimed
--- instance gets such messages in the order of their ids, at once. Where the clock was set back, they do not lead claims to
--- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present
--- time, if it looks ahead (dx_looks_ahead).
+-- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A claim
+-- that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back left in the future.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -5861,8 +6461,7 @@ $$;
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- It notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
---
+-- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
@@ -5908,8 +6507,6 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
-  -- The part of a route after the pinned version, for each program that is served.
-  v_served text[];
   v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
@@ -5917,23 +6514,16 @@ DECLARE
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Instances with many messages; the scan itself leaves these out.
-  v_crowded text[] := '{}';
+  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
   v_locked text[];
   v_locked_routes text[];
-  v_held text[];
-  v_owned text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
-  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
-  v_batch bigint[];
-  v_marks bigint[];
-  -- Suspects that are claimed, and how many there may be.
-  v_suspects integer := 0;
-  v_most integer := 2147483647;
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
+  v_messages bigint[];
+  v_suspects integer := 0; -- that are claimed
+  v_most integer := 2147483647; -- suspects that may be
+  v_key text; -- what this claim asks for
   v_mark text[];
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
@@ -5942,46 +6532,13 @@ BEGIN
     v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
-  IF v_mark IS NOT NULL THEN
+  IF v_mark IS NULL THEN
+    SELECT array_agg(served.route)
+    INTO v_routes
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
+  ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-  ELSE
-    IF p_names IS NOT NULL THEN
-      SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
-      INTO v_served
-      FROM unnest(p_names, p_versions) AS one (name, version);
-    END IF;
-    SELECT array_agg(parts.route)
-    INTO v_routes
-    FROM (
-      SELECT
-        present.route,
-        split_part(present.route, ' ', 1) AS pinned,
-        substr(present.route, strpos(present.route, ' ')) AS program
-      FROM dx_routes_of_messages() AS present
-    ) AS parts
-    WHERE (parts.route <> '' OR p_orphans)
-      AND (
-        p_min_version IS NULL
-        OR CASE
-          WHEN parts.pinned IN ('', '-') THEN true
-          WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
-            string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-          -- A row written by hand; claims must not fail for that.
-          ELSE false
-        END
-      )
-      AND CASE
-        WHEN p_names IS NULL THEN true
-        WHEN parts.program LIKE ' >%' THEN EXISTS (
-          SELECT
-          FROM unnest(p_names, p_versions) AS one (name, version)
-          WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
-            AND dx_semantic_version(one.version) COLLATE "C"
-              >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
-        )
-        ELSE parts.program = ANY (v_served)
-      END;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
@@ -5990,63 +6547,7 @@ BEGIN
     v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
-      WITH message AS MATERIALIZED (
-        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
-          FROM orchestrator_queue AS q
-          WHERE q.route = wanted.route
-            AND q.visible_at <= v_now
-            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-            AND q.instance_id <> ALL (v_crowded)
-          ORDER BY q.visible_at, q.id
-          LIMIT v_rows
-        ) AS one
-        ORDER BY one.visible_at, one.id
-        LIMIT v_rows
-      ),
-      numbered AS (
-        SELECT message.*, row_number() OVER () AS position
-        FROM message
-      )
-      SELECT
-        looked.*,
-        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
-        CASE
-          WHEN looked.free THEN (
-            SELECT i.route
-            FROM instances AS i
-            WHERE i.instance_id = looked.instance_id
-          )
-        END AS instance_route
-      FROM (
-        SELECT
-          met.instance_id,
-          met.messages,
-          met.visible_at,
-          met.first[2] AS id,
-          met.first[3] AS attempt_count,
-          met.route,
-          (
-            SELECT l.instance_id
-            FROM instance_locks AS l
-            WHERE l.instance_id = met.instance_id
-              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
-          ) IS NULL AS free
-        FROM (
-          SELECT
-            numbered.instance_id,
-            count(*) AS messages,
-            min(numbered.visible_at) AS visible_at,
-            min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-            -- Messages that arrived before a start have no route.
-            max(numbered.route) AS route
-          FROM numbered
-          GROUP BY numbered.instance_id
-        ) AS met
-        ORDER BY met.first
-      ) AS looked
+      SELECT * FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
@@ -6058,165 +6559,39 @@ BEGIN
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
         -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
         -- them to no row of theirs, or to one that is locked here.
-        UPDATE orchestrator_queue AS q
-        SET route = v_candidate.instance_route
-        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
-        WHERE q.id = stale.id;
-        IF FOUND THEN
+        IF dx_reroute_message(v_candidate.id, v_candidate.instance_route) THEN
           PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
         END IF;
         CONTINUE;
       END IF;
       v_seen := v_seen || v_candidate.instance_id;
       IF v_candidate.attempt_count >= 2 THEN
-        v_most := least(v_most, dx_group_of(v_candidate.attempt_count::integer, p_suspects));
+        v_most := least(v_most, dx_group_of(v_candidate.attempt_count, p_suspects));
         CONTINUE WHEN v_suspects >= v_most;
       END IF;
       -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
       IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         v_locked_routes := v_locked_routes || v_candidate.route;
-        IF v_candidate.attempt_count >= 2 THEN
-          v_suspects := v_suspects + 1;
-        END IF;
+        v_suspects := v_suspects + (v_candidate.attempt_count >= 2)::integer;
         EXIT WHEN cardinality(v_locked) >= v_missing;
       END IF;
     END LOOP;
     EXIT WHEN NOT v_found;
     v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
-
-    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
-    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
-    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
-    -- shorten it.
+    -- The lock counts from here, so the time spent on skipping other instances does not shorten it.
     v_until_ms := p_lock_timeout_ms
       + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_owned := '{}';
-    SELECT array_agg(l.instance_id)
-    INTO v_held
-    FROM instance_locks AS l
-    WHERE l.instance_id = ANY (v_locked);
-    IF v_held IS NOT NULL THEN
-      WITH expired AS (
-        SELECT l.instance_id
-        FROM instance_locks AS l
-        WHERE l.instance_id = ANY (v_held)
-          AND l.locked_until <= v_now_ms
-          AND (p_takes_over OR l.lock_token = '')
-        ORDER BY l.instance_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      taken_over AS (
-        UPDATE instance_locks AS l
-        SET lock_token = v_secret,
-            locked_until = v_until_ms,
-            locked_at = v_now_ms
-        FROM expired
-        WHERE l.instance_id = expired.instance_id
-        RETURNING l.instance_id
-      )
-      SELECT COALESCE(array_agg(instance_id), '{}')
-      INTO v_owned
-      FROM taken_over;
-    END IF;
-    WITH owned AS (
-      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
-      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
-      FROM unnest(v_locked) AS one (instance_id)
-      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
-      ORDER BY one.instance_id COLLATE "C"
-      ON CONFLICT (instance_id) DO NOTHING
-      RETURNING instance_id
-    )
-    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
-    INTO v_owned
-    FROM owned;
-    CONTINUE WHEN v_owned = '{}';
-
-    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
-    INTO v_batch
-    FROM (
-      SELECT
-        one.id,
-        -- Bytes of the messages before this one.
-        sum(one.bytes) OVER (ORDER BY owned.position, one.place, one.id) - one.bytes AS before
-      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
-      CROSS JOIN LATERAL (
-        -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
-        -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
-        -- are of holders that lost theirs.
-        (
-          SELECT
-            due.id,
-            due.bytes,
-            COALESCE(max(due.visible_at) FILTER (WHERE due.id > 0) OVER (ORDER BY due.id), '-infinity') AS place
-          FROM (
-            SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = owned.instance_id
-              AND q.due_at = '-infinity'
-            ORDER BY q.id
-            LIMIT 4096
-          ) AS due
-        )
-        UNION ALL
-        (
-          SELECT q.id, octet_length(q.work_item), q.due_at
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id
-            AND q.due_at > '-infinity'
-            AND q.due_at <= v_now
-          ORDER BY q.due_at, q.id
-          LIMIT 4096
-        )
-        ORDER BY place, id
-        LIMIT 4096
-      ) AS one
-      WHERE owned.instance_id = ANY (v_owned)
-        -- The version may have changed before the instance was locked.
-        AND COALESCE(
-          (
-            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-            FROM instances AS i
-            WHERE i.instance_id = owned.instance_id
-          ),
-          owned.route
-        ) = ANY (v_routes)
-    ) AS sized
-    WHERE sized.before = 0
-      OR sized.before < p_max_bytes - v_bytes;
-    SELECT array_agg(free.id)
-    INTO v_marks
-    FROM (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.id = ANY (v_batch)
-      ORDER BY q.id
-      FOR UPDATE SKIP LOCKED
-    ) AS free;
-    IF cardinality(v_marks) < cardinality(v_batch) THEN
-      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
-      -- to keep their order.
-      SELECT array_agg(behind.id)
-      INTO v_marks
-      FROM (
-        SELECT
-          q.id,
-          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
-        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
-        JOIN orchestrator_queue AS q ON q.id = one.id
-      ) AS behind
-      WHERE behind.in_order;
-    END IF;
-
+    v_messages := dx_take_instances(
+      v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
+    );
+    CONTINUE WHEN v_messages IS NULL;
     RETURN QUERY
     WITH marked AS (
       UPDATE orchestrator_queue AS q
-      SET lock_token = v_secret,
-          locked_until = v_until_ms,
-          attempt_count = q.attempt_count + 1
-      WHERE q.id = ANY (v_marks)
+      SET lock_token = v_secret, locked_until = v_until_ms, attempt_count = q.attempt_count + 1
+      WHERE q.id = ANY (v_messages)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
     ),
     batch AS (
@@ -6226,180 +6601,49 @@ BEGIN
         json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
-      FROM marked
-      GROUP BY marked.instance_id
+      FROM marked GROUP BY marked.instance_id
     )
     SELECT
-      batch.instance_id,
-      v_secret || '.' || batch.instance_id,
-      v_now_ms,
-      i.orchestration_name,
-      i.orchestration_version,
-      execution.execution_id,
-      CASE
-        WHEN known.is_whole THEN (
-          SELECT json_agg(event.event_data)
-          FROM (
-            SELECT h.event_data
-            FROM history AS h
-            WHERE h.instance_id = batch.instance_id
-              AND h.execution_id = execution.execution_id
-            ORDER BY h.event_id
-          ) AS event
-        )
-        ELSE (
-          SELECT json_build_array(h.event_data)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        )
-      END,
-      known.is_whole,
-      batch.message_ids,
-      batch.messages,
-      batch.enqueued_at_ms,
-      batch.attempt_counts,
-      (
-        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
-        FROM kv_store AS s
-        WHERE s.instance_id = batch.instance_id
-      )
+      batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
+      turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
     FROM batch
-    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
-    CROSS JOIN LATERAL (
-      SELECT COALESCE(
-        i.current_execution_id,
-        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
-        1
-      ) AS execution_id
-    ) AS execution
-    CROSS JOIN LATERAL (
-      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
-      -- what the instance is.
-      SELECT CASE
-        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
-        WHEN (
-          SELECT h.event_id
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-            AND h.event_id > p_history_limit
-          LIMIT 1
-        ) IS NOT NULL THEN false
-        ELSE (
-          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-        ) <= 1048576
-      END AS is_whole
-    ) AS known
+    CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
     ORDER BY array_position(v_seen, batch.instance_id);
-
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_owned) THEN
-      -- Before the instances were locked, another process settled their messages or pinned their version.
-      DELETE FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_owned)
-        AND l.lock_token = v_secret
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS q
-          WHERE q.instance_id = l.instance_id
-            AND q.lock_token = v_secret
-        );
+    IF v_claimed < cardinality(v_locked) THEN
+      PERFORM dx_release_instances(v_locked, v_secret);
     END IF;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing <= 0;
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
     INTO v_bytes
     FROM orchestrator_queue AS q
-    WHERE q.instance_id = ANY (v_owned)
-      AND q.due_at <= v_now
-      AND q.lock_token = v_secret;
+    WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
 
-  IF v_missing = p_limit THEN
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-  END IF;
-  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms))
-  THEN
-    UPDATE orchestrator_queue AS q
-    SET visible_at = v_now
-    WHERE q.id = ANY (ARRAY(
-      SELECT free.id
-      FROM unnest(v_routes) AS wanted (route)
-      CROSS JOIN LATERAL (
-        SELECT one.id, one.instance_id, one.due_at
-        FROM orchestrator_queue AS one
-        WHERE one.route = wanted.route
-          AND one.visible_at > v_now
-        ORDER BY one.visible_at, one.id
-        LIMIT 100
-      ) AS next
-      CROSS JOIN LATERAL (
-        SELECT one.id
-        FROM orchestrator_queue AS one
-        WHERE one.id = next.id
-        FOR UPDATE SKIP LOCKED
-      ) AS free
-      WHERE next.due_at = '-infinity'
-        -- Unless it arrives with a start that is to wait.
-        AND (
-          (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
-          OR (
-            SELECT start.id
-            FROM orchestrator_queue AS start
-            WHERE start.instance_id = next.instance_id
-              AND start.due_at > v_now
-              AND start.work_item LIKE '{"StartOrchestration"%'
-            LIMIT 1
-          ) IS NULL
-        )
-    ));
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+  v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_messages_forward(v_routes, v_now);
     IF v_claimed > 0 THEN
-      RETURN QUERY SELECT *
-      FROM dx_fetch_orchestration_items(
-        p_limit,
-        p_lock_timeout_ms,
-        p_min_version,
-        p_max_version,
-        p_names,
-        p_versions,
-        p_suspects,
-        p_max_bytes,
-        p_orphans,
-        p_takes_over,
-        p_history_limit,
-        p_now_ms
+      RETURN QUERY SELECT * FROM dx_fetch_orchestration_items(
+        p_limit, p_lock_timeout_ms, p_min_version, p_max_version, p_names, p_versions, p_suspects, p_max_bytes,
+        p_orphans, p_takes_over, p_history_limit, p_now_ms
       );
-      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
+      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
       RETURN;
     END IF;
   END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
-    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000
-  THEN
-    SELECT min(one.visible_at)
-    INTO v_after_at
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
-      WHERE q.route = wanted.route
-        AND q.visible_at <= v_now
-        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-    PERFORM dx_set_mark('duroxide_prisma.orchestrator_queue', v_key, v_started, v_after_at, v_routes);
+    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000 THEN
+    PERFORM dx_set_mark(
+      'duroxide_prisma.orchestrator_queue', v_key, v_started, dx_oldest_message(v_routes, v_now, v_now_ms), v_routes
+    );
   END IF;
 END
 $$;
@@ -9084,12 +9328,7 @@ BEGIN
             AND i.route <> ''
         )
     LOOP
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id
-        AND q.route <> v_row.route;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -9109,11 +9348,7 @@ BEGIN
     v_after_at := v_row.visible_at;
     v_after_id := v_row.id;
     IF v_row.route <> '' THEN
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
