@@ -47,23 +47,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
-    WITH buried AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (v_dead)
-      RETURNING m.*
-    )
-    INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
-    SELECT
-      buried.id,
-      buried.queue,
-      buried.payload,
-      buried.created_at,
-      v_now,
-      buried.attempts,
-      buried.max_attempts,
-      'delivered ' || buried.attempts || ' times without an ack'
-    FROM buried
-    ORDER BY buried.id;
+    PERFORM dx_bury_messages(v_dead, NULL, v_now);
     out_died := out_died + cardinality(v_dead);
     -- Others stand behind the dead ones.
     EXIT WHEN v_locked IS NOT NULL OR out_died >= 100;

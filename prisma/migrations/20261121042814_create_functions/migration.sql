@@ -208,60 +208,6 @@ BEGIN
 END
 $$;
 
--- Deletes leased messages.
---
--- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
--- equal receipts, the second). Bound: the rows given. Locks: messages by id.
-CREATE OR REPLACE FUNCTION dx_ack_messages(
-  p_ids bigint[],
-  p_tokens text[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
-  v_ids bigint[] := '{}';
-  v_row record;
-BEGIN
-  FOR v_row IN
-    SELECT item.position, message.id
-    FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
-      ORDER BY a.id, a.position
-    ) AS item
-    -- A join may be planned as one read of the whole table.
-    CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
-      FOR UPDATE
-    ) AS message
-  LOOP
-    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
-    v_outcomes[v_row.position] := 'Done';
-    v_ids := v_ids || v_row.id;
-  END LOOP;
-
-  DELETE FROM queue_messages AS m
-  WHERE m.id = ANY (v_ids);
-  RETURN v_outcomes;
-END
-$$;
-
 -- How many suspects one process may hold together if work with these deliveries without an end is one of them. The number of
 -- p_groups that counts: the first one after two deliveries, the last one for all that were delivered more often. Work that
 -- was delivered less than twice is not a suspect: the largest integer.
@@ -3880,74 +3826,30 @@ BEGIN
 END
 $$;
 
--- Moves leased messages to the dead letters.
+-- Moves messages that the caller has locked to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired as in dx_ack_messages. Bound: the rows given. Locks: messages
--- by id.
+-- Bound: the rows given. Locks: none besides the caller's.
 CREATE OR REPLACE FUNCTION dx_bury_messages(
   p_ids bigint[],
-  p_tokens text[],
-  p_reasons text[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_reasons text[],                -- null: they were delivered too often
+  p_now timestamptz
 )
-RETURNS text[]
+RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
-  v_ids bigint[] := '{}';
-  v_row record;
 BEGIN
-  FOR v_row IN
-    SELECT item.position, message.id
-    FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
-      ORDER BY a.id, a.position
-    ) AS item
-    CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
-      FOR UPDATE
-    ) AS message
-  LOOP
-    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
-    v_outcomes[v_row.position] := 'Done';
-    v_ids := v_ids || v_row.id;
-  END LOOP;
-
   WITH buried AS (
     DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (v_ids)
+    WHERE m.id = ANY (p_ids)
     RETURNING m.*
   )
   INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
   SELECT
-    buried.id,
-    buried.queue,
-    buried.payload,
-    buried.created_at,
-    v_now,
-    buried.attempts,
-    buried.max_attempts,
-    one.reason
-  FROM unnest(p_ids, p_reasons) WITH ORDINALITY AS one (id, reason, position)
-  JOIN buried ON buried.id = one.id
-  WHERE v_outcomes[one.position] = 'Done'
+    buried.id, buried.queue, buried.payload, buried.created_at, p_now, buried.attempts, buried.max_attempts,
+    COALESCE(p_reasons[array_position(p_ids, buried.id)], 'delivered ' || buried.attempts || ' times without an ack')
+  FROM buried
   ORDER BY buried.id;
-  RETURN v_outcomes;
 END
 $$;
 
@@ -4171,6 +4073,69 @@ BEGIN
 END
 $$;
 
+-- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of dx_claim_outbox.
+-- What PgQueue would refuse (no kind, too large) stays.
+--
+-- Returns how many were moved, by queue and together. Bound: the rows given. Locks: none besides the caller's.
+CREATE OR REPLACE FUNCTION dx_move_outbox(
+  p_ids bigint[],
+  p_expiring bigint[],             -- those of them that are deleted in any case
+  p_queues text[],                 -- this and the following: as in dx_claim_outbox
+  p_max_attempts integer[],
+  p_keeps boolean,
+  p_now timestamptz,
+  OUT out_moved jsonb,             -- {queue: count}
+  OUT out_count bigint
+)
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
+BEGIN
+  WITH kept AS (
+    UPDATE queue_outbox AS o
+    SET sent_at = p_now,
+        lease_token = NULL,
+        lease_until = NULL,
+        attempts = o.attempts + 1,
+        last_error = NULL
+    WHERE p_keeps
+      AND o.id = ANY (p_ids)
+      AND o.expires_at IS NULL
+      AND jsonb_typeof(o.payload -> 'kind') = 'string'
+      AND octet_length(o.payload::text) <= v_most_bytes
+    RETURNING o.queue, o.payload
+  ),
+  deleted AS (
+    DELETE FROM queue_outbox AS o
+    WHERE o.id = ANY (CASE WHEN p_keeps THEN p_expiring ELSE p_ids END)
+      AND jsonb_typeof(o.payload -> 'kind') = 'string'
+      AND octet_length(o.payload::text) <= v_most_bytes
+    RETURNING o.queue, o.payload
+  ),
+  moved AS (
+    SELECT kept.queue, kept.payload
+    FROM kept
+    UNION ALL
+    SELECT deleted.queue, deleted.payload
+    FROM deleted
+  ),
+  sent AS (
+    INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
+    SELECT moved.queue, moved.payload, p_now, p_now, p_max_attempts[array_position(p_queues, moved.queue)]
+    FROM moved
+  )
+  SELECT COALESCE(jsonb_object_agg(total.queue, total.count), '{}'), COALESCE(sum(total.count), 0)
+  INTO out_moved, out_count
+  FROM (
+    SELECT moved.queue, count(*) AS count
+    FROM moved
+    GROUP BY moved.queue
+  ) AS total;
+END
+$$;
+
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
 -- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
 -- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
@@ -4218,7 +4183,6 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
   v_queues text[] := p_queues;
   v_queue text := '';
   v_share integer;
@@ -4277,46 +4241,9 @@ BEGIN
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    WITH kept AS (
-      UPDATE queue_outbox AS o
-      SET sent_at = v_now,
-          lease_token = NULL,
-          lease_until = NULL,
-          attempts = o.attempts + 1,
-          last_error = NULL
-      WHERE p_keeps
-        AND o.id = ANY (v_ids)
-        AND o.expires_at IS NULL
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    deleted AS (
-      DELETE FROM queue_outbox AS o
-      WHERE o.id = ANY (CASE WHEN p_keeps THEN v_expiring ELSE v_ids END)
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    moved AS (
-      SELECT kept.queue, kept.payload
-      FROM kept
-      UNION ALL
-      SELECT deleted.queue, deleted.payload
-      FROM deleted
-    ),
-    sent AS (
-      INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
-      SELECT moved.queue, moved.payload, v_now, v_now, p_max_attempts[array_position(p_queues, moved.queue)]
-      FROM moved
-    )
-    SELECT COALESCE(jsonb_object_agg(one.queue, one.count), '{}'), COALESCE(sum(one.count), 0)
+    SELECT sent.out_moved, sent.out_count
     INTO out_moved, v_moved
-    FROM (
-      SELECT moved.queue, count(*) AS count
-      FROM moved
-      GROUP BY moved.queue
-    ) AS one;
+    FROM dx_move_outbox(v_ids, v_expiring, p_queues, p_max_attempts, p_keeps, v_now) AS sent;
   END IF;
 
   out_messages := '[]';
@@ -4402,6 +4329,55 @@ BEGIN
   END IF;
   out_now_ms := v_now_ms;
   RETURN NEXT;
+END
+$$;
+
+-- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
+--
+-- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
+CREATE OR REPLACE FUNCTION dx_settle_claims(
+  p_lost uuid[],                   -- their attempts were lost
+  p_dead uuid[],                   -- they end, because the last attempt was lost
+  p_cancelled uuid[],              -- they end, because their execution has ended
+  p_unserved uuid[],               -- they wait for another worker
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  IF p_lost <> '{}' THEN
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (p_lost)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  IF p_unserved <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET unserved_at = v_now
+    WHERE t.id = ANY (p_unserved);
+  END IF;
+  IF p_dead <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET status = 'Dead',
+        error = '{"_tag":"Lost"}',
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        updated_at = v_now,
+        dead_at = v_now
+    WHERE t.id = ANY (p_dead);
+    PERFORM dx_announce_task_ends(p_dead, p_now_ms);
+  END IF;
+  IF p_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(p_cancelled::text[], 'its orchestration has ended', false, p_now_ms);
+  END IF;
 END
 $$;
 
@@ -4564,59 +4540,31 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF v_lost <> '{}' THEN
-    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_lost)
-    ON CONFLICT DO NOTHING;
+  IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
+    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
   SET status = 'Running',
       attempt = t.attempt + 1,
-      uncounted = one.uncounted,
-      lost = one.losses,
+      uncounted = claim.uncounted,
+      lost = claim.losses,
       worker_id = p_worker_id,
       started_at = v_now,
       claim_id = p_claim_id,
-      lease_until = one.until_ms,
+      lease_until = claim.until_ms,
       heartbeat_at = v_now,
-      look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
       unserved_at = NULL,
       updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS one (id, until_ms, losses, uncounted)
-  WHERE t.id = one.id;
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
+  WHERE t.id = claim.id;
 
   IF v_again <> '{}' THEN
     UPDATE queue_tasks AS t
     SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
         heartbeat_at = v_now
     WHERE t.id = ANY (v_again);
-  END IF;
-
-  IF v_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET unserved_at = v_now
-    WHERE t.id = ANY (v_unserved);
-  END IF;
-
-  IF v_dead <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET status = 'Dead',
-        error = '{"_tag":"Lost"}',
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        dead_at = v_now
-    WHERE t.id = ANY (v_dead);
-    PERFORM dx_announce_task_ends(v_dead, v_now_ms);
-  END IF;
-  IF v_cancelled <> '{}' THEN
-    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
@@ -8301,23 +8249,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
-    WITH buried AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (v_dead)
-      RETURNING m.*
-    )
-    INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
-    SELECT
-      buried.id,
-      buried.queue,
-      buried.payload,
-      buried.created_at,
-      v_now,
-      buried.attempts,
-      buried.max_attempts,
-      'delivered ' || buried.attempts || ' times without an ack'
-    FROM buried
-    ORDER BY buried.id;
+    PERFORM dx_bury_messages(v_dead, NULL, v_now);
     out_died := out_died + cardinality(v_dead);
     -- Others stand behind the dead ones.
     EXIT WHEN v_locked IS NOT NULL OR out_died >= 100;
@@ -8904,6 +8836,69 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
+END
+$$;
+
+-- Deletes leased messages, or with p_reasons moves them to the dead letters.
+--
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
+-- equal receipts, the second). Bound: the rows given. Locks: messages by id.
+CREATE OR REPLACE FUNCTION dx_settle_messages(
+  p_ids bigint[],
+  p_tokens text[],
+  p_reasons text[] DEFAULT NULL,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
+  v_ids bigint[] := '{}';
+  v_reasons text[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, message.id
+    FROM (
+      SELECT a.*
+      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      ORDER BY a.id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT m.id
+      FROM queue_messages AS m
+      WHERE m.id = item.id
+        AND m.lease_token = item.token
+        AND m.visible_at > v_now
+      FOR UPDATE
+    ) AS message
+  LOOP
+    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    IF p_reasons IS NOT NULL THEN
+      v_reasons := v_reasons || p_reasons[v_row.position];
+    END IF;
+  END LOOP;
+
+  IF p_reasons IS NULL THEN
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_ids);
+  ELSE
+    PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
+  END IF;
+  RETURN v_outcomes;
 END
 $$;
 
