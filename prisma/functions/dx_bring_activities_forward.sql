@@ -1,5 +1,5 @@
--- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was set
--- back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
+-- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was
+-- set back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
 --
 -- Returns how many there were. Bound: 100 rows per route. Locks: these activities (skip locked).
 CREATE OR REPLACE FUNCTION dx_bring_activities_forward(

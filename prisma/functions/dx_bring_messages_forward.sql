@@ -1,5 +1,5 @@
--- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the clock was
--- set back since they were stored. One that arrives with a start that is to wait stays.
+-- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the
+-- clock was set back since they were stored. One that arrives with a start that is to wait stays.
 --
 -- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
 CREATE OR REPLACE FUNCTION dx_bring_messages_forward(

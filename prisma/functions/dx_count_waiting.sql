@@ -1,12 +1,13 @@
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity waits at
--- all.
+-- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
+-- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
+-- waits at all.
 --
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
--- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way, 0.6
--- ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a busy one.
+-- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way,
+-- 0.6 ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a
+-- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
   p_most bigint,

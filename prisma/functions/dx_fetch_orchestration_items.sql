@@ -9,8 +9,8 @@
 -- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
 -- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
 --
--- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A claim
--- that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back left in the future.
+-- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
+-- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A

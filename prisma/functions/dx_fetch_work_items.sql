@@ -15,9 +15,9 @@
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
 -- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
 -- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
--- sets a mark (dx_set_mark), so that the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
+-- sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
 --
--- Locks, without waiting: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked).
+-- Locks, without waiting: worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0

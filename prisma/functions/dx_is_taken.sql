@@ -1,5 +1,5 @@
--- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end like the
--- tag of another route.
+-- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end
+-- like the tag of another route.
 CREATE OR REPLACE FUNCTION dx_is_taken(
   p_route text,
   p_stored_tag text,               -- as in the column `tag`

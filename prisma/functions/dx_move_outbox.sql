@@ -1,5 +1,5 @@
--- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of dx_claim_outbox.
--- What PgQueue would refuse (no kind, too large) stays.
+-- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of
+-- dx_claim_outbox. What PgQueue would refuse (no kind, too large) stays.
 --
 -- Returns how many were moved, by queue and together. Bound: the rows given. Locks: none besides the caller's.
 CREATE OR REPLACE FUNCTION dx_move_outbox(

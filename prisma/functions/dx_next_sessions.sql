@@ -1,5 +1,5 @@
--- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the oldest
--- ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
+-- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the
+-- oldest ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_sessions(
   p_routes text[],                 -- of activities with a session
   p_most integer,
@@ -19,8 +19,8 @@ DECLARE
   v_is_cut boolean;
   v_depth integer;
 BEGIN
-  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or they are
-  -- delayed, one session after another.
+  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or
+  -- they are delayed, one session after another.
   FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
     IF v_depth IN (256, 4096) THEN
       SELECT
@@ -70,7 +70,8 @@ BEGIN
         LIMIT 1
       ) AS next
       UNION ALL
-      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
+      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all
+      -- routes.
       SELECT present.route, next.session_id, present.position + 1
       FROM present
       CROSS JOIN LATERAL (

@@ -2,12 +2,12 @@
 -- many instances have not ended.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
--- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances that
--- Duroxide runs are left out: its processes claim them.
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
+-- that Duroxide runs are left out: its processes claim them.
 --
--- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a look
--- at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen at random
--- from a table with more. Locks: none.
+-- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
+-- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
+-- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock

@@ -1,11 +1,12 @@
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
--- without one. A process that has just begun looks at these times: their holders may have died before it could learn of them.
+-- without one. A process that has just begun looks at these times: their holders may have died before it could learn of
+-- them.
 --
--- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
--- left out: dx_read_next_due has them.
+-- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances
+-- are left out: dx_read_next_due has them.
 --
--- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
--- of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
+-- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
+-- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )

@@ -2,11 +2,11 @@
 -- delivered max_attempts times already moves to the dead letters instead.
 --
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
--- message that becomes visible next, null without one. If that time has passed, another transaction holds the message, or
--- the limit was reached.
+-- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
+-- or the limit was reached.
 --
--- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold. Messages
--- under a lease or a delay are not read. Locks: messages, without waiting.
+-- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
+-- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
   p_limit integer,
   p_queue text,

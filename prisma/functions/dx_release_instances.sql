@@ -1,5 +1,5 @@
--- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled their
--- messages or pinned their version.
+-- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled
+-- their messages or pinned their version.
 --
 -- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
 CREATE OR REPLACE FUNCTION dx_release_instances(

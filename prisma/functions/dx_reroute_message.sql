@@ -1,5 +1,5 @@
--- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction holds
--- the message.
+-- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction
+-- holds the message.
 --
 -- Bound: one row. Locks: the message (skip locked).
 CREATE OR REPLACE FUNCTION dx_reroute_message(

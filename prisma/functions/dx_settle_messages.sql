@@ -1,7 +1,7 @@
 -- Deletes leased messages, or with p_reasons moves them to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
--- equal receipts, the second). Bound: the rows given. Locks: messages by id.
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
+-- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],

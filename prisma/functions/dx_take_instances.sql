@@ -1,11 +1,11 @@
--- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no other
--- transaction has locked. Null: another process has taken all of the instances.
+-- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
+-- other transaction has locked. Null: another process has taken all of the instances.
 --
--- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
--- transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
+-- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
+-- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
 --
--- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their messages
--- (skip locked). Nothing waits.
+-- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their
+-- messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_take_instances(
   p_instances text[],
   p_instance_routes text[],        -- of the message that led to each of them
@@ -81,8 +81,8 @@ BEGIN
     FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
     CROSS JOIN LATERAL (
       -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
-      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
-      -- are of holders that lost theirs.
+      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its
+      -- messages are of holders that lost theirs.
       (
         SELECT
           prompt.id,

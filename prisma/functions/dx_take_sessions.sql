@@ -1,7 +1,7 @@
 -- Makes a worker the owner of sessions, with a lock of p_lock_timeout_ms from now, as far as no other worker owns them.
 --
--- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their rows
--- (skip locked).
+-- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their
+-- rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_take_sessions(
   p_sessions text[],
   p_worker_id text,

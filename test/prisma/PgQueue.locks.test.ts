@@ -12,8 +12,7 @@ const settling: Readonly<Record<string, (ids: string) => string>> = {
   deleting: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'])`,
   extending: (ids) =>
     `SELECT dx_extend_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{60000,60000,60000}', '{f,f,f}')`,
-  burying: (ids) =>
-    `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{"no","no","no"}')`
+  burying: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{"no","no","no"}')`
 }
 
 /** Leased messages 1, 2 and 3, and visible ones 4, 5 and 6. */

@@ -13,8 +13,8 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 -- not change.
 --
 -- With begins_first, the messages that begin an execution and are not in the batch get in front of all others of their
--- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored before
--- it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
+-- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored
+-- before it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
@@ -128,8 +128,8 @@ $$;
 
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
--- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would say it
--- of this one if the clock was set back since it was stored.
+-- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
+-- say it of this one if the clock was set back since it was stored.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
@@ -208,13 +208,13 @@ BEGIN
 END
 $$;
 
--- How many suspects one process may hold together if work with these deliveries without an end is one of them. The number of
--- p_groups that counts: the first one after two deliveries, the last one for all that were delivered more often. Work that
--- was delivered less than twice is not a suspect: the largest integer.
+-- How many suspects one process may hold together if work with these deliveries without an end is one of them. The
+-- number of p_groups that counts: the first one after two deliveries, the last one for all that were delivered more
+-- often. Work that was delivered less than twice is not a suspect: the largest integer.
 --
--- Each claim admits its candidates in order: a suspect while fewer are admitted than the smallest number so far. A suspect
--- that is refused therefore holds back those behind it, and is the first one of a later claim. Rule and arithmetic are in
--- src/provider/driver/suspects.ts.
+-- Each claim admits its candidates in order: a suspect while fewer are admitted than the smallest number so far. A
+-- suspect that is refused therefore holds back those behind it, and is the first one of a later claim. Rule and
+-- arithmetic are in src/provider/driver/suspects.ts.
 CREATE OR REPLACE FUNCTION dx_group_of(
   p_deliveries integer,
   p_groups integer[]               -- at least one
@@ -373,8 +373,8 @@ AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
 $$;
 
--- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end like the
--- tag of another route.
+-- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end
+-- like the tag of another route.
 CREATE OR REPLACE FUNCTION dx_is_taken(
   p_route text,
   p_stored_tag text,               -- as in the column `tag`
@@ -391,8 +391,8 @@ AS $$
     AND (p_names IS NULL OR left(p_route, length(p_route) - COALESCE(length(dx_tag(p_stored_tag)) + 2, 0)) = ANY (p_names))
 $$;
 
--- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the oldest
--- ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
+-- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the
+-- oldest ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_sessions(
   p_routes text[],                 -- of activities with a session
   p_most integer,
@@ -412,8 +412,8 @@ DECLARE
   v_is_cut boolean;
   v_depth integer;
 BEGIN
-  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or they are
-  -- delayed, one session after another.
+  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or
+  -- they are delayed, one session after another.
   FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
     IF v_depth IN (256, 4096) THEN
       SELECT
@@ -463,7 +463,8 @@ BEGIN
         LIMIT 1
       ) AS next
       UNION ALL
-      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
+      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all
+      -- routes.
       SELECT present.route, next.session_id, present.position + 1
       FROM present
       CROSS JOIN LATERAL (
@@ -514,11 +515,11 @@ BEGIN
 END
 $$;
 
--- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those without a
--- session of p_routes, and those of p_sessions that have one of p_session_routes.
+-- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those
+-- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
 --
--- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it into
--- the statement that calls it.
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it
+-- into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_next_activities(
   p_most integer,
   p_routes text[],
@@ -580,8 +581,8 @@ $$;
 
 -- Makes a worker the owner of sessions, with a lock of p_lock_timeout_ms from now, as far as no other worker owns them.
 --
--- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their rows
--- (skip locked).
+-- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their
+-- rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_take_sessions(
   p_sessions text[],
   p_worker_id text,
@@ -655,8 +656,8 @@ END
 $$;
 
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
--- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such look,
--- which this session remembers.
+-- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such
+-- look, which this session remembers.
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
@@ -676,8 +677,8 @@ AS $$
   FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
 $$;
 
--- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was set
--- back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
+-- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was
+-- set back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
 --
 -- Returns how many there were. Bound: 100 rows per route. Locks: these activities (skip locked).
 CREATE OR REPLACE FUNCTION dx_bring_activities_forward(
@@ -775,7 +776,8 @@ AS $$
   ) AS look
 $$;
 
--- Returns when the first activity without a session of these routes became visible that no process holds; null without one.
+-- Returns when the first activity without a session of these routes became visible that no process holds; null without
+-- one.
 --
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
@@ -823,9 +825,9 @@ $$;
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
 -- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
 -- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
--- sets a mark (dx_set_mark), so that the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
+-- sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
 --
--- Locks, without waiting: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked).
+-- Locks, without waiting: worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -1121,16 +1123,8 @@ BEGIN
   ),
   created AS (
     INSERT INTO instances (
-      instance_id,
-      orchestration_name,
-      orchestration_version,
-      current_execution_id,
-      created_at,
-      updated_at,
-      parent_instance_id,
-      custom_status,
-      custom_status_version,
-      route
+      instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+      parent_instance_id, custom_status, custom_status_version, route
     )
     SELECT
       free.instance_id,
@@ -1151,15 +1145,8 @@ BEGIN
   ),
   pinned AS (
     INSERT INTO executions (
-      instance_id,
-      execution_id,
-      status,
-      output,
-      started_at,
-      completed_at,
-      duroxide_version_major,
-      duroxide_version_minor,
-      duroxide_version_patch
+      instance_id, execution_id, status, output, started_at, completed_at, duroxide_version_major,
+      duroxide_version_minor, duroxide_version_patch
     )
     SELECT
       free.instance_id,
@@ -1212,15 +1199,8 @@ BEGIN
     -- row.
     WITH created AS (
       INSERT INTO instances AS i (
-        instance_id,
-        orchestration_name,
-        orchestration_version,
-        current_execution_id,
-        created_at,
-        updated_at,
-        parent_instance_id,
-        custom_status,
-        custom_status_version
+        instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+        parent_instance_id, custom_status, custom_status_version
       )
       SELECT
         turn.instance_id,
@@ -1515,15 +1495,16 @@ BEGIN
 END
 $$;
 
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity waits at
--- all.
+-- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
+-- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
+-- waits at all.
 --
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
--- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way, 0.6
--- ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a busy one.
+-- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way,
+-- 0.6 ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a
+-- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
   p_most bigint,
@@ -1642,9 +1623,9 @@ BEGIN
 END
 $$;
 
--- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A longer
--- name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256 in UTF-8.
--- src/prisma/internal/channels.ts makes the same names.
+-- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
+-- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
+-- in UTF-8. src/prisma/internal/channels.ts makes the same names.
 --
 -- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 --
@@ -1668,16 +1649,17 @@ BEGIN
 END
 $$;
 
--- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
--- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
--- after the commit: PostgreSQL commits transactions that notify one at a time.
+-- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
+-- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
+-- store after the commit: PostgreSQL commits transactions that notify one at a time.
 --
--- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
--- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others
--- to come is notified: who looks at a time that was notified finds out about the next one (dx_read_next_due).
+-- One notification for each distinct time of a transaction. What is visible already has the time at which the
+-- transaction began, so all its statements together make one notification of it. After 16 times only one that is
+-- earlier than the others to come is notified: who looks at a time that was notified finds out about the next one
+-- (dx_read_next_due).
 --
--- It never fails the statement that stores the work: while more than half of the server's queue of notifications is full,
--- there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
+-- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(
@@ -1778,29 +1760,11 @@ BEGIN
         ) AS is_served
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
-        ack bigint,
-        work_item text,
-        text_at integer,
-        name text,
-        instance_id text,
-        execution_id bigint,
-        activity_id bigint,
-        session_id text,
-        tag text,
-        served_by text
+        ack bigint, work_item text, text_at integer, name text, instance_id text, execution_id bigint,
+        activity_id bigint, session_id text, tag text, served_by text
       )
     ) WITH ORDINALITY AS activity (
-      ack,
-      work_item,
-      text_at,
-      name,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      served_by,
-      position
+      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position
     )
     LEFT JOIN ROWS FROM (
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
@@ -1828,19 +1792,8 @@ BEGIN
   ),
   stored AS (
     INSERT INTO worker_queue (
-      id,
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      route
+      id, work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, session_id, tag, route
     )
     SELECT
       activity.id,
@@ -2225,12 +2178,7 @@ BEGIN
 
   IF p_worker_items IS NOT NULL THEN
     v_handed_over := dx_store_activities(
-      p_turns,
-      p_worker_items,
-      p_cancelled_activities,
-      p_workers,
-      p_texts,
-      p_now_ms
+      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
     );
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN
@@ -2523,8 +2471,8 @@ $$;
 
 -- Makes a committed version the active one. Readers have the version before, or this one.
 --
--- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound},
--- {_tag: VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
+-- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound}, {_tag:
+-- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
 --
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
@@ -2617,15 +2565,16 @@ $$;
 
 -- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
 --
--- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
--- of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now plus the
--- delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the commit, unless the
--- caller says `duroxide.quiet = on` because it wakes them itself.
+-- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement,
+-- a row of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now
+-- plus the delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the
+-- commit, unless the caller says `duroxide.quiet = on` because it wakes them itself.
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
   p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is sent
+                                   -- message that expires is not sent after that time, and is deleted as soon as it is
+                                   -- sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -2855,10 +2804,10 @@ $$;
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
 -- results: [Done or LockLost]}, with nowMs if clock_ms differs from it by more than 2 seconds. A turn is stored if its
 -- clock_ms does not and, at the moment of the call, no other transaction works on its instance, which has no row in
--- instance_locks and no visible message; its execution is the current one, is running, and ends with
--- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
--- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
--- another transaction. Of two turns of one instance the first is stored.
+-- instance_locks and no visible message; its execution is the current one, is running, and ends with the event that has
+-- last_event_id and last_event_hash (after a failover that lost turns, another one may have its id); its own event ids
+-- are free; its activities have their live locks; and none of these or of those it cancels is locked by another
+-- transaction. Of two turns of one instance the first is stored.
 --
 -- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
 -- turns to store: it would wait with locks of theirs.
@@ -3114,17 +3063,8 @@ BEGIN
     v_item := p_worker_items -> v_index;
     v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
     INSERT INTO worker_queue (
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      tag,
-      route
+      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, tag, route
     )
     VALUES (
       COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
@@ -3292,13 +3232,14 @@ BEGIN
 END
 $$;
 
--- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction, and to
--- the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+-- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
+-- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
--- server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
+-- the server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
--- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are deleted.
+-- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
+-- deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
   p_now_ms bigint                  -- milliseconds since the Unix epoch
@@ -3414,8 +3355,8 @@ $$;
 
 -- Reads which of the tasks have ended, and marks the others: their end will be announced.
 --
--- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of the latter
--- is Missing.
+-- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
+-- the latter is Missing.
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
@@ -3480,8 +3421,8 @@ BEGIN
 END
 $$;
 
--- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the clock was
--- set back since they were stored. One that arrives with a start that is to wait stays.
+-- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the
+-- clock was set back since they were stored. One that arrives with a start that is to wait stays.
 --
 -- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
 CREATE OR REPLACE FUNCTION dx_bring_messages_forward(
@@ -3533,13 +3474,14 @@ BEGIN
 END
 $$;
 
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already stays as it is.
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
+-- or whose given id, exists already stays as it is.
 --
--- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
+-- indexes.
 --
--- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the order of
--- name and key, then for one that creates the same id.
+-- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
+-- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
@@ -3665,13 +3607,13 @@ $$;
 -- Publishes batches of buffered records: each with its row, the task that will process it, and the outbox row of the
 -- task's first wake-up.
 --
--- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the batch
--- already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or
--- {_tag: VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
+-- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the
+-- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
+-- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
 --
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction that
--- publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
+-- that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -3709,10 +3651,7 @@ BEGIN
   )
   INTO v_is_accepted
   FROM jsonb_to_recordset(p_batches) AS b (
-    dataset_uuid uuid,
-    dataset_version bigint,
-    batch_uri text,
-    record_count bigint
+    dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
     SELECT one.task_id, one.record_count
@@ -3735,11 +3674,7 @@ BEGIN
     SELECT DISTINCT ON (b.dataset_uuid, b.dataset_version, b.batch_uri) b.*
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint,
-        task jsonb
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint, task jsonb
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, task, position)
     WHERE v_is_accepted
@@ -3747,13 +3682,7 @@ BEGIN
   ),
   published AS (
     INSERT INTO queue_dataset_batches (
-      dataset_uuid,
-      dataset_version,
-      batch_uri,
-      record_count,
-      status,
-      task_id,
-      created_at
+      dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
       given.dataset_uuid,
@@ -3801,10 +3730,7 @@ BEGIN
     )
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
@@ -4073,8 +3999,8 @@ BEGIN
 END
 $$;
 
--- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of dx_claim_outbox.
--- What PgQueue would refuse (no kind, too large) stays.
+-- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of
+-- dx_claim_outbox. What PgQueue would refuse (no kind, too large) stays.
 --
 -- Returns how many were moved, by queue and together. Bound: the rows given. Locks: none besides the caller's.
 CREATE OR REPLACE FUNCTION dx_move_outbox(
@@ -4745,8 +4671,8 @@ $$;
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 --
--- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions that have
--- locked them.
+-- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
+-- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
   p_task_id uuid,
   p_attempt integer
@@ -4867,14 +4793,14 @@ BEGIN
 END
 $$;
 
--- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is answered
--- like the commit itself.
+-- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is
+-- answered like the commit itself.
 --
--- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag: VersionNotFound},
--- {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
+-- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
+-- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
 --
--- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit batches of
--- the version; a batch that comes later finds it committed.
+-- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
+-- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
   p_dataset_uuid uuid,
   p_version bigint,
@@ -4950,10 +4876,10 @@ $$;
 
 -- Completes tasks with the results of their attempts.
 --
--- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or before.
--- Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only of p_committed:
--- the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task that is completed is Stale:
--- its rows were committed with it, and must not be committed again.
+-- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or
+-- before. Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only
+-- of p_committed: the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task
+-- that is completed is Stale: its rows were committed with it, and must not be committed again.
 --
 -- The attempt of a completed task stays in the row of the task: its number, worker and times.
 --
@@ -5123,9 +5049,9 @@ BEGIN
 END
 $$;
 
--- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or that
--- another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until their
--- lease ends.
+-- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or
+-- that another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until
+-- their lease ends.
 --
 -- Returns how many were given back. Bound: the rows given. Locks: their rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_defer_outbox(
@@ -5402,7 +5328,8 @@ $$;
 -- cancelled.
 --
 -- Returns {_tag: Discarded}, {_tag: VersionNotFound} or {_tag: VersionIsActive}. Bound: the batches of the version.
--- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the version.
+-- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the
+-- version.
 CREATE OR REPLACE FUNCTION dx_discard_version(
   p_dataset_uuid uuid,
   p_version bigint,
@@ -5520,15 +5447,7 @@ DECLARE
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
-    work_item,
-    visible_at,
-    created_at,
-    instance_id,
-    execution_id,
-    activity_id,
-    session_id,
-    tag,
-    route
+    work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag, route
   )
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
@@ -5542,15 +5461,8 @@ BEGIN
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
-      work_item text,
-      text_at integer,
-      name text,
-      instance_id text,
-      execution_id bigint,
-      activity_id bigint,
-      session_id text,
-      tag text,
-      served_by text
+      work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,
+      session_id text, tag text, served_by text
     )
   ) WITH ORDINALITY
     AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
@@ -5563,13 +5475,13 @@ BEGIN
 END
 $$;
 
--- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics there
--- are. Equal notifications of a transaction are one.
+-- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics
+-- there are. Equal notifications of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news: while more
--- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
--- as PREPARE TRANSACTION needs.
+-- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the
+-- commit: PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news:
+-- while more than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off`
+-- turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_signal(
@@ -5596,8 +5508,9 @@ $$;
 
 -- Moves the ends of leases. A lease that ends at once is over, and its message can be delivered again.
 --
--- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before; Expired if
--- the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks: messages by id.
+-- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before;
+-- Expired if the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks:
+-- messages by id.
 CREATE OR REPLACE FUNCTION dx_extend_messages(
   p_ids bigint[],
   p_tokens text[],
@@ -5657,12 +5570,12 @@ BEGIN
 END
 $$;
 
--- Ends attempts without a result: the task waits for its next attempt, with a row of the outbox that wakes it then, or is
--- dead.
+-- Ends attempts without a result: the task waits for its next attempt, with a row of the outbox that wakes it then, or
+-- is dead.
 --
--- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has ended;
--- then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not count (given
--- back) leaves the task as it was before.
+-- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
+-- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
+-- count (given back) leaves the task as it was before.
 --
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
@@ -5873,8 +5786,8 @@ AS $$
   END
 $$;
 
--- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its program
--- (dx_route).
+-- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its
+-- program (dx_route).
 --
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_served_routes(
@@ -5925,11 +5838,12 @@ AS $$
     END
 $$;
 
--- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in the
--- scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its own route.
+-- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
+-- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
+-- own route.
 --
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts it
--- into the statement that calls it.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
+-- it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_next_instances(
   p_routes text[],
   p_after_at timestamptz,          -- the scan begins behind this message
@@ -6013,8 +5927,8 @@ AS $$
   ) AS looked
 $$;
 
--- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction holds
--- the message.
+-- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction
+-- holds the message.
 --
 -- Bound: one row. Locks: the message (skip locked).
 CREATE OR REPLACE FUNCTION dx_reroute_message(
@@ -6059,12 +5973,8 @@ BEGIN
     -- Duroxide wrote this row.
     (
       SELECT dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        i.orchestration_version,
-        false
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
+        i.orchestration_version, false
       )
       FROM executions AS e
       WHERE e.instance_id = i.instance_id
@@ -6102,14 +6012,14 @@ BEGIN
 END
 $$;
 
--- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no other
--- transaction has locked. Null: another process has taken all of the instances.
+-- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
+-- other transaction has locked. Null: another process has taken all of the instances.
 --
--- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
--- transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
+-- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
+-- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
 --
--- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their messages
--- (skip locked). Nothing waits.
+-- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their
+-- messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_take_instances(
   p_instances text[],
   p_instance_routes text[],        -- of the message that led to each of them
@@ -6185,8 +6095,8 @@ BEGIN
     FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
     CROSS JOIN LATERAL (
       -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
-      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
-      -- are of holders that lost theirs.
+      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its
+      -- messages are of holders that lost theirs.
       (
         SELECT
           prompt.id,
@@ -6256,8 +6166,8 @@ $$;
 
 -- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
 --
--- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the statement that
--- calls it.
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the
+-- statement that calls it.
 CREATE OR REPLACE FUNCTION dx_turn_inputs(
   p_instance_id text,
   p_history_limit integer          -- as in dx_fetch_orchestration_items
@@ -6336,8 +6246,8 @@ AS $$
   ) AS known
 $$;
 
--- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled their
--- messages or pinned their version.
+-- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled
+-- their messages or pinned their version.
 --
 -- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
 CREATE OR REPLACE FUNCTION dx_release_instances(
@@ -6400,8 +6310,8 @@ $$;
 -- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
 -- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
 --
--- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A claim
--- that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back left in the future.
+-- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
+-- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -6596,10 +6506,11 @@ BEGIN
 END
 $$;
 
--- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or neither,
--- and once, however many processes have found them due. The time never moves back.
+-- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or
+-- neither, and once, however many processes have found them due. The time never moves back.
 --
--- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since p_after_ms.
+-- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
+-- p_after_ms.
 --
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
@@ -6654,8 +6565,8 @@ $$;
 -- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
 -- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
 -- guarantees that a deletion finishes. That no child is left without its parent does not depend on it:
--- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
--- again; instances that were not deleted continue when the lock expires.
+-- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still
+-- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
 --
@@ -6781,10 +6692,11 @@ BEGIN
 END
 $$;
 
--- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a message in
--- the transaction that stores it.
+-- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
+-- message in the transaction that stores it.
 --
--- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is Missing.
+-- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
+-- Missing.
 --
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
@@ -6884,8 +6796,8 @@ BEGIN
 END
 $$;
 
--- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
--- announce nothing themselves; the other conditions are those of dx_notify.
+-- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers
+-- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
 --
@@ -7039,9 +6951,9 @@ BEGIN
 END
 $$;
 
--- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the oldest
--- discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null without
--- the data set.
+-- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the
+-- oldest discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null
+-- without the data set.
 --
 -- Bound: p_limit versions and their batches. Locks: the data set (shared), the versions by number.
 CREATE OR REPLACE FUNCTION dx_prune_versions(
@@ -7170,8 +7082,8 @@ END
 $$;
 
 -- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
--- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag: Inactive}
--- without an active version, {_tag: DatasetNotFound} without a data set of this name.
+-- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
+-- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
 --
 -- Bound: the batches of the version. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_active_dataset(
@@ -7229,12 +7141,12 @@ $$;
 -- many instances have not ended.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
--- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances that
--- Duroxide runs are left out: its processes claim them.
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
+-- that Duroxide runs are left out: its processes claim them.
 --
--- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a look
--- at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen at random
--- from a table with more. Locks: none.
+-- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
+-- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
+-- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -7357,8 +7269,8 @@ $$;
 
 -- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
 --
--- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have out_is_last,
--- no other of the instances has ended. out_failure is as in dx_read_instances.
+-- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have
+-- out_is_last, no other of the instances has ended. out_failure is as in dx_read_instances.
 --
 -- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
 -- Locks: none.
@@ -7520,8 +7432,8 @@ AS $$
   LIMIT 1
 $$;
 
--- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and escapes of
--- JSON, because Duroxide's typed API stores strings bare.
+-- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
+-- escapes of JSON, because Duroxide's typed API stores strings bare.
 --
 -- Bound: the text of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_value_bytes(
@@ -7704,13 +7616,14 @@ AS $$
 $$;
 
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
--- without one. A process that has just begun looks at these times: their holders may have died before it could learn of them.
+-- without one. A process that has just begun looks at these times: their holders may have died before it could learn of
+-- them.
 --
--- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
--- left out: dx_read_next_due has them.
+-- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances
+-- are left out: dx_read_next_due has them.
 --
--- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
--- of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
+-- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
+-- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -7979,11 +7892,11 @@ BEGIN
 END
 $$;
 
--- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is elsewhere
--- than the caller knows it to be: in another execution, or with another last event.
+-- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is
+-- elsewhere than the caller knows it to be: in another execution, or with another last event.
 --
--- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such an
--- item. If all of them have out_is_last, no later item has anything new.
+-- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
+-- an item. If all of them have out_is_last, no later item has anything new.
 --
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
@@ -8136,8 +8049,8 @@ END
 $$;
 
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
--- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until the
--- version is committed.
+-- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
+-- the version is committed.
 --
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
@@ -8198,11 +8111,11 @@ $$;
 -- delivered max_attempts times already moves to the dead letters instead.
 --
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
--- message that becomes visible next, null without one. If that time has passed, another transaction holds the message, or
--- the limit was reached.
+-- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
+-- or the limit was reached.
 --
--- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold. Messages
--- under a lease or a delay are not read. Locks: messages, without waiting.
+-- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
+-- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
   p_limit integer,
   p_queue text,
@@ -8331,13 +8244,7 @@ BEGIN
   )
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
   SELECT
-    revived.id,
-    revived.queue,
-    revived.payload,
-    revived.created_at,
-    v_now,
-    revived.max_attempts,
-    revived.last_error
+    revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -8348,11 +8255,11 @@ BEGIN
 END
 $$;
 
--- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The execution
--- that waited for such a task knows that it is dead, and receives nothing more.
+-- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The
+-- execution that waited for such a task knows that it is dead, and receives nothing more.
 --
--- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that are
--- locked are skipped.
+-- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that
+-- are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_redrive_tasks(
   p_ids text[],                    -- null: all
   p_name text,                     -- only tasks of this name; null: of every name
@@ -8523,8 +8430,8 @@ BEGIN
 END
 $$;
 
--- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no other
--- attempt has begun.
+-- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no
+-- other attempt has begun.
 --
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
@@ -8715,12 +8622,13 @@ BEGIN
 END
 $$;
 
--- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts do not count.
+-- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts
+-- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
 --
--- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a connection
--- asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
+-- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
+-- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
   p_worker_id text,
   p_claim_ids integer[],
@@ -8781,11 +8689,12 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet, and
--- notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no notification.
+-- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet,
+-- and notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no
+-- notification.
 --
--- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each statement
--- cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
+-- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each
+-- statement cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.
@@ -8841,8 +8750,8 @@ $$;
 
 -- Deletes leased messages, or with p_reasons moves them to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
--- equal receipts, the second). Bound: the rows given. Locks: messages by id.
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
+-- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
@@ -9201,13 +9110,7 @@ BEGIN
   END IF;
 
   INSERT INTO instances (
-    instance_id,
-    orchestration_name,
-    orchestration_version,
-    current_execution_id,
-    created_at,
-    updated_at,
-    route
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
   )
   VALUES (
     v_id,
@@ -9230,12 +9133,7 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    started_at,
-    duroxide_version_major,
-    duroxide_version_minor,
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
     duroxide_version_patch
   )
   VALUES (
@@ -9368,19 +9266,19 @@ BEGIN
 END
 $$;
 
--- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
--- begun and whose wake-up may be lost. Each gets a new row of the outbox.
+-- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should
+-- have begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
--- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
--- at the same time write one wake-up for it.
+-- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
+-- sweeps at the same time write one wake-up for it.
 --
--- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a look. Those
--- that another worker has refused since then come to the caller as they are given back.
+-- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
+-- look. Those that another worker has refused since then come to the caller as they are given back.
 --
--- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
--- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
--- counts of the tasks that have not ended, of the p_limit that need a look first.
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
+-- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
+-- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
