@@ -5,8 +5,8 @@
 -- not change.
 --
 -- With begins_first, the messages that begin an execution and are not in the batch get in front of all others of their
--- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored before
--- it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
+-- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored
+-- before it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.

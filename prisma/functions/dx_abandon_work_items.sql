@@ -1,7 +1,7 @@
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
--- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would say it
--- of this one if the clock was set back since it was stored.
+-- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
+-- say it of this one if the clock was set back since it was stored.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.

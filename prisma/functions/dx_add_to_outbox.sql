@@ -1,14 +1,15 @@
 -- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
 --
--- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
--- of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now plus the
--- delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the commit, unless the
--- caller says `duroxide.quiet = on` because it wakes them itself.
+-- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement,
+-- a row of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now
+-- plus the delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the
+-- commit, unless the caller says `duroxide.quiet = on` because it wakes them itself.
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
   p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is sent
+                                   -- message that expires is not sent after that time, and is deleted as soon as it is
+                                   -- sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint

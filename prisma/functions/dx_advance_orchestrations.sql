@@ -4,10 +4,10 @@
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
 -- results: [Done or LockLost]}, with nowMs if clock_ms differs from it by more than 2 seconds. A turn is stored if its
 -- clock_ms does not and, at the moment of the call, no other transaction works on its instance, which has no row in
--- instance_locks and no visible message; its execution is the current one, is running, and ends with
--- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
--- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
--- another transaction. Of two turns of one instance the first is stored.
+-- instance_locks and no visible message; its execution is the current one, is running, and ends with the event that has
+-- last_event_id and last_event_hash (after a failover that lost turns, another one may have its id); its own event ids
+-- are free; its activities have their live locks; and none of these or of those it cancels is locked by another
+-- transaction. Of two turns of one instance the first is stored.
 --
 -- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
 -- turns to store: it would wait with locks of theirs.

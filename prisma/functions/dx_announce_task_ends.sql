@@ -1,10 +1,11 @@
--- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction, and to
--- the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+-- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
+-- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
--- server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
+-- the server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
--- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are deleted.
+-- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
+-- deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
   p_now_ms bigint                  -- milliseconds since the Unix epoch

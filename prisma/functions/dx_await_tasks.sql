@@ -1,7 +1,7 @@
 -- Reads which of the tasks have ended, and marks the others: their end will be announced.
 --
--- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of the latter
--- is Missing.
+-- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
+-- the latter is Missing.
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(

@@ -1,13 +1,13 @@
 -- Publishes batches of buffered records: each with its row, the task that will process it, and the outbox row of the
 -- task's first wake-up.
 --
--- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the batch
--- already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or
--- {_tag: VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
+-- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the
+-- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
+-- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
 --
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction that
--- publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
+-- that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -39,10 +39,7 @@ BEGIN
   )
   INTO v_is_accepted
   FROM jsonb_to_recordset(p_batches) AS b (
-    dataset_uuid uuid,
-    dataset_version bigint,
-    batch_uri text,
-    record_count bigint
+    dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
     SELECT one.task_id, one.record_count
@@ -65,11 +62,7 @@ BEGIN
     SELECT DISTINCT ON (b.dataset_uuid, b.dataset_version, b.batch_uri) b.*
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint,
-        task jsonb
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint, task jsonb
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, task, position)
     WHERE v_is_accepted
@@ -77,13 +70,7 @@ BEGIN
   ),
   published AS (
     INSERT INTO queue_dataset_batches (
-      dataset_uuid,
-      dataset_version,
-      batch_uri,
-      record_count,
-      status,
-      task_id,
-      created_at
+      dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
       given.dataset_uuid,
@@ -131,10 +118,7 @@ BEGIN
     )
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (

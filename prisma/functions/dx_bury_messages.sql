@@ -1,64 +1,26 @@
--- Moves leased messages to the dead letters.
+-- Moves messages that the caller has locked to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired as in dx_ack_messages. Bound: the rows given. Locks: messages
--- by id.
+-- Bound: the rows given. Locks: none besides the caller's.
 CREATE OR REPLACE FUNCTION dx_bury_messages(
   p_ids bigint[],
-  p_tokens text[],
-  p_reasons text[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_reasons text[],                -- null: they were delivered too often
+  p_now timestamptz
 )
-RETURNS text[]
+RETURNS void
 LANGUAGE plpgsql
--- settings of the hot path
+-- settings of the caller
 AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
-  v_ids bigint[] := '{}';
-  v_row record;
 BEGIN
-  FOR v_row IN
-    SELECT item.position, message.id
-    FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
-      ORDER BY a.id, a.position
-    ) AS item
-    CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
-      FOR UPDATE
-    ) AS message
-  LOOP
-    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
-    v_outcomes[v_row.position] := 'Done';
-    v_ids := v_ids || v_row.id;
-  END LOOP;
-
   WITH buried AS (
     DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (v_ids)
+    WHERE m.id = ANY (p_ids)
     RETURNING m.*
   )
   INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
   SELECT
-    buried.id,
-    buried.queue,
-    buried.payload,
-    buried.created_at,
-    v_now,
-    buried.attempts,
-    buried.max_attempts,
-    one.reason
-  FROM unnest(p_ids, p_reasons) WITH ORDINALITY AS one (id, reason, position)
-  JOIN buried ON buried.id = one.id
-  WHERE v_outcomes[one.position] = 'Done'
+    buried.id, buried.queue, buried.payload, buried.created_at, p_now, buried.attempts, buried.max_attempts,
+    COALESCE(p_reasons[array_position(p_ids, buried.id)], 'delivered ' || buried.attempts || ' times without an ack')
+  FROM buried
   ORDER BY buried.id;
-  RETURN v_outcomes;
 END
 $$;

@@ -36,7 +36,6 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
   v_queues text[] := p_queues;
   v_queue text := '';
   v_share integer;
@@ -95,46 +94,9 @@ BEGIN
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    WITH kept AS (
-      UPDATE queue_outbox AS o
-      SET sent_at = v_now,
-          lease_token = NULL,
-          lease_until = NULL,
-          attempts = o.attempts + 1,
-          last_error = NULL
-      WHERE p_keeps
-        AND o.id = ANY (v_ids)
-        AND o.expires_at IS NULL
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    deleted AS (
-      DELETE FROM queue_outbox AS o
-      WHERE o.id = ANY (CASE WHEN p_keeps THEN v_expiring ELSE v_ids END)
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    moved AS (
-      SELECT kept.queue, kept.payload
-      FROM kept
-      UNION ALL
-      SELECT deleted.queue, deleted.payload
-      FROM deleted
-    ),
-    sent AS (
-      INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
-      SELECT moved.queue, moved.payload, v_now, v_now, p_max_attempts[array_position(p_queues, moved.queue)]
-      FROM moved
-    )
-    SELECT COALESCE(jsonb_object_agg(one.queue, one.count), '{}'), COALESCE(sum(one.count), 0)
+    SELECT sent.out_moved, sent.out_count
     INTO out_moved, v_moved
-    FROM (
-      SELECT moved.queue, count(*) AS count
-      FROM moved
-      GROUP BY moved.queue
-    ) AS one;
+    FROM dx_move_outbox(v_ids, v_expiring, p_queues, p_max_attempts, p_keeps, v_now) AS sent;
   END IF;
 
   out_messages := '[]';

@@ -132,59 +132,31 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF v_lost <> '{}' THEN
-    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_lost)
-    ON CONFLICT DO NOTHING;
+  IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
+    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
   SET status = 'Running',
       attempt = t.attempt + 1,
-      uncounted = one.uncounted,
-      lost = one.losses,
+      uncounted = claim.uncounted,
+      lost = claim.losses,
       worker_id = p_worker_id,
       started_at = v_now,
       claim_id = p_claim_id,
-      lease_until = one.until_ms,
+      lease_until = claim.until_ms,
       heartbeat_at = v_now,
-      look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
       unserved_at = NULL,
       updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS one (id, until_ms, losses, uncounted)
-  WHERE t.id = one.id;
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
+  WHERE t.id = claim.id;
 
   IF v_again <> '{}' THEN
     UPDATE queue_tasks AS t
     SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
         heartbeat_at = v_now
     WHERE t.id = ANY (v_again);
-  END IF;
-
-  IF v_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET unserved_at = v_now
-    WHERE t.id = ANY (v_unserved);
-  END IF;
-
-  IF v_dead <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET status = 'Dead',
-        error = '{"_tag":"Lost"}',
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        dead_at = v_now
-    WHERE t.id = ANY (v_dead);
-    PERFORM dx_announce_task_ends(v_dead, v_now_ms);
-  END IF;
-  IF v_cancelled <> '{}' THEN
-    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.

@@ -1,11 +1,11 @@
--- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is answered
--- like the commit itself.
+-- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is
+-- answered like the commit itself.
 --
--- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag: VersionNotFound},
--- {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
+-- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
+-- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
 --
--- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit batches of
--- the version; a batch that comes later finds it committed.
+-- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
+-- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
   p_dataset_uuid uuid,
   p_version bigint,

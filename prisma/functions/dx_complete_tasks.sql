@@ -1,9 +1,9 @@
 -- Completes tasks with the results of their attempts.
 --
--- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or before.
--- Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only of p_committed:
--- the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task that is completed is Stale:
--- its rows were committed with it, and must not be committed again.
+-- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or
+-- before. Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only
+-- of p_committed: the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task
+-- that is completed is Stale: its rows were committed with it, and must not be committed again.
 --
 -- The attempt of a completed task stays in the row of the task: its number, worker and times.
 --

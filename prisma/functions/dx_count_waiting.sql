@@ -1,12 +1,13 @@
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity waits at
--- all.
+-- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
+-- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
+-- waits at all.
 --
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
--- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way, 0.6
--- ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a busy one.
+-- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way,
+-- 0.6 ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a
+-- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
   p_most bigint,
@@ -42,7 +43,8 @@ BEGIN
     WHERE w.session_id IS NULL
     ORDER BY w.route
     LIMIT 1;
-    -- Not started where no activity waits: it costs three times as much.
+    -- Not started where no activity waits: it costs three times as much. From the first route on, which
+    -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
       WITH RECURSIVE present AS (
         SELECT v_first AS route
@@ -73,9 +75,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT old.position = p_most + 1000 AS is_one_of_many
           FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
+            SELECT activity.*, row_number() OVER () AS position
             FROM (
               SELECT w.lock_token, w.locked_until, w.tag
               FROM worker_queue AS w
@@ -84,18 +84,12 @@ BEGIN
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
               LIMIT p_most + 1000
-            ) AS one
+            ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
             OR (
-              (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
+              dx_is_free(old.lock_token, old.locked_until, p_now_ms)
+              AND dx_is_taken(present.route, old.tag, worker.names, worker.untagged, worker.tags)
             )
           LIMIT p_most + 1
         ) AS waiting
@@ -111,19 +105,9 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(oldest.visible_at), array_agg(present.route)
-    INTO v_from, v_routes
+    SELECT array_agg(present.route)
+    INTO v_routes
     FROM unnest(v_routes) AS present (route)
-    LEFT JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = present.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= p_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS oldest ON true
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
@@ -133,7 +117,7 @@ BEGIN
       'duroxide_prisma.handover',
       concat('worker_queue'::regclass::oid, p_workers),
       v_looked,
-      v_from,
+      dx_oldest_activity(v_routes, v_now, p_now_ms),
       v_routes
     );
   END IF;

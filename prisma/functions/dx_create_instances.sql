@@ -37,16 +37,8 @@ BEGIN
   ),
   created AS (
     INSERT INTO instances (
-      instance_id,
-      orchestration_name,
-      orchestration_version,
-      current_execution_id,
-      created_at,
-      updated_at,
-      parent_instance_id,
-      custom_status,
-      custom_status_version,
-      route
+      instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+      parent_instance_id, custom_status, custom_status_version, route
     )
     SELECT
       free.instance_id,
@@ -67,15 +59,8 @@ BEGIN
   ),
   pinned AS (
     INSERT INTO executions (
-      instance_id,
-      execution_id,
-      status,
-      output,
-      started_at,
-      completed_at,
-      duroxide_version_major,
-      duroxide_version_minor,
-      duroxide_version_patch
+      instance_id, execution_id, status, output, started_at, completed_at, duroxide_version_major,
+      duroxide_version_minor, duroxide_version_patch
     )
     SELECT
       free.instance_id,

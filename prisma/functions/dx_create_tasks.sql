@@ -1,10 +1,11 @@
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already stays as it is.
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
+-- or whose given id, exists already stays as it is.
 --
--- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
+-- indexes.
 --
--- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the order of
--- name and key, then for one that creates the same id.
+-- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
+-- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,

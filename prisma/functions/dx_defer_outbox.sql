@@ -1,6 +1,6 @@
--- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or that
--- another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until their
--- lease ends.
+-- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or
+-- that another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until
+-- their lease ends.
 --
 -- Returns how many were given back. Bound: the rows given. Locks: their rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_defer_outbox(

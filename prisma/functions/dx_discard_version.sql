@@ -2,7 +2,8 @@
 -- cancelled.
 --
 -- Returns {_tag: Discarded}, {_tag: VersionNotFound} or {_tag: VersionIsActive}. Bound: the batches of the version.
--- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the version.
+-- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the
+-- version.
 CREATE OR REPLACE FUNCTION dx_discard_version(
   p_dataset_uuid uuid,
   p_version bigint,

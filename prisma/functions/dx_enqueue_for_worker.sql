@@ -18,15 +18,7 @@ DECLARE
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
-    work_item,
-    visible_at,
-    created_at,
-    instance_id,
-    execution_id,
-    activity_id,
-    session_id,
-    tag,
-    route
+    work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag, route
   )
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
@@ -40,15 +32,8 @@ BEGIN
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
-      work_item text,
-      text_at integer,
-      name text,
-      instance_id text,
-      execution_id bigint,
-      activity_id bigint,
-      session_id text,
-      tag text,
-      served_by text
+      work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,
+      session_id text, tag text, served_by text
     )
   ) WITH ORDINALITY
     AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)

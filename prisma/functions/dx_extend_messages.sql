@@ -1,7 +1,8 @@
 -- Moves the ends of leases. A lease that ends at once is over, and its message can be delivered again.
 --
--- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before; Expired if
--- the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks: messages by id.
+-- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before;
+-- Expired if the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks:
+-- messages by id.
 CREATE OR REPLACE FUNCTION dx_extend_messages(
   p_ids bigint[],
   p_tokens text[],

@@ -15,9 +15,9 @@
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
 -- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
 -- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
--- sets a mark (dx_set_mark), so that the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
+-- sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
 --
--- Locks, without waiting: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked).
+-- Locks, without waiting: worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -51,12 +51,8 @@ DECLARE
   v_session_routes text[];
   -- Sessions to take from: those the worker owns, and free ones up to the limit.
   v_sessions text[] := '{}';
-  v_free text[] := '{}';
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
-  v_is_cut boolean;
-  v_depth integer;
-  -- Only the first round takes suspects.
-  v_suspects boolean := p_suspects[1] > 0;
+  v_suspects boolean := p_suspects[1] > 0; -- whether to take some; only the first round does
   v_admitted integer := 0;
   v_most integer := 2147483647;
   v_chosen bigint[];
@@ -64,14 +60,10 @@ DECLARE
   v_attempts integer[];
   v_ids bigint[];
   v_wanted text[];
-  v_session text;
-  v_busy text[];
   v_won text[] := '{}';
-  v_lost text[] := '{}';
   v_claimed integer;
   v_began timestamptz := clock_timestamp();
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
+  v_key text; -- what this claim asks for
   v_mark text[];
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
@@ -85,219 +77,37 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_activities() AS present
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_session_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_sessions() AS present
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
-    SELECT COALESCE(array_agg(s.session_id), '{}')
-    INTO v_sessions
-    FROM sessions AS s
-    WHERE s.worker_id = p_worker_id
-      AND s.locked_until > v_now_ms;
-
-    -- Free sessions by their oldest activity. With few sessions the order is exact. Else the sessions of the oldest
-    -- activities; if other workers own these or they are delayed, one session after another.
-    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
-      EXIT WHEN v_new <= 0;
-      IF v_depth IN (256, 4096) THEN
-        SELECT
-          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
-          COALESCE(bool_or(one.is_cut), false)
-        INTO v_free, v_is_cut
-        FROM (
-          SELECT
-            met.session_id,
-            bool_or(met.is_cut) AS is_cut,
-            (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = met.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL AS is_free
-          FROM (
-            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
-            FROM unnest(v_session_routes) AS wanted (route)
-            CROSS JOIN LATERAL (
-              SELECT w.session_id, w.visible_at, w.id
-              FROM worker_queue AS w
-              WHERE num_nulls(w.session_id) = 0
-                AND w.route = wanted.route
-                AND w.visible_at <= v_now
-                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end like the tag of another route.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-              ORDER BY w.visible_at, w.id
-              LIMIT v_depth
-            ) AS old
-          ) AS met
-          GROUP BY met.session_id
-          ORDER BY min(met.visible_at), min(met.id)
-        ) AS one;
-        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
-        CONTINUE;
-      END IF;
-      WITH RECURSIVE present AS (
-        SELECT wanted.route, one.session_id, 1 AS position
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) >= (wanted.route, '')
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        UNION ALL
-        -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
-        SELECT present.route, one.session_id, present.position + 1
-        FROM present
-        CROSS JOIN LATERAL (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) > (present.route, present.session_id)
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        WHERE present.position < v_depth
-          AND one.route = present.route
-      )
-      SELECT
-        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
-        COALESCE(max(one.position) >= v_depth, false)
-      INTO v_free, v_is_cut
-      FROM (
-        SELECT
-          present.session_id,
-          max(present.position) AS position,
-          min(first.visible_at) AS visible_at,
-          min(first.id) AS id
-        FROM present
-        LEFT JOIN LATERAL (
-          SELECT w.visible_at, w.id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = present.route
-            AND w.session_id = present.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-            AND (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = present.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL
-          ORDER BY w.visible_at, w.id
-          LIMIT 1
-        ) AS first ON true
-        GROUP BY present.session_id
-      ) AS one;
-      EXIT WHEN NOT v_is_cut;
-    END LOOP;
-    v_sessions := v_sessions || v_free[1:v_new];
+    v_sessions := ARRAY(
+      SELECT s.session_id
+      FROM sessions AS s
+      WHERE s.worker_id = p_worker_id
+        AND s.locked_until > v_now_ms
+    );
+    IF v_new > 0 THEN
+      v_sessions := v_sessions
+        || dx_next_sessions(v_session_routes, v_new, p_names, p_untagged, p_tags, v_now, v_now_ms, v_expired_ms);
+    END IF;
   END IF;
 
   FOR v_round IN 1..10 LOOP
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
-    FROM (
-      SELECT one.id, one.attempt_count
-      FROM (
-        SELECT free.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route = wanted.route
-            AND w.visible_at BETWEEN v_from AND v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS free
-        UNION ALL
-        SELECT bound.*
-        FROM unnest(v_sessions) AS wanted (session_id)
-        CROSS JOIN unnest(v_session_routes) AS program (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = program.route
-            AND w.session_id = wanted.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS bound
-        WHERE wanted.session_id <> ALL (v_lost)
-      ) AS one
-      ORDER BY one.visible_at, one.id
-      LIMIT v_reach
+    FROM dx_next_activities(
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN
@@ -322,7 +132,7 @@ BEGIN
       JOIN worker_queue AS w ON w.id = candidate.id
       WHERE CASE
           WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
+          ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
         END
       ORDER BY candidate.position
       LIMIT v_missing
@@ -330,64 +140,13 @@ BEGIN
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
-      v_busy := '{}';
-      FOREACH v_session IN ARRAY v_wanted LOOP
-        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
-          v_busy := v_busy || v_session;
-        END IF;
-      END LOOP;
-      WITH locked AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
-        ORDER BY s.session_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      refreshed AS (
-        UPDATE sessions AS s
-        SET worker_id = p_worker_id,
-            locked_until = v_now_ms + p_session_timeout_ms,
-            last_activity_at = v_now_ms
-        FROM locked
-        WHERE s.session_id = locked.session_id
-        RETURNING s.session_id
-      ),
-      created AS (
-        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_busy)
-          AND NOT EXISTS (
-            SELECT FROM sessions AS s
-            WHERE s.session_id = wanted.session_id
-          )
-        ORDER BY wanted.session_id COLLATE "C"
-        ON CONFLICT (session_id) DO NOTHING
-        RETURNING session_id
-      ),
-      -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
-      kept AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_worker_id
-          AND s.locked_until > v_now_ms
-      )
-      SELECT COALESCE(array_agg(one.session_id), '{}')
-      INTO v_won
-      FROM (
-        SELECT refreshed.session_id FROM refreshed
-        UNION
-        SELECT created.session_id FROM created
-        UNION
-        SELECT kept.session_id FROM kept
-      ) AS one;
-      v_lost := v_lost || ARRAY(
+      v_won := dx_take_sessions(v_wanted, p_worker_id, p_session_timeout_ms, v_now_ms);
+      -- Later rounds leave out those that others own.
+      v_sessions := ARRAY(
         SELECT wanted.session_id
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_won)
+        FROM unnest(v_sessions) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_wanted)
+          OR wanted.session_id = ANY (v_won)
       );
     END IF;
 
@@ -416,68 +175,16 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit THEN
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-  END IF;
-  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms))
-  THEN
-    -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
-    -- clock was set back since it was stored, it gets the present time.
-    UPDATE worker_queue AS w
-    SET visible_at = v_now
-    WHERE w.id = ANY (ARRAY(
-      SELECT free.id
-      FROM (
-        SELECT next.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE one.session_id IS NULL
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-        UNION ALL
-        SELECT next.*
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE num_nulls(one.session_id) = 0
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-      ) AS next
-      CROSS JOIN LATERAL (
-        SELECT one.id
-        FROM worker_queue AS one
-        WHERE one.id = next.id
-          AND (one.lock_token IS NULL OR one.locked_until <= v_expired_ms)
-        FOR UPDATE SKIP LOCKED
-      ) AS free
-      WHERE next.visible_at <= next.created_at
-    ));
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+  v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_activities_forward(v_routes, v_session_routes, v_now, v_expired_ms);
     IF v_claimed > 0 THEN
-      RETURN QUERY SELECT *
-      FROM dx_fetch_work_items(
-        p_limit,
-        p_lock_timeout_ms,
-        p_untagged,
-        p_tags,
-        p_worker_id,
-        p_session_timeout_ms,
-        p_names,
-        p_suspects,
-        p_max_new_sessions,
-        p_takes_over,
-        p_now_ms
+      RETURN QUERY SELECT * FROM dx_fetch_work_items(
+        p_limit, p_lock_timeout_ms, p_untagged, p_tags, p_worker_id, p_session_timeout_ms, p_names, p_suspects,
+        p_max_new_sessions, p_takes_over, p_now_ms
       );
-      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
+      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
       RETURN;
     END IF;
   END IF;
@@ -485,21 +192,9 @@ BEGIN
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(one.visible_at)
-    INTO v_from
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = wanted.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-    PERFORM dx_set_mark('duroxide_prisma.worker_queue', v_key, v_began, v_from, v_routes);
+    PERFORM dx_set_mark(
+      'duroxide_prisma.worker_queue', v_key, v_began, dx_oldest_activity(v_routes, v_now, v_now_ms), v_routes
+    );
   END IF;
 END
 $$;

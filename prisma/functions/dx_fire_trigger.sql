@@ -1,7 +1,8 @@
--- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or neither,
--- and once, however many processes have found them due. The time never moves back.
+-- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or
+-- neither, and once, however many processes have found them due. The time never moves back.
 --
--- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since p_after_ms.
+-- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
+-- p_after_ms.
 --
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(

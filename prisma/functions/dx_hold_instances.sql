@@ -8,8 +8,8 @@
 -- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
 -- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
 -- guarantees that a deletion finishes. That no child is left without its parent does not depend on it:
--- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
--- again; instances that were not deleted continue when the lock expires.
+-- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still
+-- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
 --

@@ -1,7 +1,8 @@
--- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a message in
--- the transaction that stores it.
+-- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
+-- message in the transaction that stores it.
 --
--- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is Missing.
+-- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
+-- Missing.
 --
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(

@@ -2,8 +2,8 @@
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 --
--- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions that have
--- locked them.
+-- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
+-- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
   p_task_id uuid,
   p_attempt integer

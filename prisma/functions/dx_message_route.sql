@@ -22,12 +22,8 @@ BEGIN
     -- Duroxide wrote this row.
     (
       SELECT dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        i.orchestration_version,
-        false
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
+        i.orchestration_version, false
       )
       FROM executions AS e
       WHERE e.instance_id = i.instance_id

@@ -1,13 +1,14 @@
--- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
--- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
--- after the commit: PostgreSQL commits transactions that notify one at a time.
+-- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
+-- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
+-- store after the commit: PostgreSQL commits transactions that notify one at a time.
 --
--- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
--- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others
--- to come is notified: who looks at a time that was notified finds out about the next one (dx_read_next_due).
+-- One notification for each distinct time of a transaction. What is visible already has the time at which the
+-- transaction began, so all its statements together make one notification of it. After 16 times only one that is
+-- earlier than the others to come is notified: who looks at a time that was notified finds out about the next one
+-- (dx_read_next_due).
 --
--- It never fails the statement that stores the work: while more than half of the server's queue of notifications is full,
--- there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
+-- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(

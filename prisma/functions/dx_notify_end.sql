@@ -1,5 +1,5 @@
--- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
--- announce nothing themselves; the other conditions are those of dx_notify.
+-- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers
+-- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
 --

@@ -1,6 +1,6 @@
--- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the oldest
--- discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null without
--- the data set.
+-- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the
+-- oldest discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null
+-- without the data set.
 --
 -- Bound: p_limit versions and their batches. Locks: the data set (shared), the versions by number.
 CREATE OR REPLACE FUNCTION dx_prune_versions(

@@ -2,12 +2,12 @@
 -- many instances have not ended.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
--- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances that
--- Duroxide runs are left out: its processes claim them.
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
+-- that Duroxide runs are left out: its processes claim them.
 --
--- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a look
--- at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen at random
--- from a table with more. Locks: none.
+-- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
+-- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
+-- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -31,28 +31,9 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > ''
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT count(*), min(one.since_ms)
+  SELECT count(*), min(message.since_ms)
   INTO out_messages, out_oldest_message_ms
-  FROM present
+  FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT visible.since_ms
     FROM (
@@ -75,52 +56,14 @@ BEGIN
     ) AS visible
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
-  ) AS one
-  WHERE NOT starts_with(present.route, '0.');
+  ) AS message
+  WHERE present.route <> ''
+    AND NOT starts_with(present.route, '0.');
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > present.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  ),
-  free AS (
-    SELECT one.*
-    FROM present
+  -- Each condition on the session fits one index only.
+  WITH free AS (
+    SELECT activity.*
+    FROM dx_routes_of_activities() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
@@ -135,17 +78,17 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
     UNION ALL
-    SELECT one.*
-    FROM bound
+    SELECT activity.*
+    FROM dx_routes_of_sessions() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
         SELECT w.tag, w.visible_at, w.created_at, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 10 * p_limit::bigint
@@ -153,7 +96,7 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
   ),
   tagged AS (
     SELECT

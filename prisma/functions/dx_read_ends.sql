@@ -1,7 +1,7 @@
 -- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
 --
--- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have out_is_last,
--- no other of the instances has ended. out_failure is as in dx_read_instances.
+-- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have
+-- out_is_last, no other of the instances has ended. out_failure is as in dx_read_instances.
 --
 -- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
 -- Locks: none.

@@ -1,11 +1,12 @@
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
--- without one. A process that has just begun looks at these times: their holders may have died before it could learn of them.
+-- without one. A process that has just begun looks at these times: their holders may have died before it could learn of
+-- them.
 --
--- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
--- left out: dx_read_next_due has them.
+-- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances
+-- are left out: dx_read_next_due has them.
 --
--- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
--- of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
+-- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
+-- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -26,27 +27,7 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
-  FROM (
+  WITH held AS (
     -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
@@ -58,8 +39,8 @@ BEGIN
       )
     ) AS until_ms
     FROM (
-      SELECT one.*
-      FROM present
+      SELECT message.*
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.instance_id, q.locked_until
         FROM orchestrator_queue AS q
@@ -67,68 +48,29 @@ BEGIN
           AND q.visible_at <= v_now
         ORDER BY q.visible_at, q.id
         LIMIT 1000
-      ) AS one
+      ) AS message
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   -- Each condition on the session fits one index only.
-  WITH RECURSIVE alone AS (
+  WITH held AS (
     (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > alone.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM alone
-    WHERE alone.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_worker_first_ms, out_worker_last_ms
-  FROM (
-    (
-      SELECT one.locked_until AS until_ms
-      FROM alone
+      SELECT activity.locked_until AS until_ms
+      FROM dx_routes_of_activities() AS present
       CROSS JOIN LATERAL (
         SELECT w.locked_until
         FROM worker_queue AS w
         WHERE w.session_id IS NULL
-          AND w.route = alone.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     )
     UNION ALL
@@ -141,21 +83,24 @@ BEGIN
       )
     )
     FROM (
-      SELECT one.*
-      FROM bound
+      SELECT activity.*
+      FROM dx_routes_of_sessions() AS present
       CROSS JOIN LATERAL (
         SELECT w.session_id, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_worker_first_ms, out_worker_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   RETURN NEXT;
 END

@@ -1,8 +1,8 @@
--- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is elsewhere
--- than the caller knows it to be: in another execution, or with another last event.
+-- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is
+-- elsewhere than the caller knows it to be: in another execution, or with another last event.
 --
--- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such an
--- item. If all of them have out_is_last, no later item has anything new.
+-- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
+-- an item. If all of them have out_is_last, no later item has anything new.
 --
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(

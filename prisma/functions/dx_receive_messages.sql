@@ -2,11 +2,11 @@
 -- delivered max_attempts times already moves to the dead letters instead.
 --
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
--- message that becomes visible next, null without one. If that time has passed, another transaction holds the message, or
--- the limit was reached.
+-- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
+-- or the limit was reached.
 --
--- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold. Messages
--- under a lease or a delay are not read. Locks: messages, without waiting.
+-- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
+-- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
   p_limit integer,
   p_queue text,
@@ -47,23 +47,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
-    WITH buried AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (v_dead)
-      RETURNING m.*
-    )
-    INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
-    SELECT
-      buried.id,
-      buried.queue,
-      buried.payload,
-      buried.created_at,
-      v_now,
-      buried.attempts,
-      buried.max_attempts,
-      'delivered ' || buried.attempts || ' times without an ack'
-    FROM buried
-    ORDER BY buried.id;
+    PERFORM dx_bury_messages(v_dead, NULL, v_now);
     out_died := out_died + cardinality(v_dead);
     -- Others stand behind the dead ones.
     EXIT WHEN v_locked IS NOT NULL OR out_died >= 100;

@@ -1,8 +1,8 @@
--- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The execution
--- that waited for such a task knows that it is dead, and receives nothing more.
+-- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The
+-- execution that waited for such a task knows that it is dead, and receives nothing more.
 --
--- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that are
--- locked are skipped.
+-- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that
+-- are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_redrive_tasks(
   p_ids text[],                    -- null: all
   p_name text,                     -- only tasks of this name; null: of every name

@@ -1,5 +1,5 @@
--- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no other
--- attempt has begun.
+-- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no
+-- other attempt has begun.
 --
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is

@@ -1,8 +1,9 @@
--- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet, and
--- notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no notification.
+-- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet,
+-- and notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no
+-- notification.
 --
--- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each statement
--- cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
+-- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each
+-- statement cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.

@@ -48,13 +48,7 @@ BEGIN
   END IF;
 
   INSERT INTO instances (
-    instance_id,
-    orchestration_name,
-    orchestration_version,
-    current_execution_id,
-    created_at,
-    updated_at,
-    route
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
   )
   VALUES (
     v_id,
@@ -77,12 +71,7 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    started_at,
-    duroxide_version_major,
-    duroxide_version_minor,
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
     duroxide_version_patch
   )
   VALUES (

@@ -60,29 +60,11 @@ BEGIN
         ) AS is_served
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
-        ack bigint,
-        work_item text,
-        text_at integer,
-        name text,
-        instance_id text,
-        execution_id bigint,
-        activity_id bigint,
-        session_id text,
-        tag text,
-        served_by text
+        ack bigint, work_item text, text_at integer, name text, instance_id text, execution_id bigint,
+        activity_id bigint, session_id text, tag text, served_by text
       )
     ) WITH ORDINALITY AS activity (
-      ack,
-      work_item,
-      text_at,
-      name,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      served_by,
-      position
+      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position
     )
     LEFT JOIN ROWS FROM (
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
@@ -110,19 +92,8 @@ BEGIN
   ),
   stored AS (
     INSERT INTO worker_queue (
-      id,
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      route
+      id, work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, session_id, tag, route
     )
     SELECT
       activity.id,

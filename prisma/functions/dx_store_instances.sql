@@ -26,15 +26,8 @@ BEGIN
     -- row.
     WITH created AS (
       INSERT INTO instances AS i (
-        instance_id,
-        orchestration_name,
-        orchestration_version,
-        current_execution_id,
-        created_at,
-        updated_at,
-        parent_instance_id,
-        custom_status,
-        custom_status_version
+        instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+        parent_instance_id, custom_status, custom_status_version
       )
       SELECT
         turn.instance_id,

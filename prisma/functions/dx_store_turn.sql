@@ -54,17 +54,8 @@ BEGIN
     v_item := p_worker_items -> v_index;
     v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
     INSERT INTO worker_queue (
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      tag,
-      route
+      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, tag, route
     )
     VALUES (
       COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),

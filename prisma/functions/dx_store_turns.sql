@@ -120,12 +120,7 @@ BEGIN
 
   IF p_worker_items IS NOT NULL THEN
     v_handed_over := dx_store_activities(
-      p_turns,
-      p_worker_items,
-      p_cancelled_activities,
-      p_workers,
-      p_texts,
-      p_now_ms
+      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
     );
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN

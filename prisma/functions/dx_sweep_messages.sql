@@ -39,27 +39,8 @@ BEGIN
     -- A transaction that sent a message may commit after the instance changed its version or was deleted. Among the
     -- newest messages of each route, this finds those whose instance has another route by now, and updates them.
     FOR v_row IN
-      WITH RECURSIVE present AS (
-        (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > ''
-          ORDER BY q.route
-          LIMIT 1
-        )
-        UNION ALL
-        SELECT (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > present.route
-          ORDER BY q.route
-          LIMIT 1
-        )
-        FROM present
-        WHERE present.route IS NOT NULL
-      )
       SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
-      FROM present
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
         FROM orchestrator_queue AS q
@@ -68,7 +49,8 @@ BEGIN
         ORDER BY q.visible_at DESC, q.id DESC
         LIMIT 1000
       ) AS newest
-      WHERE newest.lock_token IS NULL
+      WHERE present.route <> ''
+        AND newest.lock_token IS NULL
         AND newest.route NOT LIKE '- %'
         AND newest.route IS DISTINCT FROM (
           SELECT i.route
@@ -77,12 +59,7 @@ BEGIN
             AND i.route <> ''
         )
     LOOP
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id
-        AND q.route <> v_row.route;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -102,11 +79,7 @@ BEGIN
     v_after_at := v_row.visible_at;
     v_after_id := v_row.id;
     IF v_row.route <> '' THEN
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked

@@ -1,16 +1,16 @@
--- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
--- begun and whose wake-up may be lost. Each gets a new row of the outbox.
+-- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should
+-- have begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
--- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
--- at the same time write one wake-up for it.
+-- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
+-- sweeps at the same time write one wake-up for it.
 --
--- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a look. Those
--- that another worker has refused since then come to the caller as they are given back.
+-- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
+-- look. Those that another worker has refused since then come to the caller as they are given back.
 --
--- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
--- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
--- counts of the tasks that have not ended, of the p_limit that need a look first.
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
+-- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
+-- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(

@@ -151,10 +151,10 @@ export const make = Effect.fnUntraced(function*(
         { items: items.length, isQuiet: true, isUnflushed }
       ), sharing)
 
-  const deleteLeased = yield* settling("ackMessages", "dx_ack_messages", () => [])
+  const deleteLeased = yield* settling("ackMessages", "dx_settle_messages", () => [])
   const bury = yield* settling<Receipt & { readonly reason: string }>(
     "buryMessages",
-    "dx_bury_messages",
+    "dx_settle_messages",
     (items) => [Prisma.sql`${items.map(({ reason }) => reason)}::text[]`]
   )
   const extend = yield* settling<Receipt & { readonly leaseMs: number; readonly isUncounted: boolean }>(

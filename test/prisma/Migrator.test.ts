@@ -115,10 +115,22 @@ describe("beside the Prisma CLI", () => {
     }))
 
   /** These name no table, and a setting would keep the planner from inlining them. */
-  const inlined = ["dx_group_of", "dx_is_plain", "dx_route", "dx_semantic_version", "dx_tag", "dx_task_id"]
+  const inlined = [
+    "dx_group_of",
+    "dx_is_free",
+    "dx_is_plain",
+    "dx_is_taken",
+    "dx_route",
+    "dx_semantic_version",
+    "dx_tag",
+    "dx_task_id"
+  ]
   /** Only other functions call these, under their settings. */
   const parts = [
     "dx_advance_orchestration",
+    "dx_bring_activities_forward",
+    "dx_bring_messages_forward",
+    "dx_bury_messages",
     "dx_cancel_activities",
     "dx_check_first_turns",
     "dx_check_turns",
@@ -128,7 +140,20 @@ describe("beside the Prisma CLI", () => {
     "dx_instances_of_children",
     "dx_instances_of_starts",
     "dx_leave_messages",
+    "dx_move_outbox",
+    "dx_next_activities",
+    "dx_next_instances",
+    "dx_next_sessions",
+    "dx_oldest_activity",
+    "dx_oldest_message",
+    "dx_release_instances",
     "dx_reroute_instances",
+    "dx_reroute_message",
+    "dx_routes_of_activities",
+    "dx_routes_of_messages",
+    "dx_routes_of_sessions",
+    "dx_served_routes",
+    "dx_settle_claims",
     "dx_start_orchestration",
     "dx_store_activities",
     "dx_store_executions",
@@ -137,7 +162,10 @@ describe("beside the Prisma CLI", () => {
     "dx_store_messages",
     "dx_store_starts",
     "dx_store_turn",
-    "dx_store_turns"
+    "dx_store_turns",
+    "dx_take_instances",
+    "dx_take_sessions",
+    "dx_turn_inputs"
   ]
 
   it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same migration table and functions", () =>

@@ -9,11 +9,10 @@ const token = "00000000-0000-4000-8000-000000000000"
 
 /** Each settles messages 1, 2 and 3, in the order in which they are given. */
 const settling: Readonly<Record<string, (ids: string) => string>> = {
-  dx_ack_messages: (ids) => `SELECT dx_ack_messages(${ids}, ARRAY['${token}', '${token}', '${token}'])`,
-  dx_extend_messages: (ids) =>
+  deleting: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'])`,
+  extending: (ids) =>
     `SELECT dx_extend_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{60000,60000,60000}', '{f,f,f}')`,
-  dx_bury_messages: (ids) =>
-    `SELECT dx_bury_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{"no","no","no"}')`
+  burying: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{"no","no","no"}')`
 }
 
 /** Leased messages 1, 2 and 3, and visible ones 4, 5 and 6. */
@@ -79,7 +78,7 @@ describe("the functions of queues, their locks:", () => {
   it.live("redrives at the same time move different messages", () =>
     Effect.gen(function*() {
       const test = yield* open
-      yield* test.sql(settling.dx_bury_messages!("'{1,2,3}'"))
+      yield* test.sql(settling.burying!("'{1,2,3}'"))
       const [here, there] = [yield* session(test), yield* session(test)]
       const redrive = (limit: number) => `SELECT dx_redrive_messages('work', ${limit}) AS moved`
       assert.deepStrictEqual(yield* here(redrive(2)), [{ moved: "2" }])

@@ -13,8 +13,8 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 -- not change.
 --
 -- With begins_first, the messages that begin an execution and are not in the batch get in front of all others of their
--- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored before
--- it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
+-- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored
+-- before it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
@@ -128,8 +128,8 @@ $$;
 
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
--- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would say it
--- of this one if the clock was set back since it was stored.
+-- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
+-- say it of this one if the clock was set back since it was stored.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
@@ -208,67 +208,13 @@ BEGIN
 END
 $$;
 
--- Deletes leased messages.
+-- How many suspects one process may hold together if work with these deliveries without an end is one of them. The
+-- number of p_groups that counts: the first one after two deliveries, the last one for all that were delivered more
+-- often. Work that was delivered less than twice is not a suspect: the largest integer.
 --
--- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
--- equal receipts, the second). Bound: the rows given. Locks: messages by id.
-CREATE OR REPLACE FUNCTION dx_ack_messages(
-  p_ids bigint[],
-  p_tokens text[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
-  v_ids bigint[] := '{}';
-  v_row record;
-BEGIN
-  FOR v_row IN
-    SELECT item.position, message.id
-    FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
-      ORDER BY a.id, a.position
-    ) AS item
-    -- A join may be planned as one read of the whole table.
-    CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
-      FOR UPDATE
-    ) AS message
-  LOOP
-    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
-    v_outcomes[v_row.position] := 'Done';
-    v_ids := v_ids || v_row.id;
-  END LOOP;
-
-  DELETE FROM queue_messages AS m
-  WHERE m.id = ANY (v_ids);
-  RETURN v_outcomes;
-END
-$$;
-
--- How many suspects one process may hold together if work with these deliveries without an end is one of them. The number of
--- p_groups that counts: the first one after two deliveries, the last one for all that were delivered more often. Work that
--- was delivered less than twice is not a suspect: the largest integer.
---
--- Each claim admits its candidates in order: a suspect while fewer are admitted than the smallest number so far. A suspect
--- that is refused therefore holds back those behind it, and is the first one of a later claim. Rule and arithmetic are in
--- src/provider/driver/suspects.ts.
+-- Each claim admits its candidates in order: a suspect while fewer are admitted than the smallest number so far. A
+-- suspect that is refused therefore holds back those behind it, and is the first one of a later claim. Rule and
+-- arithmetic are in src/provider/driver/suspects.ts.
 CREATE OR REPLACE FUNCTION dx_group_of(
   p_deliveries integer,
   p_groups integer[]               -- at least one
@@ -305,6 +251,40 @@ AS $$
   FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
 $$;
 
+-- Lists the routes that have activities without a session, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_activities()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE q.session_id IS NULL
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE q.session_id IS NULL
+        AND q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
 -- Whether a worker takes activities with this route (name and tag).
 --
 -- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
@@ -335,6 +315,53 @@ BEGIN
 END
 $$;
 
+-- Lists the routes that have activities with a session, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_sessions()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE num_nulls(q.session_id) = 0
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM worker_queue AS q
+      WHERE num_nulls(q.session_id) = 0
+        AND q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
+-- Whether no process holds a row: it has no lock, or its lock has ended.
+CREATE OR REPLACE FUNCTION dx_is_free(
+  p_token text,
+  p_until_ms bigint,               -- milliseconds since the Unix epoch
+  p_now_ms bigint
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT p_token IS NULL OR p_until_ms <= p_now_ms
+$$;
+
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
 CREATE OR REPLACE FUNCTION dx_tag(
   p_stored text
@@ -346,9 +373,291 @@ AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
 $$;
 
+-- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end
+-- like the tag of another route.
+CREATE OR REPLACE FUNCTION dx_is_taken(
+  p_route text,
+  p_stored_tag text,               -- as in the column `tag`
+  p_names text[],                  -- null: every name
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT
+    CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END
+    AND (p_names IS NULL OR left(p_route, length(p_route) - COALESCE(length(dx_tag(p_stored_tag)) + 2, 0)) = ANY (p_names))
+$$;
+
+-- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the
+-- oldest ones first. A part of dx_fetch_work_items, which says how much it reads. Locks: none.
+CREATE OR REPLACE FUNCTION dx_next_sessions(
+  p_routes text[],                 -- of activities with a session
+  p_most integer,
+  p_names text[],                  -- this and the following: as in dx_fetch_work_items
+  p_untagged boolean,
+  p_tags text[],
+  p_now timestamptz,
+  p_now_ms bigint,                 -- the same time
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_free text[];
+  v_is_cut boolean;
+  v_depth integer;
+BEGIN
+  -- With few sessions the order is exact. Else the sessions of the oldest activities; if other workers own these or
+  -- they are delayed, one session after another.
+  FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
+    IF v_depth IN (256, 4096) THEN
+      SELECT
+        COALESCE(array_agg(old.session_id) FILTER (WHERE old.is_free), '{}'),
+        COALESCE(bool_or(old.is_cut), false)
+      INTO v_free, v_is_cut
+      FROM (
+        SELECT
+          met.session_id,
+          bool_or(met.is_cut) AS is_cut,
+          (
+            SELECT s.session_id
+            FROM sessions AS s
+            WHERE s.session_id = met.session_id
+              AND s.locked_until > p_now_ms
+          ) IS NULL AS is_free
+        FROM (
+          SELECT activity.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
+          FROM unnest(p_routes) AS wanted (route)
+          CROSS JOIN LATERAL (
+            SELECT w.session_id, w.visible_at, w.id
+            FROM worker_queue AS w
+            WHERE num_nulls(w.session_id) = 0
+              AND w.route = wanted.route
+              AND w.visible_at <= p_now
+              AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+              AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+            ORDER BY w.visible_at, w.id
+            LIMIT v_depth
+          ) AS activity
+        ) AS met
+        GROUP BY met.session_id
+        ORDER BY min(met.visible_at), min(met.id)
+      ) AS old;
+      EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= p_most;
+      CONTINUE;
+    END IF;
+    WITH RECURSIVE present AS (
+      SELECT wanted.route, next.session_id, 1 AS position
+      FROM unnest(p_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.session_id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND (w.route, w.session_id) >= (wanted.route, '')
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      ) AS next
+      UNION ALL
+      -- By route and session: an index on sessions alone would give this order as well, but read the rows of all
+      -- routes.
+      SELECT present.route, next.session_id, present.position + 1
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT w.route, w.session_id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND (w.route, w.session_id) > (present.route, present.session_id)
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      ) AS next
+      WHERE present.position < v_depth
+        AND next.route = present.route
+    )
+    SELECT
+      COALESCE(array_agg(found.session_id ORDER BY found.visible_at, found.id) FILTER (WHERE found.id IS NOT NULL), '{}'),
+      COALESCE(max(found.position) >= v_depth, false)
+    INTO v_free, v_is_cut
+    FROM (
+      SELECT
+        present.session_id,
+        max(present.position) AS position,
+        min(first.visible_at) AS visible_at,
+        min(first.id) AS id
+      FROM present
+      LEFT JOIN LATERAL (
+        SELECT w.visible_at, w.id
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND w.route = present.route
+          AND w.session_id = present.session_id
+          AND w.visible_at <= p_now
+          AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+          AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+          AND (
+            SELECT s.session_id
+            FROM sessions AS s
+            WHERE s.session_id = present.session_id
+              AND s.locked_until > p_now_ms
+          ) IS NULL
+        ORDER BY w.visible_at, w.id
+        LIMIT 1
+      ) AS first ON true
+      GROUP BY present.session_id
+    ) AS found;
+    EXIT WHEN NOT v_is_cut;
+  END LOOP;
+  RETURN v_free[1:p_most];
+END
+$$;
+
+-- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those
+-- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
+--
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it
+-- into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_next_activities(
+  p_most integer,
+  p_routes text[],
+  p_from timestamptz,              -- no activity without a session that became visible earlier waits
+  p_sessions text[],
+  p_session_routes text[],
+  p_suspects boolean,              -- whether to return suspects, too
+  p_names text[],                  -- this and the following: as in dx_fetch_work_items
+  p_untagged boolean,
+  p_tags text[],
+  p_now timestamptz,
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS TABLE (
+  id bigint,
+  attempt_count integer
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT old.id, old.attempt_count
+  FROM (
+    SELECT activity.*
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.visible_at, w.attempt_count
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = wanted.route
+        AND w.visible_at BETWEEN p_from AND p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+        AND (p_suspects OR w.attempt_count < 2)
+        AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+      ORDER BY w.visible_at, w.id
+      LIMIT p_most
+    ) AS activity
+    UNION ALL
+    SELECT activity.*
+    FROM unnest(p_sessions) AS wanted (session_id)
+    CROSS JOIN unnest(p_session_routes) AS program (route)
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.visible_at, w.attempt_count
+      FROM worker_queue AS w
+      WHERE w.session_id IS NOT NULL
+        AND w.route = program.route
+        AND w.session_id = wanted.session_id
+        AND w.visible_at <= p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+        AND (p_suspects OR w.attempt_count < 2)
+        AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+      ORDER BY w.visible_at, w.id
+      LIMIT p_most
+    ) AS activity
+  ) AS old
+  ORDER BY old.visible_at, old.id
+  LIMIT p_most
+$$;
+
+-- Makes a worker the owner of sessions, with a lock of p_lock_timeout_ms from now, as far as no other worker owns them.
+--
+-- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their
+-- rows (skip locked).
+CREATE OR REPLACE FUNCTION dx_take_sessions(
+  p_sessions text[],
+  p_worker_id text,
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_session text;
+  v_busy text[] := '{}';
+  v_owned text[];
+BEGIN
+  FOREACH v_session IN ARRAY p_sessions LOOP
+    IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
+      v_busy := v_busy || v_session;
+    END IF;
+  END LOOP;
+  WITH locked AS (
+    SELECT s.session_id
+    FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions)
+      AND s.session_id <> ALL (v_busy)
+      AND (s.locked_until <= p_now_ms OR s.worker_id = p_worker_id)
+    ORDER BY s.session_id COLLATE "C"
+    FOR UPDATE SKIP LOCKED
+  ),
+  refreshed AS (
+    UPDATE sessions AS s
+    SET worker_id = p_worker_id,
+        locked_until = p_now_ms + p_lock_timeout_ms,
+        last_activity_at = p_now_ms
+    FROM locked
+    WHERE s.session_id = locked.session_id
+    RETURNING s.session_id
+  ),
+  created AS (
+    INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
+    SELECT wanted.session_id, p_worker_id, p_now_ms + p_lock_timeout_ms, p_now_ms
+    FROM unnest(p_sessions) AS wanted (session_id)
+    WHERE wanted.session_id <> ALL (v_busy)
+      AND NOT EXISTS (
+        SELECT FROM sessions AS s
+        WHERE s.session_id = wanted.session_id
+      )
+    ORDER BY wanted.session_id COLLATE "C"
+    ON CONFLICT (session_id) DO NOTHING
+    RETURNING session_id
+  ),
+  -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
+  kept AS (
+    SELECT s.session_id
+    FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions)
+      AND s.worker_id = p_worker_id
+      AND s.locked_until > p_now_ms
+  )
+  SELECT COALESCE(array_agg(owned.session_id), '{}')
+  INTO v_owned
+  FROM (
+    SELECT refreshed.session_id FROM refreshed
+    UNION
+    SELECT created.session_id FROM created
+    UNION
+    SELECT kept.session_id FROM kept
+  ) AS owned;
+  RETURN v_owned;
+END
+$$;
+
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
--- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such look,
--- which this session remembers.
+-- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such
+-- look, which this session remembers.
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
@@ -366,6 +675,66 @@ AS $$
     ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
   END
   FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+$$;
+
+-- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was
+-- set back since they were stored. Those that were given back with a delay have visible_at > created_at, and stay.
+--
+-- Returns how many there were. Bound: 100 rows per route. Locks: these activities (skip locked).
+CREATE OR REPLACE FUNCTION dx_bring_activities_forward(
+  p_routes text[],                 -- of activities without a session
+  p_session_routes text[],         -- of activities with one
+  p_now timestamptz,
+  p_expired_ms bigint              -- a lock that ended by then may be taken over
+)
+RETURNS integer
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  UPDATE worker_queue AS w
+  SET visible_at = p_now
+  WHERE w.id = ANY (ARRAY(
+    SELECT free.id
+    FROM (
+      SELECT next.*
+      FROM unnest(p_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.visible_at, w.created_at
+        FROM worker_queue AS w
+        WHERE w.session_id IS NULL
+          AND w.route = wanted.route
+          AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 100
+      ) AS next
+      UNION ALL
+      SELECT next.*
+      FROM unnest(p_session_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.visible_at, w.created_at
+        FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0
+          AND w.route = wanted.route
+          AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 100
+      ) AS next
+    ) AS next
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = next.id
+        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+      FOR UPDATE SKIP LOCKED
+    ) AS free
+    WHERE next.visible_at <= next.created_at
+  ));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
 $$;
 
 -- Remembers in this session what a full look through a queue has found, for 20 times as long as it took, at most 10
@@ -407,6 +776,38 @@ AS $$
   ) AS look
 $$;
 
+-- Returns when the first activity without a session of these routes became visible that no process holds; null without
+-- one.
+--
+-- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
+CREATE OR REPLACE FUNCTION dx_oldest_activity(
+  p_routes text[],
+  p_now timestamptz,
+  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT min(oldest.visible_at)
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = wanted.route
+        AND w.visible_at <= p_now
+        AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    ) AS oldest
+  );
+END
+$$;
+
 -- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
 -- sessions they need.
 --
@@ -424,9 +825,9 @@ $$;
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
 -- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
 -- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
--- sets a mark (dx_set_mark), so that the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
+-- sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
 --
--- Locks, without waiting: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked).
+-- Locks, without waiting: worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -466,12 +867,8 @@ DECLARE
   v_session_routes text[];
   -- Sessions to take from: those the worker owns, and free ones up to the limit.
   v_sessions text[] := '{}';
-  v_free text[] := '{}';
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
-  v_is_cut boolean;
-  v_depth integer;
-  -- Only the first round takes suspects.
-  v_suspects boolean := p_suspects[1] > 0;
+  v_suspects boolean := p_suspects[1] > 0; -- whether to take some; only the first round does
   v_admitted integer := 0;
   v_most integer := 2147483647;
   v_chosen bigint[];
@@ -479,14 +876,10 @@ DECLARE
   v_attempts integer[];
   v_ids bigint[];
   v_wanted text[];
-  v_session text;
-  v_busy text[];
   v_won text[] := '{}';
-  v_lost text[] := '{}';
   v_claimed integer;
   v_began timestamptz := clock_timestamp();
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
+  v_key text; -- what this claim asks for
   v_mark text[];
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
@@ -500,219 +893,37 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_activities() AS present
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
     SELECT array_agg(present.route)
     INTO v_session_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+    FROM dx_routes_of_sessions() AS present
+    WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
-    SELECT COALESCE(array_agg(s.session_id), '{}')
-    INTO v_sessions
-    FROM sessions AS s
-    WHERE s.worker_id = p_worker_id
-      AND s.locked_until > v_now_ms;
-
-    -- Free sessions by their oldest activity. With few sessions the order is exact. Else the sessions of the oldest
-    -- activities; if other workers own these or they are delayed, one session after another.
-    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
-      EXIT WHEN v_new <= 0;
-      IF v_depth IN (256, 4096) THEN
-        SELECT
-          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
-          COALESCE(bool_or(one.is_cut), false)
-        INTO v_free, v_is_cut
-        FROM (
-          SELECT
-            met.session_id,
-            bool_or(met.is_cut) AS is_cut,
-            (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = met.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL AS is_free
-          FROM (
-            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
-            FROM unnest(v_session_routes) AS wanted (route)
-            CROSS JOIN LATERAL (
-              SELECT w.session_id, w.visible_at, w.id
-              FROM worker_queue AS w
-              WHERE num_nulls(w.session_id) = 0
-                AND w.route = wanted.route
-                AND w.visible_at <= v_now
-                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end like the tag of another route.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-              ORDER BY w.visible_at, w.id
-              LIMIT v_depth
-            ) AS old
-          ) AS met
-          GROUP BY met.session_id
-          ORDER BY min(met.visible_at), min(met.id)
-        ) AS one;
-        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
-        CONTINUE;
-      END IF;
-      WITH RECURSIVE present AS (
-        SELECT wanted.route, one.session_id, 1 AS position
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) >= (wanted.route, '')
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        UNION ALL
-        -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
-        SELECT present.route, one.session_id, present.position + 1
-        FROM present
-        CROSS JOIN LATERAL (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) > (present.route, present.session_id)
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        WHERE present.position < v_depth
-          AND one.route = present.route
-      )
-      SELECT
-        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
-        COALESCE(max(one.position) >= v_depth, false)
-      INTO v_free, v_is_cut
-      FROM (
-        SELECT
-          present.session_id,
-          max(present.position) AS position,
-          min(first.visible_at) AS visible_at,
-          min(first.id) AS id
-        FROM present
-        LEFT JOIN LATERAL (
-          SELECT w.visible_at, w.id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = present.route
-            AND w.session_id = present.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-            AND (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = present.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL
-          ORDER BY w.visible_at, w.id
-          LIMIT 1
-        ) AS first ON true
-        GROUP BY present.session_id
-      ) AS one;
-      EXIT WHEN NOT v_is_cut;
-    END LOOP;
-    v_sessions := v_sessions || v_free[1:v_new];
+    v_sessions := ARRAY(
+      SELECT s.session_id
+      FROM sessions AS s
+      WHERE s.worker_id = p_worker_id
+        AND s.locked_until > v_now_ms
+    );
+    IF v_new > 0 THEN
+      v_sessions := v_sessions
+        || dx_next_sessions(v_session_routes, v_new, p_names, p_untagged, p_tags, v_now, v_now_ms, v_expired_ms);
+    END IF;
   END IF;
 
   FOR v_round IN 1..10 LOOP
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
-    FROM (
-      SELECT one.id, one.attempt_count
-      FROM (
-        SELECT free.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route = wanted.route
-            AND w.visible_at BETWEEN v_from AND v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS free
-        UNION ALL
-        SELECT bound.*
-        FROM unnest(v_sessions) AS wanted (session_id)
-        CROSS JOIN unnest(v_session_routes) AS program (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = program.route
-            AND w.session_id = wanted.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS bound
-        WHERE wanted.session_id <> ALL (v_lost)
-      ) AS one
-      ORDER BY one.visible_at, one.id
-      LIMIT v_reach
+    FROM dx_next_activities(
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN
@@ -737,7 +948,7 @@ BEGIN
       JOIN worker_queue AS w ON w.id = candidate.id
       WHERE CASE
           WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
+          ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
         END
       ORDER BY candidate.position
       LIMIT v_missing
@@ -745,64 +956,13 @@ BEGIN
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
-      v_busy := '{}';
-      FOREACH v_session IN ARRAY v_wanted LOOP
-        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
-          v_busy := v_busy || v_session;
-        END IF;
-      END LOOP;
-      WITH locked AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
-        ORDER BY s.session_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      refreshed AS (
-        UPDATE sessions AS s
-        SET worker_id = p_worker_id,
-            locked_until = v_now_ms + p_session_timeout_ms,
-            last_activity_at = v_now_ms
-        FROM locked
-        WHERE s.session_id = locked.session_id
-        RETURNING s.session_id
-      ),
-      created AS (
-        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_busy)
-          AND NOT EXISTS (
-            SELECT FROM sessions AS s
-            WHERE s.session_id = wanted.session_id
-          )
-        ORDER BY wanted.session_id COLLATE "C"
-        ON CONFLICT (session_id) DO NOTHING
-        RETURNING session_id
-      ),
-      -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
-      kept AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_worker_id
-          AND s.locked_until > v_now_ms
-      )
-      SELECT COALESCE(array_agg(one.session_id), '{}')
-      INTO v_won
-      FROM (
-        SELECT refreshed.session_id FROM refreshed
-        UNION
-        SELECT created.session_id FROM created
-        UNION
-        SELECT kept.session_id FROM kept
-      ) AS one;
-      v_lost := v_lost || ARRAY(
+      v_won := dx_take_sessions(v_wanted, p_worker_id, p_session_timeout_ms, v_now_ms);
+      -- Later rounds leave out those that others own.
+      v_sessions := ARRAY(
         SELECT wanted.session_id
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_won)
+        FROM unnest(v_sessions) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_wanted)
+          OR wanted.session_id = ANY (v_won)
       );
     END IF;
 
@@ -831,68 +991,16 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit THEN
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-  END IF;
-  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms))
-  THEN
-    -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
-    -- clock was set back since it was stored, it gets the present time.
-    UPDATE worker_queue AS w
-    SET visible_at = v_now
-    WHERE w.id = ANY (ARRAY(
-      SELECT free.id
-      FROM (
-        SELECT next.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE one.session_id IS NULL
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-        UNION ALL
-        SELECT next.*
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT one.id, one.visible_at, one.created_at
-          FROM worker_queue AS one
-          WHERE num_nulls(one.session_id) = 0
-            AND one.route = wanted.route
-            AND one.visible_at > v_now
-          ORDER BY one.visible_at, one.id
-          LIMIT 100
-        ) AS next
-      ) AS next
-      CROSS JOIN LATERAL (
-        SELECT one.id
-        FROM worker_queue AS one
-        WHERE one.id = next.id
-          AND (one.lock_token IS NULL OR one.locked_until <= v_expired_ms)
-        FOR UPDATE SKIP LOCKED
-      ) AS free
-      WHERE next.visible_at <= next.created_at
-    ));
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+  v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_activities_forward(v_routes, v_session_routes, v_now, v_expired_ms);
     IF v_claimed > 0 THEN
-      RETURN QUERY SELECT *
-      FROM dx_fetch_work_items(
-        p_limit,
-        p_lock_timeout_ms,
-        p_untagged,
-        p_tags,
-        p_worker_id,
-        p_session_timeout_ms,
-        p_names,
-        p_suspects,
-        p_max_new_sessions,
-        p_takes_over,
-        p_now_ms
+      RETURN QUERY SELECT * FROM dx_fetch_work_items(
+        p_limit, p_lock_timeout_ms, p_untagged, p_tags, p_worker_id, p_session_timeout_ms, p_names, p_suspects,
+        p_max_new_sessions, p_takes_over, p_now_ms
       );
-      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
+      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
       RETURN;
     END IF;
   END IF;
@@ -900,21 +1008,9 @@ BEGIN
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(one.visible_at)
-    INTO v_from
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = wanted.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
-    PERFORM dx_set_mark('duroxide_prisma.worker_queue', v_key, v_began, v_from, v_routes);
+    PERFORM dx_set_mark(
+      'duroxide_prisma.worker_queue', v_key, v_began, dx_oldest_activity(v_routes, v_now, v_now_ms), v_routes
+    );
   END IF;
 END
 $$;
@@ -1027,16 +1123,8 @@ BEGIN
   ),
   created AS (
     INSERT INTO instances (
-      instance_id,
-      orchestration_name,
-      orchestration_version,
-      current_execution_id,
-      created_at,
-      updated_at,
-      parent_instance_id,
-      custom_status,
-      custom_status_version,
-      route
+      instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+      parent_instance_id, custom_status, custom_status_version, route
     )
     SELECT
       free.instance_id,
@@ -1057,15 +1145,8 @@ BEGIN
   ),
   pinned AS (
     INSERT INTO executions (
-      instance_id,
-      execution_id,
-      status,
-      output,
-      started_at,
-      completed_at,
-      duroxide_version_major,
-      duroxide_version_minor,
-      duroxide_version_patch
+      instance_id, execution_id, status, output, started_at, completed_at, duroxide_version_major,
+      duroxide_version_minor, duroxide_version_patch
     )
     SELECT
       free.instance_id,
@@ -1118,15 +1199,8 @@ BEGIN
     -- row.
     WITH created AS (
       INSERT INTO instances AS i (
-        instance_id,
-        orchestration_name,
-        orchestration_version,
-        current_execution_id,
-        created_at,
-        updated_at,
-        parent_instance_id,
-        custom_status,
-        custom_status_version
+        instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
+        parent_instance_id, custom_status, custom_status_version
       )
       SELECT
         turn.instance_id,
@@ -1421,15 +1495,16 @@ BEGIN
 END
 $$;
 
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity waits at
--- all.
+-- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
+-- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
+-- waits at all.
 --
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
--- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way, 0.6
--- ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a busy one.
+-- Each statement that asks for a handover pays for the rows it reads: 0.2 ms at 256 activities of one name under way,
+-- 0.6 ms at 1,000. Read without a bound they would cost 1.2 ms at 2,000 on an idle machine, and several times that on a
+-- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
   p_most bigint,
@@ -1465,7 +1540,8 @@ BEGIN
     WHERE w.session_id IS NULL
     ORDER BY w.route
     LIMIT 1;
-    -- Not started where no activity waits: it costs three times as much.
+    -- Not started where no activity waits: it costs three times as much. From the first route on, which
+    -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
       WITH RECURSIVE present AS (
         SELECT v_first AS route
@@ -1496,9 +1572,7 @@ BEGIN
         CROSS JOIN LATERAL (
           SELECT old.position = p_most + 1000 AS is_one_of_many
           FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
+            SELECT activity.*, row_number() OVER () AS position
             FROM (
               SELECT w.lock_token, w.locked_until, w.tag
               FROM worker_queue AS w
@@ -1507,18 +1581,12 @@ BEGIN
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
               LIMIT p_most + 1000
-            ) AS one
+            ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
             OR (
-              (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
+              dx_is_free(old.lock_token, old.locked_until, p_now_ms)
+              AND dx_is_taken(present.route, old.tag, worker.names, worker.untagged, worker.tags)
             )
           LIMIT p_most + 1
         ) AS waiting
@@ -1534,19 +1602,9 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT min(oldest.visible_at), array_agg(present.route)
-    INTO v_from, v_routes
+    SELECT array_agg(present.route)
+    INTO v_routes
     FROM unnest(v_routes) AS present (route)
-    LEFT JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = present.route
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= p_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
-    ) AS oldest ON true
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
@@ -1556,7 +1614,7 @@ BEGIN
       'duroxide_prisma.handover',
       concat('worker_queue'::regclass::oid, p_workers),
       v_looked,
-      v_from,
+      dx_oldest_activity(v_routes, v_now, p_now_ms),
       v_routes
     );
   END IF;
@@ -1565,9 +1623,9 @@ BEGIN
 END
 $$;
 
--- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A longer
--- name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256 in UTF-8.
--- src/prisma/internal/channels.ts makes the same names.
+-- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
+-- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
+-- in UTF-8. src/prisma/internal/channels.ts makes the same names.
 --
 -- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 --
@@ -1591,16 +1649,17 @@ BEGIN
 END
 $$;
 
--- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
--- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
--- after the commit: PostgreSQL commits transactions that notify one at a time.
+-- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
+-- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
+-- store after the commit: PostgreSQL commits transactions that notify one at a time.
 --
--- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
--- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others
--- to come is notified: who looks at a time that was notified finds out about the next one (dx_read_next_due).
+-- One notification for each distinct time of a transaction. What is visible already has the time at which the
+-- transaction began, so all its statements together make one notification of it. After 16 times only one that is
+-- earlier than the others to come is notified: who looks at a time that was notified finds out about the next one
+-- (dx_read_next_due).
 --
--- It never fails the statement that stores the work: while more than half of the server's queue of notifications is full,
--- there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
+-- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(
@@ -1701,29 +1760,11 @@ BEGIN
         ) AS is_served
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
-        ack bigint,
-        work_item text,
-        text_at integer,
-        name text,
-        instance_id text,
-        execution_id bigint,
-        activity_id bigint,
-        session_id text,
-        tag text,
-        served_by text
+        ack bigint, work_item text, text_at integer, name text, instance_id text, execution_id bigint,
+        activity_id bigint, session_id text, tag text, served_by text
       )
     ) WITH ORDINALITY AS activity (
-      ack,
-      work_item,
-      text_at,
-      name,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      served_by,
-      position
+      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position
     )
     LEFT JOIN ROWS FROM (
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
@@ -1751,19 +1792,8 @@ BEGIN
   ),
   stored AS (
     INSERT INTO worker_queue (
-      id,
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      route
+      id, work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, session_id, tag, route
     )
     SELECT
       activity.id,
@@ -2148,12 +2178,7 @@ BEGIN
 
   IF p_worker_items IS NOT NULL THEN
     v_handed_over := dx_store_activities(
-      p_turns,
-      p_worker_items,
-      p_cancelled_activities,
-      p_workers,
-      p_texts,
-      p_now_ms
+      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
     );
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN
@@ -2446,8 +2471,8 @@ $$;
 
 -- Makes a committed version the active one. Readers have the version before, or this one.
 --
--- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound},
--- {_tag: VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
+-- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound}, {_tag:
+-- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
 --
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
@@ -2540,15 +2565,16 @@ $$;
 
 -- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
 --
--- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
--- of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now plus the
--- delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the commit, unless the
--- caller says `duroxide.quiet = on` because it wakes them itself.
+-- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement,
+-- a row of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now
+-- plus the delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the
+-- commit, unless the caller says `duroxide.quiet = on` because it wakes them itself.
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
   p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is sent
+                                   -- message that expires is not sent after that time, and is deleted as soon as it is
+                                   -- sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -2778,10 +2804,10 @@ $$;
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
 -- results: [Done or LockLost]}, with nowMs if clock_ms differs from it by more than 2 seconds. A turn is stored if its
 -- clock_ms does not and, at the moment of the call, no other transaction works on its instance, which has no row in
--- instance_locks and no visible message; its execution is the current one, is running, and ends with
--- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
--- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
--- another transaction. Of two turns of one instance the first is stored.
+-- instance_locks and no visible message; its execution is the current one, is running, and ends with the event that has
+-- last_event_id and last_event_hash (after a failover that lost turns, another one may have its id); its own event ids
+-- are free; its activities have their live locks; and none of these or of those it cancels is locked by another
+-- transaction. Of two turns of one instance the first is stored.
 --
 -- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
 -- turns to store: it would wait with locks of theirs.
@@ -3037,17 +3063,8 @@ BEGIN
     v_item := p_worker_items -> v_index;
     v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
     INSERT INTO worker_queue (
-      work_item,
-      visible_at,
-      lock_token,
-      locked_until,
-      created_at,
-      attempt_count,
-      instance_id,
-      execution_id,
-      activity_id,
-      tag,
-      route
+      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, tag, route
     )
     VALUES (
       COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
@@ -3215,13 +3232,14 @@ BEGIN
 END
 $$;
 
--- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction, and to
--- the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+-- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
+-- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
--- server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
+-- the server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
--- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are deleted.
+-- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
+-- deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
   p_now_ms bigint                  -- milliseconds since the Unix epoch
@@ -3337,8 +3355,8 @@ $$;
 
 -- Reads which of the tasks have ended, and marks the others: their end will be announced.
 --
--- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of the latter
--- is Missing.
+-- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
+-- the latter is Missing.
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
@@ -3403,13 +3421,67 @@ BEGIN
 END
 $$;
 
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already stays as it is.
+-- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the
+-- clock was set back since they were stored. One that arrives with a start that is to wait stays.
 --
--- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+-- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_bring_messages_forward(
+  p_routes text[],
+  p_now timestamptz
+)
+RETURNS integer
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  UPDATE orchestrator_queue AS q
+  SET visible_at = p_now
+  WHERE q.id = ANY (ARRAY(
+    SELECT free.id
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT message.id, message.instance_id, message.due_at
+      FROM orchestrator_queue AS message
+      WHERE message.route = wanted.route
+        AND message.visible_at > p_now
+      ORDER BY message.visible_at, message.id
+      LIMIT 100
+    ) AS next
+    CROSS JOIN LATERAL (
+      SELECT message.id
+      FROM orchestrator_queue AS message
+      WHERE message.id = next.id
+      FOR UPDATE SKIP LOCKED
+    ) AS free
+    WHERE next.due_at = '-infinity'
+      -- Unless it arrives with a start that is to wait.
+      AND (
+        (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
+        OR (
+          SELECT start.id
+          FROM orchestrator_queue AS start
+          WHERE start.instance_id = next.instance_id
+            AND start.due_at > p_now
+            AND start.work_item LIKE '{"StartOrchestration"%'
+          LIMIT 1
+        ) IS NULL
+      )
+  ));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
+-- or whose given id, exists already stays as it is.
 --
--- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the order of
--- name and key, then for one that creates the same id.
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
+-- indexes.
+--
+-- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
+-- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
@@ -3535,13 +3607,13 @@ $$;
 -- Publishes batches of buffered records: each with its row, the task that will process it, and the outbox row of the
 -- task's first wake-up.
 --
--- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the batch
--- already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or
--- {_tag: VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
+-- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the
+-- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
+-- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
 --
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction that
--- publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
+-- that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -3579,10 +3651,7 @@ BEGIN
   )
   INTO v_is_accepted
   FROM jsonb_to_recordset(p_batches) AS b (
-    dataset_uuid uuid,
-    dataset_version bigint,
-    batch_uri text,
-    record_count bigint
+    dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
     SELECT one.task_id, one.record_count
@@ -3605,11 +3674,7 @@ BEGIN
     SELECT DISTINCT ON (b.dataset_uuid, b.dataset_version, b.batch_uri) b.*
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint,
-        task jsonb
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint, task jsonb
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, task, position)
     WHERE v_is_accepted
@@ -3617,13 +3682,7 @@ BEGIN
   ),
   published AS (
     INSERT INTO queue_dataset_batches (
-      dataset_uuid,
-      dataset_version,
-      batch_uri,
-      record_count,
-      status,
-      task_id,
-      created_at
+      dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
       given.dataset_uuid,
@@ -3671,10 +3730,7 @@ BEGIN
     )
     FROM ROWS FROM (
       jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid,
-        dataset_version bigint,
-        batch_uri text,
-        record_count bigint
+        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
@@ -3696,74 +3752,30 @@ BEGIN
 END
 $$;
 
--- Moves leased messages to the dead letters.
+-- Moves messages that the caller has locked to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired as in dx_ack_messages. Bound: the rows given. Locks: messages
--- by id.
+-- Bound: the rows given. Locks: none besides the caller's.
 CREATE OR REPLACE FUNCTION dx_bury_messages(
   p_ids bigint[],
-  p_tokens text[],
-  p_reasons text[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_reasons text[],                -- null: they were delivered too often
+  p_now timestamptz
 )
-RETURNS text[]
+RETURNS void
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the caller
 AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
-  v_ids bigint[] := '{}';
-  v_row record;
 BEGIN
-  FOR v_row IN
-    SELECT item.position, message.id
-    FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
-      ORDER BY a.id, a.position
-    ) AS item
-    CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
-      FOR UPDATE
-    ) AS message
-  LOOP
-    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
-    v_outcomes[v_row.position] := 'Done';
-    v_ids := v_ids || v_row.id;
-  END LOOP;
-
   WITH buried AS (
     DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (v_ids)
+    WHERE m.id = ANY (p_ids)
     RETURNING m.*
   )
   INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
   SELECT
-    buried.id,
-    buried.queue,
-    buried.payload,
-    buried.created_at,
-    v_now,
-    buried.attempts,
-    buried.max_attempts,
-    one.reason
-  FROM unnest(p_ids, p_reasons) WITH ORDINALITY AS one (id, reason, position)
-  JOIN buried ON buried.id = one.id
-  WHERE v_outcomes[one.position] = 'Done'
+    buried.id, buried.queue, buried.payload, buried.created_at, p_now, buried.attempts, buried.max_attempts,
+    COALESCE(p_reasons[array_position(p_ids, buried.id)], 'delivered ' || buried.attempts || ' times without an ack')
+  FROM buried
   ORDER BY buried.id;
-  RETURN v_outcomes;
 END
 $$;
 
@@ -3987,6 +3999,69 @@ BEGIN
 END
 $$;
 
+-- Moves locked messages of the outbox to queue_messages, and marks them as sent or deletes them. A part of
+-- dx_claim_outbox. What PgQueue would refuse (no kind, too large) stays.
+--
+-- Returns how many were moved, by queue and together. Bound: the rows given. Locks: none besides the caller's.
+CREATE OR REPLACE FUNCTION dx_move_outbox(
+  p_ids bigint[],
+  p_expiring bigint[],             -- those of them that are deleted in any case
+  p_queues text[],                 -- this and the following: as in dx_claim_outbox
+  p_max_attempts integer[],
+  p_keeps boolean,
+  p_now timestamptz,
+  OUT out_moved jsonb,             -- {queue: count}
+  OUT out_count bigint
+)
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
+BEGIN
+  WITH kept AS (
+    UPDATE queue_outbox AS o
+    SET sent_at = p_now,
+        lease_token = NULL,
+        lease_until = NULL,
+        attempts = o.attempts + 1,
+        last_error = NULL
+    WHERE p_keeps
+      AND o.id = ANY (p_ids)
+      AND o.expires_at IS NULL
+      AND jsonb_typeof(o.payload -> 'kind') = 'string'
+      AND octet_length(o.payload::text) <= v_most_bytes
+    RETURNING o.queue, o.payload
+  ),
+  deleted AS (
+    DELETE FROM queue_outbox AS o
+    WHERE o.id = ANY (CASE WHEN p_keeps THEN p_expiring ELSE p_ids END)
+      AND jsonb_typeof(o.payload -> 'kind') = 'string'
+      AND octet_length(o.payload::text) <= v_most_bytes
+    RETURNING o.queue, o.payload
+  ),
+  moved AS (
+    SELECT kept.queue, kept.payload
+    FROM kept
+    UNION ALL
+    SELECT deleted.queue, deleted.payload
+    FROM deleted
+  ),
+  sent AS (
+    INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
+    SELECT moved.queue, moved.payload, p_now, p_now, p_max_attempts[array_position(p_queues, moved.queue)]
+    FROM moved
+  )
+  SELECT COALESCE(jsonb_object_agg(total.queue, total.count), '{}'), COALESCE(sum(total.count), 0)
+  INTO out_moved, out_count
+  FROM (
+    SELECT moved.queue, count(*) AS count
+    FROM moved
+    GROUP BY moved.queue
+  ) AS total;
+END
+$$;
+
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
 -- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
 -- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
@@ -4031,7 +4106,6 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
   v_queues text[] := p_queues;
   v_queue text := '';
   v_share integer;
@@ -4090,46 +4164,9 @@ BEGIN
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    WITH kept AS (
-      UPDATE queue_outbox AS o
-      SET sent_at = v_now,
-          lease_token = NULL,
-          lease_until = NULL,
-          attempts = o.attempts + 1,
-          last_error = NULL
-      WHERE p_keeps
-        AND o.id = ANY (v_ids)
-        AND o.expires_at IS NULL
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    deleted AS (
-      DELETE FROM queue_outbox AS o
-      WHERE o.id = ANY (CASE WHEN p_keeps THEN v_expiring ELSE v_ids END)
-        AND jsonb_typeof(o.payload -> 'kind') = 'string'
-        AND octet_length(o.payload::text) <= v_most_bytes
-      RETURNING o.queue, o.payload
-    ),
-    moved AS (
-      SELECT kept.queue, kept.payload
-      FROM kept
-      UNION ALL
-      SELECT deleted.queue, deleted.payload
-      FROM deleted
-    ),
-    sent AS (
-      INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
-      SELECT moved.queue, moved.payload, v_now, v_now, p_max_attempts[array_position(p_queues, moved.queue)]
-      FROM moved
-    )
-    SELECT COALESCE(jsonb_object_agg(one.queue, one.count), '{}'), COALESCE(sum(one.count), 0)
+    SELECT sent.out_moved, sent.out_count
     INTO out_moved, v_moved
-    FROM (
-      SELECT moved.queue, count(*) AS count
-      FROM moved
-      GROUP BY moved.queue
-    ) AS one;
+    FROM dx_move_outbox(v_ids, v_expiring, p_queues, p_max_attempts, p_keeps, v_now) AS sent;
   END IF;
 
   out_messages := '[]';
@@ -4207,6 +4244,55 @@ BEGIN
   END IF;
   out_now_ms := v_now_ms;
   RETURN NEXT;
+END
+$$;
+
+-- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
+--
+-- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
+CREATE OR REPLACE FUNCTION dx_settle_claims(
+  p_lost uuid[],                   -- their attempts were lost
+  p_dead uuid[],                   -- they end, because the last attempt was lost
+  p_cancelled uuid[],              -- they end, because their execution has ended
+  p_unserved uuid[],               -- they wait for another worker
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  IF p_lost <> '{}' THEN
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (p_lost)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  IF p_unserved <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET unserved_at = v_now
+    WHERE t.id = ANY (p_unserved);
+  END IF;
+  IF p_dead <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET status = 'Dead',
+        error = '{"_tag":"Lost"}',
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        updated_at = v_now,
+        dead_at = v_now
+    WHERE t.id = ANY (p_dead);
+    PERFORM dx_announce_task_ends(p_dead, p_now_ms);
+  END IF;
+  IF p_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(p_cancelled::text[], 'its orchestration has ended', false, p_now_ms);
+  END IF;
 END
 $$;
 
@@ -4350,59 +4436,31 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF v_lost <> '{}' THEN
-    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_lost)
-    ON CONFLICT DO NOTHING;
+  IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
+    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
   SET status = 'Running',
       attempt = t.attempt + 1,
-      uncounted = one.uncounted,
-      lost = one.losses,
+      uncounted = claim.uncounted,
+      lost = claim.losses,
       worker_id = p_worker_id,
       started_at = v_now,
       claim_id = p_claim_id,
-      lease_until = one.until_ms,
+      lease_until = claim.until_ms,
       heartbeat_at = v_now,
-      look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
       unserved_at = NULL,
       updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS one (id, until_ms, losses, uncounted)
-  WHERE t.id = one.id;
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
+  WHERE t.id = claim.id;
 
   IF v_again <> '{}' THEN
     UPDATE queue_tasks AS t
     SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
         heartbeat_at = v_now
     WHERE t.id = ANY (v_again);
-  END IF;
-
-  IF v_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET unserved_at = v_now
-    WHERE t.id = ANY (v_unserved);
-  END IF;
-
-  IF v_dead <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET status = 'Dead',
-        error = '{"_tag":"Lost"}',
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        dead_at = v_now
-    WHERE t.id = ANY (v_dead);
-    PERFORM dx_announce_task_ends(v_dead, v_now_ms);
-  END IF;
-  IF v_cancelled <> '{}' THEN
-    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
@@ -4583,8 +4641,8 @@ $$;
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 --
--- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions that have
--- locked them.
+-- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
+-- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
   p_task_id uuid,
   p_attempt integer
@@ -4705,14 +4763,14 @@ BEGIN
 END
 $$;
 
--- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is answered
--- like the commit itself.
+-- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is
+-- answered like the commit itself.
 --
--- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag: VersionNotFound},
--- {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
+-- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
+-- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
 --
--- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit batches of
--- the version; a batch that comes later finds it committed.
+-- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
+-- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
   p_dataset_uuid uuid,
   p_version bigint,
@@ -4788,10 +4846,10 @@ $$;
 
 -- Completes tasks with the results of their attempts.
 --
--- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or before.
--- Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only of p_committed:
--- the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task that is completed is Stale:
--- its rows were committed with it, and must not be committed again.
+-- Returns one outcome per item, in order; null if all are Done. Done: the task is completed by this attempt, now or
+-- before. Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted, only
+-- of p_committed: the task still runs, so the transaction that completed it was rolled back. Under p_is_first a task
+-- that is completed is Stale: its rows were committed with it, and must not be committed again.
 --
 -- The attempt of a completed task stays in the row of the task: its number, worker and times.
 --
@@ -4961,9 +5019,9 @@ BEGIN
 END
 $$;
 
--- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or that
--- another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until their
--- lease ends.
+-- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or
+-- that another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until
+-- their lease ends.
 --
 -- Returns how many were given back. Bound: the rows given. Locks: their rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_defer_outbox(
@@ -5240,7 +5298,8 @@ $$;
 -- cancelled.
 --
 -- Returns {_tag: Discarded}, {_tag: VersionNotFound} or {_tag: VersionIsActive}. Bound: the batches of the version.
--- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the version.
+-- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the
+-- version.
 CREATE OR REPLACE FUNCTION dx_discard_version(
   p_dataset_uuid uuid,
   p_version bigint,
@@ -5358,15 +5417,7 @@ DECLARE
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
-    work_item,
-    visible_at,
-    created_at,
-    instance_id,
-    execution_id,
-    activity_id,
-    session_id,
-    tag,
-    route
+    work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag, route
   )
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
@@ -5380,15 +5431,8 @@ BEGIN
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
-      work_item text,
-      text_at integer,
-      name text,
-      instance_id text,
-      execution_id bigint,
-      activity_id bigint,
-      session_id text,
-      tag text,
-      served_by text
+      work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,
+      session_id text, tag text, served_by text
     )
   ) WITH ORDINALITY
     AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
@@ -5401,13 +5445,13 @@ BEGIN
 END
 $$;
 
--- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics there
--- are. Equal notifications of a transaction are one.
+-- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics
+-- there are. Equal notifications of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news: while more
--- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
--- as PREPARE TRANSACTION needs.
+-- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the
+-- commit: PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news:
+-- while more than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off`
+-- turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_signal(
@@ -5434,8 +5478,9 @@ $$;
 
 -- Moves the ends of leases. A lease that ends at once is over, and its message can be delivered again.
 --
--- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before; Expired if
--- the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks: messages by id.
+-- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before;
+-- Expired if the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks:
+-- messages by id.
 CREATE OR REPLACE FUNCTION dx_extend_messages(
   p_ids bigint[],
   p_tokens text[],
@@ -5495,12 +5540,12 @@ BEGIN
 END
 $$;
 
--- Ends attempts without a result: the task waits for its next attempt, with a row of the outbox that wakes it then, or is
--- dead.
+-- Ends attempts without a result: the task waits for its next attempt, with a row of the outbox that wakes it then, or
+-- is dead.
 --
--- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has ended;
--- then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not count (given
--- back) leaves the task as it was before.
+-- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
+-- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
+-- count (given back) leaves the task as it was before.
 --
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
@@ -5641,6 +5686,38 @@ BEGIN
 END
 $$;
 
+-- Lists the routes that have queued messages, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_messages()
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT present.route
+  FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
 -- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
 -- every version. Build metadata is ignored.
 --
@@ -5679,6 +5756,169 @@ AS $$
   END
 $$;
 
+-- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its
+-- program (dx_route).
+--
+-- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_served_routes(
+  p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
+  p_max_version integer[],
+  p_names text[],
+  p_versions text[],
+  p_orphans boolean
+)
+RETURNS TABLE (route text)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT present.route
+  FROM dx_routes_of_messages() AS present
+  CROSS JOIN LATERAL (
+    SELECT
+      split_part(present.route, ' ', 1) AS pinned,
+      substr(present.route, strpos(present.route, ' ')) AS program
+  ) AS part
+  WHERE (present.route <> '' OR p_orphans)
+    AND (
+      p_min_version IS NULL
+      OR CASE
+        WHEN part.pinned IN ('', '-') THEN true
+        WHEN part.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+          string_to_array(part.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        -- A row written by hand; claims must not fail for that.
+        ELSE false
+      END
+    )
+    AND CASE
+      WHEN p_names IS NULL THEN true
+      WHEN part.program LIKE ' >%' THEN EXISTS (
+        SELECT
+        FROM unnest(p_names, p_versions) AS served (name, version)
+        WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
+          AND dx_semantic_version(served.version) COLLATE "C"
+            >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))
+      )
+      ELSE part.program = ANY (
+        ARRAY(
+          SELECT unnest(ARRAY[' =' || served.version || ' ' || served.name, ' * ' || served.name])
+          FROM unnest(p_names, p_versions) AS served (name, version)
+        )
+      )
+    END
+$$;
+
+-- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
+-- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
+-- own route.
+--
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
+-- it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_next_instances(
+  p_routes text[],
+  p_after_at timestamptz,          -- the scan begins behind this message
+  p_after_id bigint,
+  p_crowded text[],                -- instances to leave out
+  p_most integer,
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now timestamptz,
+  p_now_ms bigint
+)
+RETURNS TABLE (
+  instance_id text,
+  messages bigint,
+  visible_at timestamptz,
+  id bigint,
+  attempt_count integer,
+  route text,
+  free boolean,
+  instance_route text
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  WITH message AS MATERIALIZED (
+    SELECT visible.instance_id, visible.visible_at, visible.id, visible.attempt_count, wanted.route
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
+      FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND (q.visible_at, q.id) > (p_after_at, p_after_id)
+        AND q.instance_id <> ALL (p_crowded)
+      ORDER BY q.visible_at, q.id
+      LIMIT p_most
+    ) AS visible
+    ORDER BY visible.visible_at, visible.id
+    LIMIT p_most
+  ),
+  numbered AS (
+    SELECT message.*, row_number() OVER () AS position
+    FROM message
+  )
+  SELECT
+    looked.*,
+    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
+    CASE
+      WHEN looked.free THEN (
+        SELECT i.route
+        FROM instances AS i
+        WHERE i.instance_id = looked.instance_id
+      )
+    END
+  FROM (
+    SELECT
+      met.instance_id,
+      met.messages,
+      met.visible_at,
+      met.first[2],
+      met.first[3]::integer,
+      met.route,
+      (
+        SELECT l.instance_id
+        FROM instance_locks AS l
+        WHERE l.instance_id = met.instance_id
+          AND (l.locked_until > p_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
+      ) IS NULL AS free
+    FROM (
+      SELECT
+        numbered.instance_id,
+        count(*) AS messages,
+        min(numbered.visible_at) AS visible_at,
+        min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
+        -- Messages that arrived before a start have no route.
+        max(numbered.route) AS route
+      FROM numbered
+      GROUP BY numbered.instance_id
+    ) AS met
+    ORDER BY met.first
+  ) AS looked
+$$;
+
+-- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction
+-- holds the message.
+--
+-- Bound: one row. Locks: the message (skip locked).
+CREATE OR REPLACE FUNCTION dx_reroute_message(
+  p_id bigint,
+  p_route text
+)
+RETURNS boolean
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  UPDATE orchestrator_queue AS q
+  SET route = p_route
+  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
+  WHERE q.id = locked.id
+    AND q.route <> p_route;
+  RETURN FOUND;
+END
+$$;
+
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 --
@@ -5703,12 +5943,8 @@ BEGIN
     -- Duroxide wrote this row.
     (
       SELECT dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        i.orchestration_version,
-        false
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
+        i.orchestration_version, false
       )
       FROM executions AS e
       WHERE e.instance_id = i.instance_id
@@ -5746,6 +5982,293 @@ BEGIN
 END
 $$;
 
+-- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
+-- other transaction has locked. Null: another process has taken all of the instances.
+--
+-- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
+-- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
+--
+-- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their
+-- messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_take_instances(
+  p_instances text[],
+  p_instance_routes text[],        -- of the message that led to each of them
+  p_routes text[],                 -- that the process takes
+  p_secret text,                   -- of the locks
+  p_until_ms bigint,
+  p_max_bytes bigint,              -- at least one message is returned
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now_ms bigint
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_held text[];
+  v_owned text[] := '{}';
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
+  v_batch bigint[];
+  v_free bigint[];
+BEGIN
+  SELECT array_agg(l.instance_id)
+  INTO v_held
+  FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances);
+  IF v_held IS NOT NULL THEN
+    WITH expired AS (
+      SELECT l.instance_id
+      FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_held)
+        AND l.locked_until <= p_now_ms
+        AND (p_takes_over OR l.lock_token = '')
+      ORDER BY l.instance_id COLLATE "C"
+      FOR UPDATE SKIP LOCKED
+    ),
+    taken_over AS (
+      UPDATE instance_locks AS l
+      SET lock_token = p_secret,
+          locked_until = p_until_ms,
+          locked_at = p_now_ms
+      FROM expired
+      WHERE l.instance_id = expired.instance_id
+      RETURNING l.instance_id
+    )
+    SELECT COALESCE(array_agg(instance_id), '{}')
+    INTO v_owned
+    FROM taken_over;
+  END IF;
+  WITH owned AS (
+    INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+    SELECT taken.instance_id, p_secret, p_until_ms, p_now_ms
+    FROM unnest(p_instances) AS taken (instance_id)
+    WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
+    ORDER BY taken.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
+  INTO v_owned
+  FROM owned;
+  IF v_owned = '{}' THEN
+    RETURN NULL;
+  END IF;
+
+  SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
+  INTO v_batch
+  FROM (
+    SELECT
+      due.id,
+      -- Bytes of the messages before this one.
+      sum(due.bytes) OVER (ORDER BY owned.position, due.place, due.id) - due.bytes AS before
+    FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
+    CROSS JOIN LATERAL (
+      -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
+      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its
+      -- messages are of holders that lost theirs.
+      (
+        SELECT
+          prompt.id,
+          prompt.bytes,
+          COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
+        FROM (
+          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id
+            AND q.due_at = '-infinity'
+          ORDER BY q.id
+          LIMIT 4096
+        ) AS prompt
+      )
+      UNION ALL
+      (
+        SELECT q.id, octet_length(q.work_item), q.due_at
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = owned.instance_id
+          AND q.due_at > '-infinity'
+          AND q.due_at <= v_now
+        ORDER BY q.due_at, q.id
+        LIMIT 4096
+      )
+      ORDER BY place, id
+      LIMIT 4096
+    ) AS due
+    WHERE owned.instance_id = ANY (v_owned)
+      -- The version may have changed before the instance was locked.
+      AND COALESCE(
+        (
+          SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+          FROM instances AS i
+          WHERE i.instance_id = owned.instance_id
+        ),
+        owned.route
+      ) = ANY (p_routes)
+  ) AS sized
+  WHERE sized.before = 0
+    OR sized.before < p_max_bytes;
+  SELECT array_agg(free.id)
+  INTO v_free
+  FROM (
+    SELECT q.id
+    FROM orchestrator_queue AS q
+    WHERE q.id = ANY (v_batch)
+    ORDER BY q.id
+    FOR UPDATE SKIP LOCKED
+  ) AS free;
+  IF cardinality(v_free) < cardinality(v_batch) THEN
+    -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+    -- to keep their order.
+    SELECT array_agg(behind.id)
+    INTO v_free
+    FROM (
+      SELECT
+        q.id,
+        bool_and(q.id = ANY (v_free)) OVER (PARTITION BY q.instance_id ORDER BY chosen.position) AS in_order
+      FROM unnest(v_batch) WITH ORDINALITY AS chosen (id, position)
+      JOIN orchestrator_queue AS q ON q.id = chosen.id
+    ) AS behind
+    WHERE behind.in_order;
+  END IF;
+  RETURN COALESCE(v_free, '{}');
+END
+$$;
+
+-- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
+--
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the
+-- statement that calls it.
+CREATE OR REPLACE FUNCTION dx_turn_inputs(
+  p_instance_id text,
+  p_history_limit integer          -- as in dx_fetch_orchestration_items
+)
+RETURNS TABLE (
+  orchestration_name text,
+  orchestration_version text,
+  execution_id bigint,
+  history json,
+  is_whole boolean,
+  key_values json
+)
+LANGUAGE sql
+STABLE
+-- settings of the caller
+AS $$
+  SELECT
+    i.orchestration_name,
+    i.orchestration_version,
+    execution.execution_id,
+    CASE
+      WHEN known.is_whole THEN (
+        SELECT json_agg(event.event_data)
+        FROM (
+          SELECT h.event_data
+          FROM history AS h
+          WHERE h.instance_id = p_instance_id
+            AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id
+        ) AS event
+      )
+      ELSE (
+        SELECT json_build_array(h.event_data)
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+        ORDER BY h.event_id DESC
+        LIMIT 1
+      )
+    END,
+    known.is_whole,
+    (
+      SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+      FROM kv_store AS s
+      WHERE s.instance_id = p_instance_id
+    )
+  FROM (SELECT 1) AS always
+  LEFT JOIN instances AS i ON i.instance_id = p_instance_id
+  CROSS JOIN LATERAL (
+    SELECT COALESCE(
+      i.current_execution_id,
+      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
+      1
+    ) AS execution_id
+  ) AS execution
+  CROSS JOIN LATERAL (
+    -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+    -- what the instance is.
+    SELECT CASE
+      WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+      WHEN (
+        SELECT h.event_id
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+          AND h.event_id > p_history_limit
+        LIMIT 1
+      ) IS NOT NULL THEN false
+      ELSE (
+        SELECT COALESCE(sum(octet_length(h.event_data)), 0)
+        FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+      ) <= 1048576
+    END AS is_whole
+  ) AS known
+$$;
+
+-- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled
+-- their messages or pinned their version.
+--
+-- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
+CREATE OR REPLACE FUNCTION dx_release_instances(
+  p_instances text[],
+  p_secret text                    -- of the locks
+)
+RETURNS void
+LANGUAGE sql
+VOLATILE
+-- settings of the caller
+AS $$
+  DELETE FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances)
+    AND l.lock_token = p_secret
+    AND NOT EXISTS (
+      SELECT FROM orchestrator_queue AS q
+      WHERE q.instance_id = l.instance_id
+        AND q.lock_token = p_secret
+    );
+$$;
+
+-- Returns when the first message of these routes became visible that no process holds; null without one.
+--
+-- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
+CREATE OR REPLACE FUNCTION dx_oldest_message(
+  p_routes text[],
+  p_now timestamptz,
+  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT min(oldest.visible_at)
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.visible_at
+      FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND dx_is_free(q.lock_token, q.locked_until, p_now_ms)
+      ORDER BY q.visible_at, q.id
+      LIMIT 1
+    ) AS oldest
+  );
+END
+$$;
+
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
@@ -5753,16 +6276,12 @@ $$;
 -- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
 -- one more delivery. Texts are returned as stored; this function does not parse them.
 --
--- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
--- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
--- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock that has a
--- holder counts as a live one; a pause has none.
+-- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
+-- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
+-- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
 --
--- A message that is not to wait, visible_at <= created_at, is due since ever (due_at): whatever the clock does, a claimed
--- instance gets such messages in the order of their ids, at once. Where the clock was set back, they do not lead claims to
--- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present
--- time, if it looks ahead (dx_looks_ahead).
+-- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
+-- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -5770,8 +6289,7 @@ $$;
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- It notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
---
+-- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
@@ -5817,8 +6335,6 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
-  -- The part of a route after the pinned version, for each program that is served.
-  v_served text[];
   v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
@@ -5826,23 +6342,16 @@ DECLARE
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Instances with many messages; the scan itself leaves these out.
-  v_crowded text[] := '{}';
+  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
   v_locked text[];
   v_locked_routes text[];
-  v_held text[];
-  v_owned text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
-  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
-  v_batch bigint[];
-  v_marks bigint[];
-  -- Suspects that are claimed, and how many there may be.
-  v_suspects integer := 0;
-  v_most integer := 2147483647;
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
+  v_messages bigint[];
+  v_suspects integer := 0; -- that are claimed
+  v_most integer := 2147483647; -- suspects that may be
+  v_key text; -- what this claim asks for
   v_mark text[];
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
@@ -5851,65 +6360,13 @@ BEGIN
     v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
-  IF v_mark IS NOT NULL THEN
+  IF v_mark IS NULL THEN
+    SELECT array_agg(served.route)
+    INTO v_routes
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
+  ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-  ELSE
-    IF p_names IS NOT NULL THEN
-      SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
-      INTO v_served
-      FROM unnest(p_names, p_versions) AS one (name, version);
-    END IF;
-    WITH RECURSIVE present AS (
-      (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        ORDER BY q.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        WHERE q.route > present.route
-        ORDER BY q.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
-    SELECT array_agg(parts.route)
-    INTO v_routes
-    FROM (
-      SELECT
-        present.route,
-        split_part(present.route, ' ', 1) AS pinned,
-        substr(present.route, strpos(present.route, ' ')) AS program
-      FROM present
-      WHERE present.route IS NOT NULL
-    ) AS parts
-    WHERE (parts.route <> '' OR p_orphans)
-      AND (
-        p_min_version IS NULL
-        OR CASE
-          WHEN parts.pinned IN ('', '-') THEN true
-          WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
-            string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-          -- A row written by hand; claims must not fail for that.
-          ELSE false
-        END
-      )
-      AND CASE
-        WHEN p_names IS NULL THEN true
-        WHEN parts.program LIKE ' >%' THEN EXISTS (
-          SELECT
-          FROM unnest(p_names, p_versions) AS one (name, version)
-          WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
-            AND dx_semantic_version(one.version) COLLATE "C"
-              >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
-        )
-        ELSE parts.program = ANY (v_served)
-      END;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
@@ -5918,63 +6375,7 @@ BEGIN
     v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
-      WITH message AS MATERIALIZED (
-        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
-          FROM orchestrator_queue AS q
-          WHERE q.route = wanted.route
-            AND q.visible_at <= v_now
-            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-            AND q.instance_id <> ALL (v_crowded)
-          ORDER BY q.visible_at, q.id
-          LIMIT v_rows
-        ) AS one
-        ORDER BY one.visible_at, one.id
-        LIMIT v_rows
-      ),
-      numbered AS (
-        SELECT message.*, row_number() OVER () AS position
-        FROM message
-      )
-      SELECT
-        looked.*,
-        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
-        CASE
-          WHEN looked.free THEN (
-            SELECT i.route
-            FROM instances AS i
-            WHERE i.instance_id = looked.instance_id
-          )
-        END AS instance_route
-      FROM (
-        SELECT
-          met.instance_id,
-          met.messages,
-          met.visible_at,
-          met.first[2] AS id,
-          met.first[3] AS attempt_count,
-          met.route,
-          (
-            SELECT l.instance_id
-            FROM instance_locks AS l
-            WHERE l.instance_id = met.instance_id
-              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
-          ) IS NULL AS free
-        FROM (
-          SELECT
-            numbered.instance_id,
-            count(*) AS messages,
-            min(numbered.visible_at) AS visible_at,
-            min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-            -- Messages that arrived before a start have no route.
-            max(numbered.route) AS route
-          FROM numbered
-          GROUP BY numbered.instance_id
-        ) AS met
-        ORDER BY met.first
-      ) AS looked
+      SELECT * FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
@@ -5986,165 +6387,39 @@ BEGIN
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
         -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
         -- them to no row of theirs, or to one that is locked here.
-        UPDATE orchestrator_queue AS q
-        SET route = v_candidate.instance_route
-        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
-        WHERE q.id = stale.id;
-        IF FOUND THEN
+        IF dx_reroute_message(v_candidate.id, v_candidate.instance_route) THEN
           PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
         END IF;
         CONTINUE;
       END IF;
       v_seen := v_seen || v_candidate.instance_id;
       IF v_candidate.attempt_count >= 2 THEN
-        v_most := least(v_most, dx_group_of(v_candidate.attempt_count::integer, p_suspects));
+        v_most := least(v_most, dx_group_of(v_candidate.attempt_count, p_suspects));
         CONTINUE WHEN v_suspects >= v_most;
       END IF;
       -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
       IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         v_locked_routes := v_locked_routes || v_candidate.route;
-        IF v_candidate.attempt_count >= 2 THEN
-          v_suspects := v_suspects + 1;
-        END IF;
+        v_suspects := v_suspects + (v_candidate.attempt_count >= 2)::integer;
         EXIT WHEN cardinality(v_locked) >= v_missing;
       END IF;
     END LOOP;
     EXIT WHEN NOT v_found;
     v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
-
-    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
-    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
-    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
-    -- shorten it.
+    -- The lock counts from here, so the time spent on skipping other instances does not shorten it.
     v_until_ms := p_lock_timeout_ms
       + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_owned := '{}';
-    SELECT array_agg(l.instance_id)
-    INTO v_held
-    FROM instance_locks AS l
-    WHERE l.instance_id = ANY (v_locked);
-    IF v_held IS NOT NULL THEN
-      WITH expired AS (
-        SELECT l.instance_id
-        FROM instance_locks AS l
-        WHERE l.instance_id = ANY (v_held)
-          AND l.locked_until <= v_now_ms
-          AND (p_takes_over OR l.lock_token = '')
-        ORDER BY l.instance_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      taken_over AS (
-        UPDATE instance_locks AS l
-        SET lock_token = v_secret,
-            locked_until = v_until_ms,
-            locked_at = v_now_ms
-        FROM expired
-        WHERE l.instance_id = expired.instance_id
-        RETURNING l.instance_id
-      )
-      SELECT COALESCE(array_agg(instance_id), '{}')
-      INTO v_owned
-      FROM taken_over;
-    END IF;
-    WITH owned AS (
-      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
-      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
-      FROM unnest(v_locked) AS one (instance_id)
-      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
-      ORDER BY one.instance_id COLLATE "C"
-      ON CONFLICT (instance_id) DO NOTHING
-      RETURNING instance_id
-    )
-    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
-    INTO v_owned
-    FROM owned;
-    CONTINUE WHEN v_owned = '{}';
-
-    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
-    INTO v_batch
-    FROM (
-      SELECT
-        one.id,
-        -- Bytes of the messages before this one.
-        sum(one.bytes) OVER (ORDER BY owned.position, one.place, one.id) - one.bytes AS before
-      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
-      CROSS JOIN LATERAL (
-        -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
-        -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
-        -- are of holders that lost theirs.
-        (
-          SELECT
-            due.id,
-            due.bytes,
-            COALESCE(max(due.visible_at) FILTER (WHERE due.id > 0) OVER (ORDER BY due.id), '-infinity') AS place
-          FROM (
-            SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = owned.instance_id
-              AND q.due_at = '-infinity'
-            ORDER BY q.id
-            LIMIT 4096
-          ) AS due
-        )
-        UNION ALL
-        (
-          SELECT q.id, octet_length(q.work_item), q.due_at
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id
-            AND q.due_at > '-infinity'
-            AND q.due_at <= v_now
-          ORDER BY q.due_at, q.id
-          LIMIT 4096
-        )
-        ORDER BY place, id
-        LIMIT 4096
-      ) AS one
-      WHERE owned.instance_id = ANY (v_owned)
-        -- The version may have changed before the instance was locked.
-        AND COALESCE(
-          (
-            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-            FROM instances AS i
-            WHERE i.instance_id = owned.instance_id
-          ),
-          owned.route
-        ) = ANY (v_routes)
-    ) AS sized
-    WHERE sized.before = 0
-      OR sized.before < p_max_bytes - v_bytes;
-    SELECT array_agg(free.id)
-    INTO v_marks
-    FROM (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.id = ANY (v_batch)
-      ORDER BY q.id
-      FOR UPDATE SKIP LOCKED
-    ) AS free;
-    IF cardinality(v_marks) < cardinality(v_batch) THEN
-      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
-      -- to keep their order.
-      SELECT array_agg(behind.id)
-      INTO v_marks
-      FROM (
-        SELECT
-          q.id,
-          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
-        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
-        JOIN orchestrator_queue AS q ON q.id = one.id
-      ) AS behind
-      WHERE behind.in_order;
-    END IF;
-
+    v_messages := dx_take_instances(
+      v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
+    );
+    CONTINUE WHEN v_messages IS NULL;
     RETURN QUERY
     WITH marked AS (
       UPDATE orchestrator_queue AS q
-      SET lock_token = v_secret,
-          locked_until = v_until_ms,
-          attempt_count = q.attempt_count + 1
-      WHERE q.id = ANY (v_marks)
+      SET lock_token = v_secret, locked_until = v_until_ms, attempt_count = q.attempt_count + 1
+      WHERE q.id = ANY (v_messages)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
     ),
     batch AS (
@@ -6154,188 +6429,58 @@ BEGIN
         json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
-      FROM marked
-      GROUP BY marked.instance_id
+      FROM marked GROUP BY marked.instance_id
     )
     SELECT
-      batch.instance_id,
-      v_secret || '.' || batch.instance_id,
-      v_now_ms,
-      i.orchestration_name,
-      i.orchestration_version,
-      execution.execution_id,
-      CASE
-        WHEN known.is_whole THEN (
-          SELECT json_agg(event.event_data)
-          FROM (
-            SELECT h.event_data
-            FROM history AS h
-            WHERE h.instance_id = batch.instance_id
-              AND h.execution_id = execution.execution_id
-            ORDER BY h.event_id
-          ) AS event
-        )
-        ELSE (
-          SELECT json_build_array(h.event_data)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        )
-      END,
-      known.is_whole,
-      batch.message_ids,
-      batch.messages,
-      batch.enqueued_at_ms,
-      batch.attempt_counts,
-      (
-        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
-        FROM kv_store AS s
-        WHERE s.instance_id = batch.instance_id
-      )
+      batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
+      turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
     FROM batch
-    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
-    CROSS JOIN LATERAL (
-      SELECT COALESCE(
-        i.current_execution_id,
-        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
-        1
-      ) AS execution_id
-    ) AS execution
-    CROSS JOIN LATERAL (
-      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
-      -- what the instance is.
-      SELECT CASE
-        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
-        WHEN (
-          SELECT h.event_id
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-            AND h.event_id > p_history_limit
-          LIMIT 1
-        ) IS NOT NULL THEN false
-        ELSE (
-          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-        ) <= 1048576
-      END AS is_whole
-    ) AS known
+    CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
     ORDER BY array_position(v_seen, batch.instance_id);
-
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_owned) THEN
-      -- Before the instances were locked, another process settled their messages or pinned their version.
-      DELETE FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_owned)
-        AND l.lock_token = v_secret
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS q
-          WHERE q.instance_id = l.instance_id
-            AND q.lock_token = v_secret
-        );
+    IF v_claimed < cardinality(v_locked) THEN
+      PERFORM dx_release_instances(v_locked, v_secret);
     END IF;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing <= 0;
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
     INTO v_bytes
     FROM orchestrator_queue AS q
-    WHERE q.instance_id = ANY (v_owned)
-      AND q.due_at <= v_now
-      AND q.lock_token = v_secret;
+    WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
 
-  IF v_missing = p_limit THEN
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-  END IF;
-  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms))
-  THEN
-    UPDATE orchestrator_queue AS q
-    SET visible_at = v_now
-    WHERE q.id = ANY (ARRAY(
-      SELECT free.id
-      FROM unnest(v_routes) AS wanted (route)
-      CROSS JOIN LATERAL (
-        SELECT one.id, one.instance_id, one.due_at
-        FROM orchestrator_queue AS one
-        WHERE one.route = wanted.route
-          AND one.visible_at > v_now
-        ORDER BY one.visible_at, one.id
-        LIMIT 100
-      ) AS next
-      CROSS JOIN LATERAL (
-        SELECT one.id
-        FROM orchestrator_queue AS one
-        WHERE one.id = next.id
-        FOR UPDATE SKIP LOCKED
-      ) AS free
-      WHERE next.due_at = '-infinity'
-        -- Unless it arrives with a start that is to wait.
-        AND (
-          (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
-          OR (
-            SELECT start.id
-            FROM orchestrator_queue AS start
-            WHERE start.instance_id = next.instance_id
-              AND start.due_at > v_now
-              AND start.work_item LIKE '{"StartOrchestration"%'
-            LIMIT 1
-          ) IS NULL
-        )
-    ));
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+  v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_messages_forward(v_routes, v_now);
     IF v_claimed > 0 THEN
-      RETURN QUERY SELECT *
-      FROM dx_fetch_orchestration_items(
-        p_limit,
-        p_lock_timeout_ms,
-        p_min_version,
-        p_max_version,
-        p_names,
-        p_versions,
-        p_suspects,
-        p_max_bytes,
-        p_orphans,
-        p_takes_over,
-        p_history_limit,
-        p_now_ms
+      RETURN QUERY SELECT * FROM dx_fetch_orchestration_items(
+        p_limit, p_lock_timeout_ms, p_min_version, p_max_version, p_names, p_versions, p_suspects, p_max_bytes,
+        p_orphans, p_takes_over, p_history_limit, p_now_ms
       );
-      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
+      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
       RETURN;
     END IF;
   END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
-    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000
-  THEN
-    SELECT min(one.visible_at)
-    INTO v_after_at
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
-      WHERE q.route = wanted.route
-        AND q.visible_at <= v_now
-        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-    PERFORM dx_set_mark('duroxide_prisma.orchestrator_queue', v_key, v_started, v_after_at, v_routes);
+    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000 THEN
+    PERFORM dx_set_mark(
+      'duroxide_prisma.orchestrator_queue', v_key, v_started, dx_oldest_message(v_routes, v_now, v_now_ms), v_routes
+    );
   END IF;
 END
 $$;
 
--- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or neither,
--- and once, however many processes have found them due. The time never moves back.
+-- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or
+-- neither, and once, however many processes have found them due. The time never moves back.
 --
--- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since p_after_ms.
+-- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
+-- p_after_ms.
 --
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
@@ -6390,8 +6535,8 @@ $$;
 -- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
 -- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
 -- guarantees that a deletion finishes. That no child is left without its parent does not depend on it:
--- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
--- again; instances that were not deleted continue when the lock expires.
+-- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still
+-- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
 --
@@ -6517,10 +6662,11 @@ BEGIN
 END
 $$;
 
--- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a message in
--- the transaction that stores it.
+-- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
+-- message in the transaction that stores it.
 --
--- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is Missing.
+-- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
+-- Missing.
 --
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
@@ -6620,8 +6766,8 @@ BEGIN
 END
 $$;
 
--- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
--- announce nothing themselves; the other conditions are those of dx_notify.
+-- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers
+-- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
 --
@@ -6775,9 +6921,9 @@ BEGIN
 END
 $$;
 
--- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the oldest
--- discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null without
--- the data set.
+-- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the
+-- oldest discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null
+-- without the data set.
 --
 -- Bound: p_limit versions and their batches. Locks: the data set (shared), the versions by number.
 CREATE OR REPLACE FUNCTION dx_prune_versions(
@@ -6906,8 +7052,8 @@ END
 $$;
 
 -- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
--- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag: Inactive}
--- without an active version, {_tag: DatasetNotFound} without a data set of this name.
+-- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
+-- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
 --
 -- Bound: the batches of the version. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_active_dataset(
@@ -6965,12 +7111,12 @@ $$;
 -- many instances have not ended.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
--- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances that
--- Duroxide runs are left out: its processes claim them.
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
+-- that Duroxide runs are left out: its processes claim them.
 --
--- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a look
--- at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen at random
--- from a table with more. Locks: none.
+-- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
+-- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
+-- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -7000,28 +7146,9 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > ''
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT count(*), min(one.since_ms)
+  SELECT count(*), min(message.since_ms)
   INTO out_messages, out_oldest_message_ms
-  FROM present
+  FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT visible.since_ms
     FROM (
@@ -7044,52 +7171,14 @@ BEGIN
     ) AS visible
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
-  ) AS one
-  WHERE NOT starts_with(present.route, '0.');
+  ) AS message
+  WHERE present.route <> ''
+    AND NOT starts_with(present.route, '0.');
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > present.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  ),
-  free AS (
-    SELECT one.*
-    FROM present
+  -- Each condition on the session fits one index only.
+  WITH free AS (
+    SELECT activity.*
+    FROM dx_routes_of_activities() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
@@ -7104,17 +7193,17 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
     UNION ALL
-    SELECT one.*
-    FROM bound
+    SELECT activity.*
+    FROM dx_routes_of_sessions() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
         SELECT w.tag, w.visible_at, w.created_at, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 10 * p_limit::bigint
@@ -7122,7 +7211,7 @@ BEGIN
       WHERE visible.locked_until IS NULL
         OR visible.locked_until <= v_now_ms
       LIMIT p_limit
-    ) AS one
+    ) AS activity
   ),
   tagged AS (
     SELECT
@@ -7150,8 +7239,8 @@ $$;
 
 -- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
 --
--- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have out_is_last,
--- no other of the instances has ended. out_failure is as in dx_read_instances.
+-- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have
+-- out_is_last, no other of the instances has ended. out_failure is as in dx_read_instances.
 --
 -- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
 -- Locks: none.
@@ -7313,8 +7402,8 @@ AS $$
   LIMIT 1
 $$;
 
--- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and escapes of
--- JSON, because Duroxide's typed API stores strings bare.
+-- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
+-- escapes of JSON, because Duroxide's typed API stores strings bare.
 --
 -- Bound: the text of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_value_bytes(
@@ -7497,13 +7586,14 @@ AS $$
 $$;
 
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
--- without one. A process that has just begun looks at these times: their holders may have died before it could learn of them.
+-- without one. A process that has just begun looks at these times: their holders may have died before it could learn of
+-- them.
 --
--- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
--- left out: dx_read_next_due has them.
+-- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances
+-- are left out: dx_read_next_due has them.
 --
--- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
--- of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
+-- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
+-- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -7530,27 +7620,7 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
-  FROM (
+  WITH held AS (
     -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
@@ -7562,8 +7632,8 @@ BEGIN
       )
     ) AS until_ms
     FROM (
-      SELECT one.*
-      FROM present
+      SELECT message.*
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.instance_id, q.locked_until
         FROM orchestrator_queue AS q
@@ -7571,68 +7641,29 @@ BEGIN
           AND q.visible_at <= v_now
         ORDER BY q.visible_at, q.id
         LIMIT 1000
-      ) AS one
+      ) AS message
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   -- Each condition on the session fits one index only.
-  WITH RECURSIVE alone AS (
+  WITH held AS (
     (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > alone.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM alone
-    WHERE alone.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  )
-  SELECT min(one.until_ms), max(one.until_ms)
-  INTO out_worker_first_ms, out_worker_last_ms
-  FROM (
-    (
-      SELECT one.locked_until AS until_ms
-      FROM alone
+      SELECT activity.locked_until AS until_ms
+      FROM dx_routes_of_activities() AS present
       CROSS JOIN LATERAL (
         SELECT w.locked_until
         FROM worker_queue AS w
         WHERE w.session_id IS NULL
-          AND w.route = alone.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     )
     UNION ALL
@@ -7645,21 +7676,24 @@ BEGIN
       )
     )
     FROM (
-      SELECT one.*
-      FROM bound
+      SELECT activity.*
+      FROM dx_routes_of_sessions() AS present
       CROSS JOIN LATERAL (
         SELECT w.session_id, w.locked_until
         FROM worker_queue AS w
         WHERE num_nulls(w.session_id) = 0
-          AND w.route = bound.route
+          AND w.route = present.route
           AND w.visible_at <= v_now
         ORDER BY w.visible_at, w.id
         LIMIT 1000
-      ) AS one
+      ) AS activity
       LIMIT 10000
     ) AS head
-  ) AS one
-  WHERE one.until_ms > v_now_ms;
+  )
+  SELECT min(held.until_ms), max(held.until_ms)
+  INTO out_worker_first_ms, out_worker_last_ms
+  FROM held
+  WHERE held.until_ms > v_now_ms;
 
   RETURN NEXT;
 END
@@ -7694,24 +7728,6 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
-  WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
   SELECT ceil(extract(epoch FROM min(
     (
       SELECT q.visible_at
@@ -7724,9 +7740,8 @@ BEGIN
     )
   )) * 1000)
   INTO out_orchestrator_ms
-  FROM present
-  WHERE present.route IS NOT NULL
-    AND NOT starts_with(present.route, '0.');
+  FROM dx_routes_of_messages() AS present
+  WHERE NOT starts_with(present.route, '0.');
 
   out_orchestrator_ms := least(
     out_orchestrator_ms,
@@ -7741,75 +7756,35 @@ BEGIN
   );
 
   -- Each condition on the session fits one index only.
-  WITH RECURSIVE alone AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > alone.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM alone
-    WHERE alone.route IS NOT NULL
-  ),
-  bound AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route > bound.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  )
-  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
-  INTO out_worker_ms
-  FROM (
+  -- WITH, because over a subquery the planner also plans min as the first row of an index: 10 microseconds for nothing.
+  WITH due AS (
     SELECT (
       SELECT w.visible_at
       FROM worker_queue AS w
       WHERE w.session_id IS NULL
-        AND w.route = alone.route
+        AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
       ORDER BY w.visible_at, w.id
       LIMIT 1
     ) AS visible_at
-    FROM alone
-    WHERE alone.route IS NOT NULL
+    FROM dx_routes_of_activities() AS present
     UNION ALL
     SELECT (
       SELECT w.visible_at
       FROM worker_queue AS w
       WHERE num_nulls(w.session_id) = 0
-        AND w.route = bound.route
+        AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
       ORDER BY w.visible_at, w.id
       LIMIT 1
     )
-    FROM bound
-    WHERE bound.route IS NOT NULL
-  ) AS due;
+    FROM dx_routes_of_sessions() AS present
+  )
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
+  INTO out_worker_ms
+  FROM due;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END
@@ -7887,11 +7862,11 @@ BEGIN
 END
 $$;
 
--- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is elsewhere
--- than the caller knows it to be: in another execution, or with another last event.
+-- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is
+-- elsewhere than the caller knows it to be: in another execution, or with another last event.
 --
--- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such an
--- item. If all of them have out_is_last, no later item has anything new.
+-- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
+-- an item. If all of them have out_is_last, no later item has anything new.
 --
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
@@ -8044,8 +8019,8 @@ END
 $$;
 
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
--- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until the
--- version is committed.
+-- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
+-- the version is committed.
 --
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
@@ -8106,11 +8081,11 @@ $$;
 -- delivered max_attempts times already moves to the dead letters instead.
 --
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
--- message that becomes visible next, null without one. If that time has passed, another transaction holds the message, or
--- the limit was reached.
+-- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
+-- or the limit was reached.
 --
--- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold. Messages
--- under a lease or a delay are not read. Locks: messages, without waiting.
+-- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
+-- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
   p_limit integer,
   p_queue text,
@@ -8157,23 +8132,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
-    WITH buried AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (v_dead)
-      RETURNING m.*
-    )
-    INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
-    SELECT
-      buried.id,
-      buried.queue,
-      buried.payload,
-      buried.created_at,
-      v_now,
-      buried.attempts,
-      buried.max_attempts,
-      'delivered ' || buried.attempts || ' times without an ack'
-    FROM buried
-    ORDER BY buried.id;
+    PERFORM dx_bury_messages(v_dead, NULL, v_now);
     out_died := out_died + cardinality(v_dead);
     -- Others stand behind the dead ones.
     EXIT WHEN v_locked IS NOT NULL OR out_died >= 100;
@@ -8255,13 +8214,7 @@ BEGIN
   )
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
   SELECT
-    revived.id,
-    revived.queue,
-    revived.payload,
-    revived.created_at,
-    v_now,
-    revived.max_attempts,
-    revived.last_error
+    revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -8272,11 +8225,11 @@ BEGIN
 END
 $$;
 
--- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The execution
--- that waited for such a task knows that it is dead, and receives nothing more.
+-- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The
+-- execution that waited for such a task knows that it is dead, and receives nothing more.
 --
--- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that are
--- locked are skipped.
+-- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that
+-- are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_redrive_tasks(
   p_ids text[],                    -- null: all
   p_name text,                     -- only tasks of this name; null: of every name
@@ -8447,8 +8400,8 @@ BEGIN
 END
 $$;
 
--- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no other
--- attempt has begun.
+-- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no
+-- other attempt has begun.
 --
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
@@ -8639,12 +8592,13 @@ BEGIN
 END
 $$;
 
--- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts do not count.
+-- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts
+-- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
 --
--- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a connection
--- asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
+-- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
+-- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
   p_worker_id text,
   p_claim_ids integer[],
@@ -8705,11 +8659,12 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet, and
--- notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no notification.
+-- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet,
+-- and notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no
+-- notification.
 --
--- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each statement
--- cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
+-- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each
+-- statement cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.
@@ -8760,6 +8715,69 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
+END
+$$;
+
+-- Deletes leased messages, or with p_reasons moves them to the dead letters.
+--
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
+-- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
+CREATE OR REPLACE FUNCTION dx_settle_messages(
+  p_ids bigint[],
+  p_tokens text[],
+  p_reasons text[] DEFAULT NULL,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
+  v_ids bigint[] := '{}';
+  v_reasons text[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, message.id
+    FROM (
+      SELECT a.*
+      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      ORDER BY a.id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT m.id
+      FROM queue_messages AS m
+      WHERE m.id = item.id
+        AND m.lease_token = item.token
+        AND m.visible_at > v_now
+      FOR UPDATE
+    ) AS message
+  LOOP
+    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    IF p_reasons IS NOT NULL THEN
+      v_reasons := v_reasons || p_reasons[v_row.position];
+    END IF;
+  END LOOP;
+
+  IF p_reasons IS NULL THEN
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_ids);
+  ELSE
+    PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
+  END IF;
+  RETURN v_outcomes;
 END
 $$;
 
@@ -9062,13 +9080,7 @@ BEGIN
   END IF;
 
   INSERT INTO instances (
-    instance_id,
-    orchestration_name,
-    orchestration_version,
-    current_execution_id,
-    created_at,
-    updated_at,
-    route
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
   )
   VALUES (
     v_id,
@@ -9091,12 +9103,7 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    started_at,
-    duroxide_version_major,
-    duroxide_version_minor,
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
     duroxide_version_patch
   )
   VALUES (
@@ -9164,27 +9171,8 @@ BEGIN
     -- A transaction that sent a message may commit after the instance changed its version or was deleted. Among the
     -- newest messages of each route, this finds those whose instance has another route by now, and updates them.
     FOR v_row IN
-      WITH RECURSIVE present AS (
-        (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > ''
-          ORDER BY q.route
-          LIMIT 1
-        )
-        UNION ALL
-        SELECT (
-          SELECT q.route
-          FROM orchestrator_queue AS q
-          WHERE q.route > present.route
-          ORDER BY q.route
-          LIMIT 1
-        )
-        FROM present
-        WHERE present.route IS NOT NULL
-      )
       SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
-      FROM present
+      FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
         SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
         FROM orchestrator_queue AS q
@@ -9193,7 +9181,8 @@ BEGIN
         ORDER BY q.visible_at DESC, q.id DESC
         LIMIT 1000
       ) AS newest
-      WHERE newest.lock_token IS NULL
+      WHERE present.route <> ''
+        AND newest.lock_token IS NULL
         AND newest.route NOT LIKE '- %'
         AND newest.route IS DISTINCT FROM (
           SELECT i.route
@@ -9202,12 +9191,7 @@ BEGIN
             AND i.route <> ''
         )
     LOOP
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id
-        AND q.route <> v_row.route;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -9227,11 +9211,7 @@ BEGIN
     v_after_at := v_row.visible_at;
     v_after_id := v_row.id;
     IF v_row.route <> '' THEN
-      UPDATE orchestrator_queue AS q
-      SET route = v_row.route
-      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
-      WHERE q.id = locked.id;
-      v_delivers := v_delivers OR FOUND;
+      v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
@@ -9256,19 +9236,19 @@ BEGIN
 END
 $$;
 
--- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
--- begun and whose wake-up may be lost. Each gets a new row of the outbox.
+-- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should
+-- have begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
--- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
--- at the same time write one wake-up for it.
+-- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
+-- sweeps at the same time write one wake-up for it.
 --
--- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a look. Those
--- that another worker has refused since then come to the caller as they are given back.
+-- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
+-- look. Those that another worker has refused since then come to the caller as they are given back.
 --
--- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
--- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
--- counts of the tasks that have not ended, of the p_limit that need a look first.
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
+-- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
+-- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(

@@ -1,10 +1,11 @@
--- Deletes leased messages.
+-- Deletes leased messages, or with p_reasons moves them to the dead letters.
 --
--- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
--- equal receipts, the second). Bound: the rows given. Locks: messages by id.
-CREATE OR REPLACE FUNCTION dx_ack_messages(
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
+-- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
+CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
+  p_reasons text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -16,6 +17,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
   v_ids bigint[] := '{}';
+  v_reasons text[] := '{}';
   v_row record;
 BEGIN
   FOR v_row IN
@@ -38,10 +40,17 @@ BEGIN
     CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
     v_outcomes[v_row.position] := 'Done';
     v_ids := v_ids || v_row.id;
+    IF p_reasons IS NOT NULL THEN
+      v_reasons := v_reasons || p_reasons[v_row.position];
+    END IF;
   END LOOP;
 
-  DELETE FROM queue_messages AS m
-  WHERE m.id = ANY (v_ids);
+  IF p_reasons IS NULL THEN
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_ids);
+  ELSE
+    PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
+  END IF;
   RETURN v_outcomes;
 END
 $$;
