@@ -6,8 +6,8 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
+import { Notifier } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
 

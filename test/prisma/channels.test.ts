@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import * as Channels from "../../src/prisma/internal/channels.ts"
-import { Hint } from "../../src/provider/Notifier.ts"
-import type { Received } from "../../src/provider/Notifier.ts"
+import { Hint } from "../../src/waking/Notifier.ts"
+import type { Received } from "../../src/waking/Notifier.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 

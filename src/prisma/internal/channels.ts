@@ -18,8 +18,8 @@
  * Payloads of later versions may say more. What cannot be read is ignored.
  */
 import { createHash } from "node:crypto"
-import { Hint } from "../../provider/Notifier.ts"
-import type { Queue, Received } from "../../provider/Notifier.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Queue, Received } from "../../waking/Notifier.ts"
 
 /** Unquoted. They are unique in a database for each schema. */
 export interface Channels extends Readonly<Record<Queue, string>> {

@@ -14,30 +14,17 @@ import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
 import type * as Event from "../../model/Event.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type * as watches from "../../waking/watches.ts"
+import type { Watcher } from "../../waking/watches.ts"
 import type { Provider, Turn } from "../Provider.ts"
-import type { Hints } from "./hints.ts"
 
-export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged"> {
-  /** Until the returned function is called, other processes announce to this one what its callers wait for. */
-  readonly watch: (instanceId: string, watcher: Watcher) => () => void
-  /**
-   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while they
-   * do not.
-   */
-  readonly announcedSinceMs: () => number
+export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged">, watches.Changes {
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
   /** This process may have stored something: all watchers are asked to look. */
   readonly lostAnswer: () => void
-}
-
-/** None of the functions throws or waits. */
-export interface Watcher {
-  /** Another process says that the instance has changed. */
-  readonly changed: () => void
-  /** Any instance may have changed: hints were lost, or are lost from now on. */
-  readonly doubted: () => void
 }
 
 /** The first 8 hex digits of the SHA-256 of the id. */

@@ -13,10 +13,10 @@
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
-import type { Queue } from "../Notifier.ts"
-import type { Alarms } from "./alarms.ts"
-import type { Hints } from "./hints.ts"
+import type { Alarms } from "../../waking/alarms.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 
 /** Of one queue. */
 export interface HeldLocks {

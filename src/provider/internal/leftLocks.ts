@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
-import type { Queue } from "../Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 import type { LiveLocks, ProviderDriver } from "../ProviderDriver.ts"
 
 export interface LeftLocks {

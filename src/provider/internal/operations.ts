@@ -3,7 +3,7 @@
  * this process holds.
  */
 import type * as Effect from "effect/Effect"
-import type { Queue } from "../Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 import type { HandedOver, HandOver, ProviderDriver, Settled } from "../ProviderDriver.ts"
 import type { HeldLocks } from "./heldLocks.ts"
 

@@ -7,15 +7,16 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import * as watches from "../../waking/watches.ts"
+import type { Looking } from "../../waking/watches.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { InstanceProgress, ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
 import { answer, unknown } from "../shared/progress.ts"
 import type { Changes } from "./changes.ts"
 import { isNews } from "./changes.ts"
 import * as check from "./check.ts"
 import { keyValueChange, lastCustomStatus } from "./encoding.ts"
-import * as watches from "./watches.ts"
-import type { Looking } from "./watches.ts"
 
 export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"> {
   /** This process has stored a turn. */
@@ -25,9 +26,9 @@ export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readProgress">,
   changes: Changes,
-  options: Looking
+  options: Looking<ProviderError>
 ): Effect.fn.Return<ProgressWaits, never, Scope.Scope> {
-  const { learn, of, wait } = yield* watches.make<State>(changes, {
+  const { learn, of, wait } = yield* watches.make<State, ProviderError>(changes, {
     ...options,
     operation: "awaitProgress",
     read: (asked) =>

@@ -13,10 +13,10 @@ import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
 import type { Backlog } from "../Backlog.ts"
-import { Hint } from "../Notifier.ts"
 import type { ProviderError } from "../ProviderError.ts"
-import type { Hints } from "./hints.ts"
 
 export const make = Effect.fnUntraced(function*(
   readBacklog: Effect.Effect<Backlog, ProviderError>,

@@ -8,7 +8,7 @@
  * `clockTolerance`; otherwise the store's answer corrects the estimate.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 
 export interface StoreClock {
   /** The store has said its time, milliseconds since the Unix epoch. */

@@ -7,9 +7,9 @@
  * others may serve other work, or have no free slot.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { Queue, Received } from "../Notifier.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Alarms } from "./alarms.ts"
+import type { Queue, Received } from "./Notifier.ts"
 import * as pollMode from "./pollMode.ts"
 import type { LookReason, Outcome, Settings } from "./pollMode.ts"
 

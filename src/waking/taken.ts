@@ -8,7 +8,7 @@
  * of them needs an item of its own.
  */
 import { createHash, randomUUID } from "node:crypto"
-import type { HintedItem } from "../Notifier.ts"
+import type { HintedItem } from "./Notifier.ts"
 
 export interface Taken {
   /** A hint about one item, of this process or another one, at this time in monotonic milliseconds. */

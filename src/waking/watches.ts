@@ -19,25 +19,45 @@ import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { ProviderError } from "../ProviderError.ts"
-import type { Changes, Watcher } from "./changes.ts"
-import type { Settings } from "./pollMode.ts"
-import { closed, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 
-/** How the watches of all kinds look. */
-export interface Looking extends Sharing {
-  readonly longPolling: Pick<Settings, "fallbackPollMs">
+/** What a table of watches learns of other processes. */
+export interface Changes {
+  /** Until the returned function is called, other processes announce to this one what its callers wait for. */
+  readonly watch: (instanceId: string, watcher: Watcher) => () => void
+  /**
+   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while they
+   * do not.
+   */
+  readonly announcedSinceMs: () => number
 }
 
-export interface Options<State> extends Looking {
+/** None of the functions throws or waits. */
+export interface Watcher {
+  /** Another process says that the instance has changed. */
+  readonly changed: () => void
+  /** Any instance may have changed: hints were lost, or are lost from now on. */
+  readonly doubted: () => void
+}
+
+/** How the watches of all kinds look. */
+export interface Looking<E> {
+  /** Longest pause between two looks at a watch while other processes announce all changes. */
+  readonly fallbackPollMs: number
+  /** Lets callers that ask at the same time share a look, for at most that many watches. */
+  readonly shared: <A>(
+    operation: string,
+    look: (asked: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<void>, E>,
+    maxBatch: number
+  ) => Effect.Effect<(one: A) => Effect.Effect<void, E>, never, Scope.Scope>
+  /** The failure of callers that wait when the scope is closed, or come later. */
+  readonly closed: (operation: string) => E
+}
+
+export interface Options<State, E> extends Looking<E> {
   readonly operation: string
   /** One statement. The answers are in order; undefined: nothing that `Watch.state` does not say already. */
-  readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<
-    ReadonlyArray<State | undefined>,
-    ProviderError
-  >
+  readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<ReadonlyArray<State | undefined>, E>
   /** Whether other processes announce changes of such an instance. Defaults to all. */
   readonly announces?: (state: State) => boolean
 }
@@ -63,9 +83,9 @@ export interface Wait<State, A, E> {
   readonly startedMs?: () => number | undefined
 }
 
-export interface Watches<State> {
+export interface Watches<State, E> {
   /** None after the timeout. */
-  readonly wait: <A, E>(wait: Wait<State, A, E>) => Effect.Effect<Option.Option<A>, E | ProviderError>
+  readonly wait: <A, E2>(wait: Wait<State, A, E2>) => Effect.Effect<Option.Option<A>, E2 | E>
   readonly of: (instanceId: string) => ReadonlyArray<Watch<State>>
   /** What this process has stored itself. */
   readonly learn: (instanceId: string, key: string, state: State) => void
@@ -73,20 +93,20 @@ export interface Watches<State> {
   readonly runsHere: (instanceId: string) => void
 }
 
-export const make = Effect.fnUntraced(function*<State>(
+export const make = Effect.fnUntraced(function*<State, E>(
   changes: Changes,
-  options: Options<State>
-): Effect.fn.Return<Watches<State>, never, Scope.Scope> {
+  options: Options<State, E>
+): Effect.fn.Return<Watches<State, E>, never, Scope.Scope> {
   const { announces = () => true, operation, read } = options
   /** While others announce what they store: at most 300 watches per second. */
-  const longestFallbackMs = (watches: number) => Math.max(options.longPolling.fallbackPollMs, 3 * watches)
+  const longestFallbackMs = (watches: number) => Math.max(options.fallbackPollMs, 3 * watches)
   const clock = yield* Clock.Clock
   const bell = Latch.makeUnsafe()
-  const closedCause = Cause.fail(closed(operation))
+  const closedCause = Cause.fail(options.closed(operation))
   /** Those looked at longest ago come first. */
-  const watches = new Set<Shared<State>>()
-  const byInstance = new Map<string, Map<string, Shared<State>>>()
-  const hinted = new Set<Shared<State>>()
+  const watches = new Set<Shared<State, E>>()
+  const byInstance = new Map<string, Map<string, Shared<State, E>>>()
+  const hinted = new Set<Shared<State, E>>()
   let isClosed = false
   // Monotonic milliseconds, as all times here.
   let lastLookMs = Number.NEGATIVE_INFINITY
@@ -104,26 +124,26 @@ export const make = Effect.fnUntraced(function*<State>(
     if (atMs < wakesAtMs) bell.openUnsafe()
   }
 
-  const setDue = (watch: Shared<State>, dueMs: number) => {
+  const setDue = (watch: Shared<State, E>, dueMs: number) => {
     watch.dueMs = dueMs
     earliestMs = Math.min(earliestMs, dueMs)
     ringBefore(dueMs)
   }
 
   /** Looks again after the pause. */
-  const postpone = (watch: Shared<State>, pauseMs: number) => {
+  const postpone = (watch: Shared<State, E>, pauseMs: number) => {
     const longestMs = watch.isAnnounced ? longestFallbackMs(watches.size) : longestPauseMs(watches.size)
     watch.pauseMs = Math.min(pauseMs, longestMs)
     setDue(watch, monotonicMs(clock) + watch.pauseMs)
   }
 
   /** Whether others have announced whatever they stored since. */
-  const isAnnouncedSince = (watch: Shared<State>, timeMs: number) =>
+  const isAnnouncedSince = (watch: Shared<State, E>, timeMs: number) =>
     changes.announcedSinceMs() <= timeMs && watch.begunMs <= timeMs &&
     (watch.state === undefined || announces(watch.state))
 
-  const begin = (instanceId: string, key: string): Shared<State> => {
-    const watch: Shared<State> = {
+  const begin = (instanceId: string, key: string): Shared<State, E> => {
+    const watch: Shared<State, E> = {
       instanceId,
       key,
       begunMs: monotonicMs(clock),
@@ -153,15 +173,15 @@ export const make = Effect.fnUntraced(function*<State>(
     }
     const release = changes.watch(instanceId, watch)
     watches.add(watch)
-    byInstance.set(instanceId, (byInstance.get(instanceId) ?? new Map<string, Shared<State>>()).set(key, watch))
+    byInstance.set(instanceId, (byInstance.get(instanceId) ?? new Map<string, Shared<State, E>>()).set(key, watch))
     return watch
   }
 
-  const leave = (watch: Shared<State>, waiter: Waiter<State>) => {
+  const leave = (watch: Shared<State, E>, waiter: Waiter<State, E>) => {
     if (watch.waiters.delete(waiter) && watch.waiters.size === 0) watch.end()
   }
 
-  const offer = (watch: Shared<State>, waiter: Waiter<State>) => {
+  const offer = (watch: Shared<State, E>, waiter: Waiter<State, E>) => {
     if (watch.state === undefined || waiter.exit !== undefined) return
     waiter.exit = selected(waiter, watch.state)
     if (waiter.exit === undefined) return
@@ -170,7 +190,7 @@ export const make = Effect.fnUntraced(function*<State>(
   }
 
   /** Whether it ends a wait. */
-  const learn = (watch: Shared<State>, state: State): boolean => {
+  const learn = (watch: Shared<State, E>, state: State): boolean => {
     watch.state = state
     const before = watch.waiters.size
     for (const waiter of watch.waiters) offer(watch, waiter)
@@ -178,7 +198,7 @@ export const make = Effect.fnUntraced(function*<State>(
   }
 
   /** The same, of a look that began at that time. */
-  const found = (watch: Shared<State>, state: State | undefined, begunMs: number): boolean => {
+  const found = (watch: Shared<State, E>, state: State | undefined, begunMs: number): boolean => {
     if (state === undefined || !watches.has(watch)) return false
     if (watch.learnedMs < begunMs) return learn(watch, state)
     // Read before or after what this process has stored meanwhile.
@@ -186,7 +206,7 @@ export const make = Effect.fnUntraced(function*<State>(
     return false
   }
 
-  const fail = (watch: Shared<State>, cause: Cause.Cause<ProviderError>) => {
+  const fail = (watch: Shared<State, E>, cause: Cause.Cause<E>) => {
     watch.dueMs = Infinity
     for (const { resume } of watch.waiters) resume?.(Exit.failCause(cause))
   }
@@ -196,15 +216,15 @@ export const make = Effect.fnUntraced(function*<State>(
   const nextDueMs = () => Math.max(earliestMs, lastDueLookMs + betweenLooksMs(watches.size))
 
   /** Those that hints name and those that are due; and if these are few, some that soon will be. */
-  const next = (nowMs: number): ReadonlyArray<Shared<State>> => {
-    const asked = new Set<Shared<State>>()
+  const next = (nowMs: number): ReadonlyArray<Shared<State, E>> => {
+    const asked = new Set<Shared<State, E>>()
     for (const watch of hinted) {
       if (asked.size === maxIds) break
       asked.add(watch)
     }
     if (nextDueMs() > nowMs) return [...asked]
     const most = changes.announcedSinceMs() <= nowMs ? maxIds : companions
-    const soon: Array<Shared<State>> = []
+    const soon: Array<Shared<State, E>> = []
     earliestMs = Infinity
     for (const watch of watches) {
       const { dueMs, pauseMs } = watch
@@ -270,9 +290,9 @@ export const make = Effect.fnUntraced(function*<State>(
 
   // -- callers -----------------------------------------------------------------------------------
 
-  const firstLook = yield* shared(
+  const firstLook = yield* options.shared(
     operation,
-    (asked: ReadonlyArray<Shared<State>>) =>
+    (asked: ReadonlyArray<Shared<State, E>>) =>
       Effect.suspend(() => {
         const begunMs = monotonicMs(clock)
         const unique = [...new Set(asked)]
@@ -281,16 +301,16 @@ export const make = Effect.fnUntraced(function*<State>(
           return asked.map(() => undefined)
         })
       }),
-    { ...options, maxBatch: maxIds }
+    maxIds
   )
 
   /** Until its next look is due, the caller misses only what others have stored since `sinceMs` and not announced. */
   const watched = (
-    watch: Shared<State>,
-    waiter: Waiter<State>,
+    watch: Shared<State, E>,
+    waiter: Waiter<State, E>,
     { dueMs, pauseMs, sinceMs }: { readonly sinceMs: number; readonly dueMs: number; readonly pauseMs: number }
   ) =>
-    Effect.callback<Option.Option<any>, ProviderError>((resume) => {
+    Effect.callback<Option.Option<any>, E>((resume) => {
       if (waiter.exit !== undefined) return resume(waiter.exit)
       if (isClosed) return resume(Exit.failCause(closedCause))
       waiter.resume = resume
@@ -301,10 +321,10 @@ export const make = Effect.fnUntraced(function*<State>(
       setDue(watch, Math.min(watch.dueMs, dueMs))
     })
 
-  const untilAnswered = Effect.fnUntraced(function*<A, E>(
-    watch: Shared<State>,
-    waiter: Waiter<State>,
-    { start, startedMs, timeout }: Wait<State, A, E>
+  const untilAnswered = Effect.fnUntraced(function*<A, E2>(
+    watch: Shared<State, E>,
+    waiter: Waiter<State, E>,
+    { start, startedMs, timeout }: Wait<State, A, E2>
   ) {
     const begunMs = monotonicMs(clock)
     if (start !== undefined) yield* start
@@ -339,7 +359,7 @@ export const make = Effect.fnUntraced(function*<State>(
     wait: (wait) =>
       Effect.suspend(() => {
         const { instanceId, key = "", select } = wait
-        const waiter: Waiter<State> = { select, exit: undefined, resume: undefined }
+        const waiter: Waiter<State, E> = { select, exit: undefined, resume: undefined }
         const watch = byInstance.get(instanceId)?.get(key) ?? begin(instanceId, key)
         watch.waiters.add(waiter)
         return Effect.ensuring(untilAnswered(watch, waiter, wait), Effect.sync(() => leave(watch, waiter)))
@@ -365,10 +385,10 @@ export const make = Effect.fnUntraced(function*<State>(
 // internal
 
 /** All callers that wait for the same thing. */
-interface Shared<State> extends Watch<State> {
+interface Shared<State, E> extends Watch<State> {
   state: State | undefined
   readonly begunMs: number
-  readonly waiters: Set<Waiter<State>>
+  readonly waiters: Set<Waiter<State, E>>
   /** When this process last stored a state itself, monotonic milliseconds. */
   learnedMs: number
   /** Of the next look, monotonic milliseconds; infinite while each of them is busy with its start or its first look. */
@@ -380,15 +400,15 @@ interface Shared<State> extends Watch<State> {
   readonly end: () => void
 }
 
-interface Waiter<State> {
+interface Waiter<State, E> {
   readonly select: (state: State) => Option.Option<any>
   /** Set when the answer comes to be known, also before `resume` is. */
   exit: Exit.Exit<Option.Option<any>> | undefined
-  resume: ((exit: Exit.Exit<Option.Option<any>, ProviderError>) => void) | undefined
+  resume: ((exit: Exit.Exit<Option.Option<any>, E>) => void) | undefined
 }
 
 /** Undefined: not yet. A caller's function that throws is a defect of its wait alone. */
-const selected = <State>({ select }: Waiter<State>, state: State) => {
+const selected = <State, E>({ select }: Waiter<State, E>, state: State) => {
   try {
     const answer = select(state)
     return Option.isSome(answer) ? Exit.succeed(answer) : undefined

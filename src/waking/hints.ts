@@ -17,12 +17,12 @@ import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
-import * as Metrics from "../../model/Metrics.ts"
-import { InBackground } from "../../model/shared/inBackground.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
-import type { Notifier, Queue, Received } from "../Notifier.ts"
+import * as Metrics from "../model/Metrics.ts"
+import { InBackground } from "../model/shared/inBackground.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
+import { Hint } from "./Notifier.ts"
+import type { Notifier, Queue, Received } from "./Notifier.ts"
 
 export interface Hints {
   /** Whether hints of others arrive. False without a notifier. */
