@@ -22,13 +22,13 @@ import * as declarations from "../queue/internal/declarations.ts"
 import * as queueGauges from "../queue/internal/gauges.ts"
 import type { Receipt } from "../queue/internal/receipts.ts"
 import * as receipts from "../queue/internal/receipts.ts"
-import { QueueSignals, Topic } from "../queue/internal/signals.ts"
 import type { Lease, Leased, ReceiveBy, Stored } from "../queue/internal/stored.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Payload, Received } from "../queue/Queue.ts"
 import type { QueueError } from "../queue/QueueError.ts"
 import { InvalidInput, ReceiptExpired } from "../queue/QueueError.ts"
 import * as StoreClock from "../waking/storeClock.ts"
+import { Topic, Topics } from "../waking/topics.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { queueError } from "./internal/queue/faults.ts"
@@ -79,7 +79,7 @@ export const environment: Config.Config<Partial<Omit<Options, "queues">>> = vari
  * @category layers
  * @since 0.2.0
  */
-export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database | QueueSignals> =>
+export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database | Topics> =>
   Layer.effect(Queue, make(options))
 
 /**
@@ -90,11 +90,11 @@ export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database
  */
 export const make = Effect.fnUntraced(function*(
   options: Options
-): Effect.fn.Return<Queue["Service"], QueueError, Database | QueueSignals | Scope.Scope> {
+): Effect.fn.Return<Queue["Service"], QueueError, Database | Topics | Scope.Scope> {
   const queues = yield* declarations.read(options.queues)
   const pollMs = yield* interval("pollInterval", options.pollInterval ?? "1 second")
   const fallbackMs = yield* interval("fallbackPollInterval", options.fallbackPollInterval ?? "1 minute")
-  const signals = yield* QueueSignals
+  const topics = yield* Topics
   const clock = yield* Clock.Clock
   const storeClock = StoreClock.make(clock)
   const scope = yield* Effect.scope
@@ -116,7 +116,7 @@ export const make = Effect.fnUntraced(function*(
           isQuiet: true
         })
       )
-      yield* signals.announce(messages.map(({ delayMs, queue }) => ({
+      yield* topics.announce(messages.map(({ delayMs, queue }) => ({
         topic: Topic.messages(queue),
         ...(delayMs > 0 && { atMs: nowMs + delayMs })
       })))
@@ -161,7 +161,7 @@ export const make = Effect.fnUntraced(function*(
 
   /** Wakes those who wait, if the message comes earlier than they know. */
   const moved = (queue: string, leaseMs: number) => (outcome: Outcome) =>
-    outcome !== "Sooner" ? Effect.void : signals.announce([
+    outcome !== "Sooner" ? Effect.void : topics.announce([
       { topic: Topic.messages(queue), ...(leaseMs > 0 && { atMs: storeNowMs() + leaseMs }) }
     ])
 
@@ -252,7 +252,7 @@ export const make = Effect.fnUntraced(function*(
   const makePump = <A>(queue: string, options: Pick<receivePump.Options<A, QueueError>, "fetch" | "giveBack">) =>
     receivePump.make<A, QueueError>({
       ...options,
-      isConnected: signals.isConnected,
+      isConnected: topics.isConnected,
       storeNowMs,
       pollMs,
       fallbackMs,
@@ -277,7 +277,7 @@ export const make = Effect.fnUntraced(function*(
             })
           )
       })
-      yield* signals.subscribe(Topic.messages(queue), pump.subscriber)
+      yield* topics.subscribe(Topic.messages(queue), pump.subscriber)
       return (asking: receivePump.Asking) =>
         Effect.tap(pump.receive(asking), (some) => {
           const messages = some.filter(isMessage)
@@ -295,7 +295,7 @@ export const make = Effect.fnUntraced(function*(
     Effect.suspend(() => {
       if (subscribed.has(queue)) return Effect.void
       subscribed.add(queue)
-      return Scope.provide(Effect.uninterruptible(signals.subscribe(Topic.messages(queue), subscriber)), scope)
+      return Scope.provide(Effect.uninterruptible(topics.subscribe(Topic.messages(queue), subscriber)), scope)
     })
 
   // -- counting ----------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ export const make = Effect.fnUntraced(function*(
         Prisma.sql`${queue}::text`,
         Prisma.sql`${count}::integer`
       ], { items: count, isQuiet: true }).pipe(Effect.mapError(queueError("redrive", queue)))
-      if (moved > 0) yield* signals.announce([{ topic: Topic.messages(queue) }])
+      if (moved > 0) yield* topics.announce([{ topic: Topic.messages(queue) }])
       return Number(moved)
     }),
 

@@ -10,13 +10,13 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import { SettingOrigins } from "../model/shared/settings.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import type { QueueSignals } from "../queue/internal/signals.ts"
+import type { Topics } from "../waking/topics.ts"
 import * as Credentials from "./Credentials.ts"
 import * as Database from "./Database.ts"
 import * as drivers from "./internal/drivers.ts"
+import * as notifying from "./internal/notifying.ts"
 import * as Preparation from "./internal/preparation.ts"
 import * as Environment from "./internal/queue/environment.ts"
-import * as signals from "./internal/queue/signals.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import type * as PrismaProvider from "./PrismaProvider.ts"
 
@@ -41,7 +41,7 @@ export interface Options
  * @category models
  * @since 0.2.0
  */
-export type Services = Database.Database | QueueSignals | drivers.Drivers
+export type Services = Database.Database | Topics | drivers.Drivers
 
 /**
  * Opens the database for a process without orchestrations. One connection that listens is opened when something of the
@@ -108,7 +108,7 @@ export const layerShared = (options: {
   readonly tls?: Database.Tls | undefined
   /** As in `Options`. */
   readonly listens?: boolean | undefined
-}): Layer.Layer<QueueSignals, ProviderError, Database.Database> => signals.layer(options)
+}): Layer.Layer<Topics, ProviderError, Database.Database> => notifying.layerTopics(options)
 
 /**
  * As `layerShared`, with options from `environment`, and `Credentials.layerConfig`: for a `Database` that
@@ -120,7 +120,7 @@ export const layerShared = (options: {
  */
 export const layerSharedEnvironment = (
   defaults?: Partial<Pick<Options, "url" | "directUrl" | "tls" | "listens">>
-): Layer.Layer<QueueSignals, ProviderError | Config.ConfigError, Database.Database> =>
+): Layer.Layer<Topics, ProviderError | Config.ConfigError, Database.Database> =>
   Layer.unwrap(
     Effect.map(
       Environment.databaseConfig<Options>(defaults),

@@ -81,8 +81,9 @@ export const make = Effect.fnUntraced(
         Effect.map(({ announced_at_ms, notifications }) => {
           if (!isOfUse(announced_at_ms)) return
           for (const notification of notifications) {
-            const received = Channels.decodeNotification(channels, notification)
-            if (received !== undefined && received.sender !== sender) listener.receive(received)
+            for (const received of Channels.decode(channels, notification)) {
+              if (received.sender !== sender) listener.receive(received)
+            }
           }
         }),
         Effect.ignore
@@ -190,7 +191,7 @@ export const make = Effect.fnUntraced(
       listen: (listener) =>
         Effect.asVoid(Effect.forkScoped(Effect.provideService(session(listener), InBackground, true))),
       announce: (hints) => {
-        const notifications = Channels.encodeHints(channels, sender, hints)
+        const notifications = Channels.encode(channels, sender, hints)
         return notifications.length === 0 ? Effect.void : leases.announce(messagesOf(notifications), inbox)
       }
     })

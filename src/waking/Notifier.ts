@@ -37,6 +37,8 @@ export type Queue = "orchestrator" | "worker"
  * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Hello`: the sender has just connected, and asks for the `Waiting` of the others.
+ * - `Topic`: who waits for this topic of queues, outbox or tasks should look at `atMs`, milliseconds since the Unix epoch by
+ *   the store's clock; 0: now. Providers neither send nor need these.
  *
  * @category models
  * @since 0.2.0
@@ -50,6 +52,7 @@ export type Hint = Data.TaggedEnum<{
   Waiting: {}
   Sampled: {}
   Hello: {}
+  Topic: { readonly topic: string; readonly atMs: number }
 }>
 
 /**

@@ -16,13 +16,12 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
 import * as Metrics from "../model/Metrics.ts"
-import { InBackground } from "../model/shared/inBackground.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import { Hint } from "./Notifier.ts"
 import type { Notifier, Queue, Received } from "./Notifier.ts"
+import * as senders from "./sender.ts"
 
 export interface Hints {
   /** Whether hints of others arrive. False without a notifier. */
@@ -144,28 +143,10 @@ export const make = Effect.fnUntraced(function*(
   // -- announcing --------------------------------------------------------------------------------
 
   const outbox = new Outbox()
-  const waiting = Latch.makeUnsafe()
-  const announce = (hint: Hint) => {
-    outbox.add(hint)
-    waiting.openUnsafe()
-  }
-
-  /** Announcements that may leave at once. */
-  const betweenAnnouncementsMs = Duration.toMillis(notifier.announceEvery ?? "20 millis")
-  let credit = mostAtOnce
-  let creditedMs = monotonicMs(clock)
-  const pauseAfterSending = () => {
-    const nowMs = monotonicMs(clock)
-    credit = Math.min(mostAtOnce, credit + (nowMs - creditedMs) / betweenAnnouncementsMs) - 1
-    creditedMs = nowMs
-    return credit >= 1 ? Effect.void : Effect.sleep(Math.ceil((1 - credit) * betweenAnnouncementsMs))
-  }
-
-  const sending = Semaphore.makeUnsafe(1)
-  /** Sends what waits, after what is being sent. False if there is nothing. */
-  const sendWaiting = sending.withPermits(1)(Effect.suspend(() => {
+  /** Sends what waits, once. */
+  const send = Effect.suspend(() => {
     const hints = outbox.take(clock.currentTimeMillisUnsafe())
-    if (hints.length === 0) return Effect.succeed(false)
+    if (hints.length === 0) return Effect.succeed("Nothing" as const)
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
@@ -174,20 +155,14 @@ export const make = Effect.fnUntraced(function*(
           Effect.andThen(Effect.sync(() => report()))
         )
       ),
-      Effect.as(true)
+      Effect.as("Sent" as const)
     )
-  }))
-
-  const send = Effect.forever(Effect.suspend(() => {
-    waiting.closeUnsafe()
-    return Effect.flatMap(sendWaiting, (hasSent) => hasSent ? pauseAfterSending() : waiting.await)
-  }))
+  })
 
   const context = yield* Effect.context<never>()
   Metrics.listenerConnected.updateUnsafe(0, context)
   yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(Metrics.listenerConnected, context)))
   yield* Effect.forkScoped(deliver)
-  yield* Effect.forkScoped(Effect.provideService(send, InBackground, true))
   yield* Effect.forkScoped(Effect.forever(count))
   yield* notifier.listen({
     connected: () => {
@@ -202,6 +177,7 @@ export const make = Effect.fnUntraced(function*(
       for (const { disconnected } of subscribers) disconnected?.(problem)
     },
     receive: (received) => {
+      if (received.hint._tag === "Topic") return
       if (received.hint._tag === "Serves") return void begun[received.hint.queue].add(received.sender)
       if (received.hint._tag === "Work") countIfStale()
       const key = keyOf(received)
@@ -215,12 +191,18 @@ export const make = Effect.fnUntraced(function*(
       arrived.openUnsafe()
     }
   })
-  // Before the loops end.
-  yield* Effect.addFinalizer(() => Effect.timeoutOption(sendWaiting, farewellMs))
+  const sendSoon = yield* senders.make({
+    send,
+    everyMs: Duration.toMillis(notifier.announceEvery ?? "20 millis"),
+    farewellMs
+  })
 
   return {
     isConnected: () => isConnected,
-    announce,
+    announce: (hint) => {
+      outbox.add(hint)
+      sendSoon()
+    },
     subscribe: (subscriber) => {
       subscribers.push(subscriber)
       if (isConnected) subscriber.connected?.()
@@ -244,10 +226,6 @@ const merged = ({ hint: before }: Received, { hint, sender }: Received): Receive
   return fingerprints.length > maxFingerprints ? undefined : { hint: Hint.Changed({ fingerprints }), sender }
 }
 
-/** A start, its locks and its end follow each other within milliseconds. */
-const mostAtOnce = 5
-
-/** A notifier that does not answer delays the end of a process by that much. */
 const farewellMs = 500
 
 const betweenCountsMs = 300_000
@@ -289,6 +267,8 @@ class Outbox {
         return void (this.isSampled = true)
       case "Hello":
         return void (this.isHello = true)
+      case "Topic":
+        return
     }
   }
 

@@ -11,8 +11,8 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
-import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import { Hint } from "../../src/waking/Notifier.ts"
+import { Topics } from "../../src/waking/topics.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -31,7 +31,7 @@ describe("a process with a runtime and queues:", () => {
         Layer.provide(Layer.succeed(Database.Database, runtime.database)),
         Layer.buildWithScope(scope)
       )
-      const { isConnected } = Context.get(queues, QueueSignals)
+      const { isConnected } = Context.get(queues, Topics)
       const { receive } = Context.get(queues, Queue.Queue)
       const options = { maxMessages: 1, visibilityTimeout: "1 minute", wait: "20 seconds" } as const
       const connections = Effect.map(

@@ -2,7 +2,7 @@
  * Callers that wait for the ends of tasks.
  *
  * Each look asks for all tasks that have news, in one statement; it also marks them as awaited, so that their ends are
- * announced. Without news there is a look at all of them each 30 seconds, or each second while no signals arrive.
+ * announced. Without news there is a look at all of them each 30 seconds, or each second while no hints arrive.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -15,7 +15,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { closed, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
+import { Topic, Topics } from "../../waking/topics.ts"
 import type { EndedTask, TaskDriver } from "../TaskDriver.ts"
 
 /** Waits for the end of a task; for one that does not exist, the status is `Missing`. Its first look may fail. */
@@ -29,8 +29,8 @@ interface Waiter {
 
 export const make = Effect.fnUntraced(function*(
   store: Pick<TaskDriver["Service"], "await">
-): Effect.fn.Return<Wait, never, QueueSignals | Scope.Scope> {
-  const signals = yield* QueueSignals
+): Effect.fn.Return<Wait, never, Topics | Scope.Scope> {
+  const topics = yield* Topics
   const clock = yield* Clock.Clock
   const scope = yield* Effect.scope
   /** By the id of the task, in lower case as the store has it. */
@@ -123,7 +123,7 @@ export const make = Effect.fnUntraced(function*(
       begun.closeUnsafe()
       return Effect.andThen(begun.await, Effect.sync(() => (lookedAllMs = monotonicMs(clock))))
     }
-    const untilMs = lookedAllMs + (signals.isConnected() ? connectedMs : alonePollMs) - monotonicMs(clock)
+    const untilMs = lookedAllMs + (topics.isConnected() ? connectedMs : alonePollMs) - monotonicMs(clock)
     // In short steps: the connection may be lost meanwhile.
     if (untilMs > 0) return Effect.sleep(Math.min(untilMs, alonePollMs))
     lookedAllMs = monotonicMs(clock)
@@ -146,7 +146,7 @@ export const make = Effect.fnUntraced(function*(
     if (isSubscribed) return Effect.void
     isSubscribed = true
     const subscriber = { received: (_: number, topic: Topic) => hasNews(Topic.taskId(topic)), connected: allHaveNews }
-    return Scope.provide(Effect.uninterruptible(signals.subscribe(Topic.tasks, subscriber)), scope)
+    return Scope.provide(Effect.uninterruptible(topics.subscribe(Topic.tasks, subscriber)), scope)
   })
 
   const wait = (taskId: string) =>

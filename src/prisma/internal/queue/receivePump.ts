@@ -1,7 +1,7 @@
 /**
  * One pump per queue: it alone looks for messages, on behalf of all callers of this process that wait for some.
  *
- * It looks when a signal came, when a message becomes visible, and once a minute for signals that were lost; without a
+ * It looks when a hint came, when a message becomes visible, and once a minute for hints that were lost; without a
  * connection that listens, at short intervals. While no caller waits it sends nothing, and keeps the wake-ups for the next
  * one. Intervals are measured by the monotonic clock.
  */
@@ -13,7 +13,7 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../../model/shared/monotonic.ts"
 import { forkLoop, UnderWay } from "../../../model/shared/underWay.ts"
-import type { Subscriber } from "../../../queue/internal/signals.ts"
+import type { Subscriber } from "../../../waking/topics.ts"
 
 export interface Options<A, E> {
   /** Leases up to `limit` messages with one statement. */
