@@ -316,6 +316,33 @@ describe("FetchPump", () => {
       }))
   })
 
+  it.effect("callers that name locks of different lengths share no statement, and each gets an answer", () =>
+    Effect.gen(function*() {
+      const looks: Array<readonly [limit: number, lockTimeoutMs: number]> = []
+      const items = ["a", "b"]
+      const pump = yield* pumpOf((limit, _, lockTimeoutMs) =>
+        Effect.sync(() => {
+          looks.push([limit, lockTimeoutMs])
+          return { items: items.splice(0, 1), more: items.length > 0 }
+        })
+      )
+      const take = (timeout: Duration.Duration, lockTimeoutMs?: number) =>
+        Effect.forkChild(pump.take(timeout, { lockTimeoutMs, most: () => 2 }))
+      const first = yield* take(long)
+      const second = yield* take(long, 1_000)
+      const third = yield* take(long)
+      yield* pass(0)
+      assert.deepStrictEqual(looks, [[4, 30_000], [2, 1_000]])
+      assert.deepStrictEqual(yield* Fiber.join(first), ["a"])
+      assert.deepStrictEqual(yield* Fiber.join(second), ["b"])
+      // One without time to wait is not held up by others that wait before it.
+      const hurried = yield* take(Duration.zero, 1_000)
+      yield* pass(0)
+      assert.deepStrictEqual(yield* Fiber.join(hurried), [])
+      assert.deepStrictEqual(looks.slice(2), [[2, 1_000]])
+      yield* Fiber.interrupt(third)
+    }))
+
   it.effect("keeps claiming after a claim or an abandon died", () =>
     Effect.gen(function*() {
       const answers = [
