@@ -31,16 +31,16 @@ export const make = Effect.fnUntraced(function*(
   options: Looking<ProviderError>
 ): Effect.fn.Return<Ends, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  /** When this process started them, monotonic milliseconds: the last ones, none of which is known to have ended. */
+  /** Last starts of this process, monotonic milliseconds, of instances not known to have ended. */
   const starts = new Map<string, number>()
 
   const { learn, runsHere, wait } = yield* watches.make<End, ProviderError>(changes, {
     ...options,
     operation: "awaitEnd",
     read: (asked) =>
-      Effect.map(driver.readEnds(asked.map(({ instanceId }) => instanceId)), (ended) => {
+      Effect.map(driver.readEnds(asked.map(({ id }) => id)), (ended) => {
         const ends = new Map(ended.map((state) => [state.instanceId, endOf(state)]))
-        return asked.map(({ instanceId }) => ends.get(instanceId))
+        return asked.map(({ id }) => ends.get(id))
       })
   })
 
@@ -56,7 +56,7 @@ export const make = Effect.fnUntraced(function*(
       const problem = check.text("instanceId", instanceId)
       return problem !== undefined
         ? check.refused("awaitEnd", problem)
-        : wait({ instanceId, select: Option.some, timeout, start, startedMs: () => startedLately(instanceId) })
+        : wait({ id: instanceId, select: Option.some, timeout, start, startedMs: () => startedLately(instanceId) })
     },
 
     started: (instanceId) => {

@@ -1,8 +1,8 @@
 /**
  * Callers that wait for a status or a value of an instance.
  *
- * A look says how far the history of the instance goes. A turn of this process that follows directly on it needs no further
- * look: what the turn stores is all that has happened. After any other turn with news the store is asked.
+ * A look says how far the history of the instance goes. A turn of this process that follows directly on it needs no
+ * further look: what the turn stores is all that has happened. After any other turn with news the store is asked.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -33,8 +33,8 @@ export const make = Effect.fnUntraced(function*(
     operation: "awaitProgress",
     read: (asked) =>
       Effect.map(
-        driver.readProgress(asked.map(({ instanceId, key, state }) => ({
-          instanceId,
+        driver.readProgress(asked.map(({ id, key, state }) => ({
+          instanceId: id,
           key: key === "" ? null : key.slice(1),
           executionId: state?.executionId ?? 0,
           lastEventId: state?.lastEventId ?? 0
@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
       if (problem !== undefined) return check.refused("awaitProgress", problem)
       const select = answer(until)
       return Effect.map(
-        wait({ instanceId, key: key === undefined ? "" : `/${key}`, select, timeout }),
+        wait({ id: instanceId, key: key === undefined ? "" : `/${key}`, select, timeout }),
         Option.getOrElse(() => timedOut)
       )
     },
