@@ -31,11 +31,11 @@ import * as notifying from "./internal/notifying.ts"
  */
 export interface Options {
   /**
-   * Address of the server itself, with the same database as `Database`. With `pgbouncer=true` it is that of a pooler, so
-   * nothing listens.
+   * Address of the server itself, with the same database as `Database`. With `pgbouncer=true` it is that of a pooler,
+   * so nothing listens.
    */
   readonly url: string | Redacted.Redacted<string>
-  /** As for `Database`. */
+  /** TLS settings, as for `Database`. */
   readonly tls?: Tls | undefined
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined

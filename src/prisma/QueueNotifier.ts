@@ -1,9 +1,10 @@
 /**
  * Processes that share a schema and cannot LISTEN, such as those behind a pooler, wake each other by messages.
  *
- * Each process that listens leases one of a few declared queues, its inbox, and empties it first. Hints for the others are
- * rows of the outbox, one for each inbox that is leased; a publisher sends them. They may be lost, late or doubled, as all
- * hints may. No row stays once it is sent, and none is sent or read that is older than five minutes or than the lease.
+ * Each process that listens leases one of a few declared queues, its inbox, and empties it first. Hints for the others
+ * are rows of the outbox, one for each inbox that is leased; a publisher sends them. They may be lost, late or doubled,
+ * as all hints may. No row stays once it is sent, and none is sent or read that is older than five minutes or than the
+ * lease.
  *
  * @since 0.2.0
  */
@@ -89,7 +90,7 @@ export const make = Effect.fnUntraced(
         Effect.ignore
       )
 
-    /** Never ends. While the queue fails, this process learns of no hint. */
+    /** Receives for ever. While the queue fails, this process learns of no hint. */
     const receive = (listener: Listener, inbox: string, isOfUse: (announcedAtMs: number) => boolean) =>
       Effect.suspend(() => {
         const outage = trouble.make(clock)
@@ -233,11 +234,13 @@ const messagesOf = (notifications: ReadonlyArray<Channels.Notification>) =>
 
 interface Lease {
   readonly queue: string
-  /** Of the newest renewal, exactly as stored: another process that has taken the inbox since has written another time. */
+  /**
+   * Time of the newest renewal, exactly as stored: another process that has taken the inbox since has written another.
+   */
   readonly seenAt: string
-  /** The same, milliseconds since the Unix epoch. */
+  /** The same time, milliseconds since the Unix epoch. */
   readonly seenMs: number
-  /** When this process learned of it, by its monotonic clock. */
+  /** Time at which this process learned of it, by its monotonic clock. */
   readonly heardMs: number
 }
 

@@ -2,13 +2,15 @@
  * Hints to and from other processes, on their way between the notifier and the parts of this provider that use them.
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
- * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second, however
- * many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a lock at its
- * commit that all notifying commits of the server share, so it must not be part of the statements that store work.
+ * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second,
+ * however many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a
+ * lock at its commit that all notifying commits of the server share, so it must not be part of the statements that
+ * store work.
  *
- * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
- * already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One that waited too
- * long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are alone, on either way.
+ * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is
+ * visible already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One
+ * that waited too long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are
+ * alone, on either way.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -27,7 +29,7 @@ export interface Hints {
   /** Whether hints of others arrive. False without a notifier. */
   readonly isConnected: () => boolean
   readonly announce: (hint: Hint) => void
-  /** Until the provider is closed. */
+  /** Subscribes until the provider is closed. */
   readonly subscribe: (subscriber: Subscriber) => void
   /** How many connected processes look for work in the queue, as far as that is known; at least 1. */
   readonly processes: (queue: Queue) => number
@@ -35,7 +37,7 @@ export interface Hints {
 
 /** All functions are optional; none may throw. */
 export interface Subscriber {
-  /** With the time at which it arrived in this process, monotonic milliseconds. */
+  /** Takes a hint, and the time at which it arrived in this process, monotonic milliseconds. */
   readonly received?: (received: Received, arrivedMs: number) => void
   /** Hints arrive from now on; anything may have happened before. */
   readonly connected?: () => void
@@ -72,7 +74,7 @@ export const make = Effect.fnUntraced(function*(
 
   // -- receiving ---------------------------------------------------------------------------------
 
-  /** By what they lead to, in the order of their arrival. */
+  /** Hints by what they lead to, in the order of their arrival. */
   const inbox = new Map<string, { readonly received: Received; readonly atMs: number }>()
   /** A look finds all the work that is visible, and the last time of a sender's locks is the one that counts. */
   const keyOf = ({ hint, sender }: Received): string => {
@@ -113,7 +115,7 @@ export const make = Effect.fnUntraced(function*(
   // -- counting ----------------------------------------------------------------------------------
 
   let counted: Readonly<Record<Queue, number>> = { orchestrator: 1, worker: 1 }
-  /** Those that serve since then. */
+  /** Senders that have begun to serve since that count. */
   const begun = { orchestrator: new Set<string | null>(), worker: new Set<string | null>() }
   let countedMs = Number.NEGATIVE_INFINITY
   const stale = Latch.makeUnsafe()
@@ -215,7 +217,7 @@ export const make = Effect.fnUntraced(function*(
 
 const maxInbox = 64
 
-/** Of all hints of changes that wait. */
+/** Most fingerprints in all hints of changes that wait. */
 const maxFingerprints = 10_000
 
 /** One hint for two that lead to the same; undefined if it would be too large. */

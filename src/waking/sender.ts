@@ -14,7 +14,9 @@ export interface Options {
   readonly send: Effect.Effect<"Sent" | "Failed" | "Nothing">
   /** Time between two announcements, on average. Defaults to 20 milliseconds. */
   readonly everyMs?: number
-  /** Longest time for the last hints when the scope is closed: a notifier that does not answer delays it by that much. */
+  /**
+   * Longest time for the last hints when the scope is closed: a notifier that does not answer delays it by that much.
+   */
   readonly farewellMs: number
 }
 

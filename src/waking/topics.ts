@@ -1,10 +1,10 @@
 /**
  * Hints about topics: messages of a queue, rows of the outbox, ends of tasks.
  *
- * They reach the subscribers of this process at once, and those of other processes by a `Notifier`. **Announcing** never
- * waits and never fails; what could not be sent is sent again. **Listening** begins with the first subscriber. A hint may
- * be lost, late, doubled or wrong: it only leads to a look at the store, and what no hint announces is found by a fallback
- * look.
+ * They reach the subscribers of this process at once, and those of other processes by a `Notifier`. **Announcing**
+ * never waits and never fails; what could not be sent is sent again. **Listening** begins with the first subscriber. A
+ * hint may be lost, late, doubled or wrong: it only leads to a look at the store, and what no hint announces is found
+ * by a fallback look.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -40,7 +40,9 @@ export interface TopicHint {
 export interface Subscriber {
   /** `atMs` is 0 for now. `topic` is that of the hint. */
   readonly received: (atMs: number, topic: Topic) => void
-  /** Hints of other processes arrive from now on; anything may have happened before. Called at once if they do already. */
+  /**
+   * Hints of other processes arrive from now on; anything may have happened before. Called at once if they do already.
+   */
   readonly connected?: (() => void) | undefined
   /** Hints of other processes are lost from now on: poll. */
   readonly disconnected?: (() => void) | undefined
@@ -49,7 +51,7 @@ export interface Subscriber {
 export class Topics extends Context.Service<Topics, {
   /** Returns at once. */
   readonly announce: (hints: ReadonlyArray<TopicHint>) => Effect.Effect<void>
-  /** Until the scope is closed. */
+  /** Subscribes until the scope is closed. */
   readonly subscribe: (topic: Topic, subscriber: Subscriber) => Effect.Effect<void, never, Scope.Scope>
   /** Whether hints of other processes arrive. False before the first subscriber. */
   readonly isConnected: () => boolean
@@ -140,7 +142,7 @@ export const make = Effect.fnUntraced(function*(
 
 // internal
 
-/** While they cannot be sent. Others look at the store when they have connected again. */
+/** Most topics that wait while hints cannot be sent. Others look at the store when they have connected again. */
 const mostUnsent = 10_000
 
 const farewellMs = 1_000

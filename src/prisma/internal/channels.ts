@@ -45,7 +45,7 @@ export const channelsOf = (schema: string): Channels => ({
   topics: channel(schema, "queues")
 })
 
-/** The same for every process that uses the schema; short, and plain ASCII. */
+/** Hash of a schema's name, the same for every process that uses it; short, and plain ASCII. */
 export const hashOf = (schema: string): string => createHash("sha256").update(schema, "utf8").digest("hex").slice(0, 32)
 
 /** Twelve random characters. */
@@ -137,7 +137,7 @@ const chunks = (words: ReadonlyArray<string>, most: number): ReadonlyArray<Reado
 /** Bytes of the lines in one payload; topics are plain ASCII. */
 const maxLines = 7_500
 
-/** As many lines in each payload as fit. */
+/** Joins lines to payloads, as many in each as fit. */
 const joined = (lines: ReadonlyArray<string>): ReadonlyArray<string> => {
   const payloads = [""]
   for (const line of lines) {

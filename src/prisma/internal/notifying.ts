@@ -1,6 +1,6 @@
 /**
- * Notifiers over LISTEN and NOTIFY: the one of a provider, and the one for topics of queues, outbox and tasks. Both share
- * the connection of their `Database` that listens.
+ * Notifiers over LISTEN and NOTIFY: the one of a provider, and the one for topics of queues, outbox and tasks. Both
+ * share the connection of their `Database` that listens.
  */
 import * as Effect from "effect/Effect"
 import type * as Latch from "effect/Latch"

@@ -26,8 +26,9 @@ export interface Operation<Input, Answer> {
   /** The queue of a claim or a renewal. */
   readonly queue?: Queue
   /**
-   * Whether a retryable failure is repeated. `set`: unless one of several items may have caused it, which are then sent one
-   * by one, or another transaction locks what it writes, for which `coalescer.ts` has longer pauses. Defaults to `never`.
+   * Whether a retryable failure is repeated. `set`: unless one of several items may have caused it, which are then sent
+   * one by one, or another transaction locks what it writes, for which `coalescer.ts` has longer pauses. Defaults to
+   * `never`.
    */
   readonly repeats?: "always" | "set" | "never"
   /** Each send of an item after its first is counted. Defaults to false. */

@@ -146,7 +146,9 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
   })
 }
 
-/** Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet. */
+/**
+ * Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet.
+ */
 const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
   Effect.raceFirst(
     parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId }),

@@ -1,6 +1,6 @@
 /**
- * Gauges of what is in the store. No loop reads it: reading the metrics does. A reader, such as an exporter, finds the last
- * sample, and its reading leads to the next one; so a process whose metrics no one reads costs the store nothing.
+ * Gauges of what is in the store. No loop reads it: reading the metrics does. A reader, such as an exporter, finds the
+ * last sample, and its reading leads to the next one; so a process whose metrics no one reads costs the store nothing.
  *
  * One process samples for all: it announces each sample, and the others do without. Processes that are not connected
  * sample for themselves.
