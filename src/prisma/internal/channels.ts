@@ -14,7 +14,7 @@
  * - `<sender> changed <fingerprint> …`; from a trigger the sender is `-`
  * - `<sender> waiting`, `<sender> sampled`, `<sender> hello`
  *
- * The channel of topics, one hint per line; `dx_signal` writes the same without a sender:
+ * The channel of topics, one hint per line; `dx_hint` writes the same without a sender:
  * - `<topic>[ @<milliseconds since the Unix epoch>][ ~<sender>]`
  *
  * Channels of changes and of topics:
