@@ -90,7 +90,7 @@ export const make = Effect.fnUntraced(
         Effect.ignore
       )
 
-    /** Receives for ever. While the queue fails, this process learns of no hint. */
+    /** Receives until interrupted. While the queue fails, this process learns of no hint. */
     const receive = (listener: Listener, inbox: string, isOfUse: (announcedAtMs: number) => boolean) =>
       Effect.suspend(() => {
         const outage = trouble.make(clock)
