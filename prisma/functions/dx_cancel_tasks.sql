@@ -57,7 +57,7 @@ BEGIN
         heartbeat_at = NULL,
         look_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
-        -- The worker of the attempt waits for signals of the task.
+        -- The worker of the attempt waits for hints of the task.
         is_awaited = t.is_awaited OR v_row.status = 'Running',
         updated_at = v_now,
         ended_at = v_now

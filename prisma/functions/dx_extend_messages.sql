@@ -49,7 +49,7 @@ BEGIN
     WHERE m.id = v_row.id;
     v_outcomes[v_row.position] := CASE WHEN v_at < v_row.visible_at THEN 'Sooner' ELSE 'Done' END;
     IF v_at < v_row.visible_at AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-      PERFORM dx_signal('m ' || v_row.queue, v_at);
+      PERFORM dx_hint('m ' || v_row.queue, v_at);
     END IF;
   END LOOP;
   RETURN v_outcomes;

@@ -7,7 +7,7 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  PERFORM dx_signal('o');
+  PERFORM dx_hint('o');
   RETURN NULL;
 END
 $$;

@@ -41,7 +41,7 @@ BEGIN
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count > 0 AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    PERFORM dx_signal('m ' || p_queue);
+    PERFORM dx_hint('m ' || p_queue);
   END IF;
   RETURN v_count;
 END

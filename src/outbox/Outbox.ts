@@ -23,7 +23,6 @@ import * as sampledGauges from "../model/shared/sampledGauges.ts"
 import { answeredAlike, shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
-import { QueueSignals, Topic } from "../queue/internal/signals.ts"
 import { storedIn } from "../queue/internal/stored.ts"
 import type { Stored } from "../queue/internal/stored.ts"
 import type { Message, Value } from "../queue/Message.ts"
@@ -31,6 +30,7 @@ import { Queue } from "../queue/Queue.ts"
 import type { Payload } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
+import { Topic, Topics } from "../waking/topics.ts"
 import * as outboxCleaner from "./internal/cleaner.ts"
 import * as publishing from "./internal/publisher.ts"
 import { OutboxDriver } from "./OutboxDriver.ts"
@@ -87,10 +87,10 @@ export class Outbox extends Context.Service<Outbox, {
  * @category constructors
  * @since 0.2.0
  */
-export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | QueueSignals | Scope.Scope> = Effect.gen(
+export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
     const driver = yield* OutboxDriver
-    const { announce } = yield* QueueSignals
+    const { announce } = yield* Topics
     const send = yield* shared<NewMessage, void>(
       "addToOutbox",
       (messages) => answeredAlike(messages, driver.add(messages)),
@@ -106,7 +106,7 @@ export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | QueueS
  * @category layers
  * @since 0.2.0
  */
-export const layer: Layer.Layer<Outbox, never, OutboxDriver | QueueSignals> = Layer.effect(Outbox, make)
+export const layer: Layer.Layer<Outbox, never, OutboxDriver | Topics> = Layer.effect(Outbox, make)
 
 /**
  * The outbox inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: each call is
@@ -189,7 +189,7 @@ export const environment: Config.Config<PublisherOptions> = variables.publisherC
  */
 export const publisher = (
   options?: PublisherOptions
-): Layer.Layer<never, QueueError, OutboxDriver | QueueSignals | Queue> =>
+): Layer.Layer<never, QueueError, OutboxDriver | Topics | Queue> =>
   Layer.effectDiscard(Effect.gen(function*() {
     const settings = yield* readSettings(options)
     const queue = yield* Queue
@@ -199,7 +199,7 @@ export const publisher = (
       )
     yield* log(Effect.logInfo("Outbox: publisher started"), { queues: queue.queues.join(", ") || "none" })
     yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
-    const signals = yield* QueueSignals
+    const topics = yield* Topics
     const driver = yield* OutboxDriver
     const cleaner = yield* outboxCleaner.make(driver, settings.keepMs)
     yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: driver.readBacklog, gauges: backlogGauges })
@@ -208,11 +208,11 @@ export const publisher = (
       driver,
       queue,
       wakeups: {
-        subscribe: (wake) => signals.subscribe(Topic.outbox, { received: wake, connected: wake, disconnected: wake }),
-        isConnected: signals.isConnected
+        subscribe: (wake) => topics.subscribe(Topic.outbox, { received: wake, connected: wake, disconnected: wake }),
+        isConnected: topics.isConnected
       },
       marked: cleaner.marked,
-      moves: movesTo(queue, storedIn("publish", queue, driver.database, driver.clock), signals)
+      moves: movesTo(queue, storedIn("publish", queue, driver.database, driver.clock), topics)
     })
   }))
 
@@ -278,7 +278,7 @@ const leastLeaseMs = 1000
 const movesTo = (
   { queues }: Queue["Service"],
   stored: Stored | undefined,
-  { announce }: QueueSignals["Service"]
+  { announce }: Topics["Service"]
 ): publishing.Moves | undefined =>
   stored === undefined || queues.some((queue) => stored.maxAttempts[queue] === undefined) ? undefined : {
     maxAttempts: queues.map((queue) => stored.maxAttempts[queue]!),

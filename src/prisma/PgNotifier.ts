@@ -13,17 +13,15 @@
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
-import * as LogLevel from "effect/LogLevel"
 import type * as Redacted from "effect/Redacted"
-import { Notifier, NotifierError } from "../provider/Notifier.ts"
-import type { Hint, Queue, Received } from "../provider/Notifier.ts"
-import * as ProviderError from "../provider/ProviderError.ts"
+import type * as ProviderError from "../provider/ProviderError.ts"
+import { Notifier } from "../waking/Notifier.ts"
+import type { Queue } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
 import type { Tls } from "./Database.ts"
-import * as Channels from "./internal/channels.ts"
+import { hashOf } from "./internal/channels.ts"
 import { Prisma } from "./internal/client.ts"
-import * as Listening from "./internal/listening.ts"
-import * as Login from "./internal/login.ts"
+import * as notifying from "./internal/notifying.ts"
 
 /**
  * How to reach the server. Only `url` is required.
@@ -33,11 +31,11 @@ import * as Login from "./internal/login.ts"
  */
 export interface Options {
   /**
-   * Address of the server itself, with the same database as `Database`. With `pgbouncer=true` it is that of a pooler, so
-   * nothing listens.
+   * Address of the server itself, with the same database as `Database`. With `pgbouncer=true` it is that of a pooler,
+   * so nothing listens.
    */
   readonly url: string | Redacted.Redacted<string>
-  /** As for `Database`. */
+  /** TLS settings, as for `Database`. */
   readonly tls?: Tls | undefined
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined
@@ -53,60 +51,27 @@ export interface Options {
  */
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
-    const { listen, query, schema } = yield* Database
-    const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
-      Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
-    )
-    const channels = Channels.channelsOf(schema)
-    const sender = Channels.makeSender()
-    const echo = Channels.echoOf(channels, sender)
-    const listenerName = `duroxide-prisma listener ${Channels.hashOf(schema).slice(0, 16)}`
+    const { query, schema } = yield* Database
+    const listenerName = `duroxide-prisma listener ${hashOf(schema).slice(0, 16)}`
     /** The queues that this process has said it serves. With both, the name has 61 bytes; the server keeps 63. */
     const serves = new Set<Queue>()
     const renamed = Latch.makeUnsafe()
-    const serve = (queue: Queue) => {
-      if (serves.has(queue)) return
-      serves.add(queue)
-      renamed.openUnsafe()
-    }
-
-    /** One statement, and one lock of the server, for all of them. */
-    const notify = (operation: string, notifications: ReadonlyArray<Channels.Notification>) =>
-      query(
-        operation,
-        Prisma.sql`SELECT pg_notify(c, p)::text FROM unnest(
-          ${notifications.map(({ channel }) => channel)}::text[],
-          ${notifications.map(({ payload }) => payload)}::text[]
-        ) AS one (c, p)`
-      )
+    const notifier = yield* notifying.make(options, {
+      channels: ["orchestrator", "worker", "changes"],
+      applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
+      renamed
+    })
 
     return Notifier.of({
-      name: "listen-notify",
-      listen: (listener) =>
-        options.listens === false ? Effect.void : Effect.flatMap(hintLogger, (logHint) =>
-          listen({
-            login,
-            channels: Object.values(channels),
-            applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
-            renamed,
-            echo,
-            sendEcho: notify("checkNotifications", [echo]),
-            connected: listener.connected,
-            disconnected: listener.disconnected,
-            receive: (notification) => {
-              const received = Channels.decodeNotification(channels, notification)
-              if (received?.sender === sender) return
-              logHint(notification.channel, received)
-              if (received !== undefined) listener.receive(received)
-            }
-          })),
-      announce: (hints: ReadonlyArray<Hint>) =>
+      ...notifier,
+      announce: (hints) =>
         Effect.suspend(() => {
-          for (const hint of hints) if (hint._tag === "Serves") serve(hint.queue)
-          const notifications = Channels.encodeHints(channels, sender, hints)
-          return notifications.length === 0
-            ? Effect.void
-            : Effect.asVoid(Effect.mapError(notify("announce", notifications), notifierError))
+          for (const hint of hints) {
+            if (hint._tag !== "Serves" || serves.has(hint.queue)) continue
+            serves.add(hint.queue)
+            renamed.openUnsafe()
+          }
+          return notifier.announce(hints)
         }),
       processes: query<Readonly<Record<Queue, number>>>(
         "countListeners",
@@ -117,7 +82,7 @@ export const make = Effect.fnUntraced(
           WHERE datname = current_database() AND starts_with(application_name, ${listenerName})`
       ).pipe(
         Effect.map(([row]) => row ?? { orchestrator: 0, worker: 0 }),
-        Effect.mapError(notifierError)
+        Effect.mapError(notifying.notifierError)
       )
     })
   }
@@ -131,27 +96,3 @@ export const make = Effect.fnUntraced(
  */
 export const layer = (options: Options): Layer.Layer<Notifier, ProviderError.ProviderError, Database> =>
   Layer.effect(Notifier, make(options))
-
-// -----------------------------------------------------------------------------
-// internal
-// -----------------------------------------------------------------------------
-
-const notifierError = ({ message }: ProviderError.ProviderError) => new NotifierError({ problem: message })
-
-/** Logs what arrives, at level Debug. */
-const hintLogger = Effect.gen(function*() {
-  const isLogged = yield* LogLevel.isEnabled("Debug")
-  const fork = Effect.runForkWith(yield* Effect.context<never>())
-  return (channel: string, received: Received | undefined): void => {
-    if (!isLogged) return
-    fork(
-      received === undefined
-        ? Listening.log(Effect.logDebug("Listener: a notification without a hint"), { channel })
-        : Listening.log(Effect.logDebug("Listener: hint received"), {
-          channel,
-          hint: received.hint._tag,
-          sender: received.sender
-        })
-    )
-  }
-})

@@ -14,9 +14,9 @@ import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
 import { wholeMs } from "../model/shared/durations.ts"
+import { InBackground } from "../model/shared/inBackground.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
 import * as statement from "../provider/internal/statement.ts"
-import * as StoreClock from "../provider/internal/storeClock.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
 import { countAcks, counted, countReceived, died, exhausted } from "../queue/internal/counted.ts"
@@ -24,8 +24,7 @@ import * as declarations from "../queue/internal/declarations.ts"
 import * as queueGauges from "../queue/internal/gauges.ts"
 import type { Receipt } from "../queue/internal/receipts.ts"
 import * as receipts from "../queue/internal/receipts.ts"
-import { QueueSignals, Topic } from "../queue/internal/signals.ts"
-import type { Lease, Leased, ReceiveBy, Stored } from "../queue/internal/stored.ts"
+import type { Lease, Leased, Receive, ReceiveBy, Stored } from "../queue/internal/stored.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Payload, Received } from "../queue/Queue.ts"
 import {
@@ -38,12 +37,14 @@ import {
   Unexpected
 } from "../queue/QueueError.ts"
 import type { Reason } from "../queue/QueueError.ts"
+import * as pumps from "../waking/pump.ts"
+import * as StoreClock from "../waking/storeClock.ts"
+import { Topic, Topics } from "../waking/topics.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { leased, leasing } from "./internal/queue/leased.ts"
 import type { LeasedRow } from "./internal/queue/leased.ts"
-import * as receivePump from "./internal/queue/receivePump.ts"
-import type { Found, ReceivePump } from "./internal/queue/receivePump.ts"
+import * as messageLooks from "./internal/queue/messageLooks.ts"
 import * as statements from "./internal/statements.ts"
 
 /**
@@ -87,7 +88,7 @@ export const environment: Config.Config<Partial<Omit<Options, "queues">>> = vari
  * @category layers
  * @since 0.2.0
  */
-export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database | QueueSignals> =>
+export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database | Topics> =>
   Layer.effect(Queue, make(options))
 
 /**
@@ -98,11 +99,11 @@ export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database
  */
 export const make = Effect.fnUntraced(function*(
   options: Options
-): Effect.fn.Return<Queue["Service"], QueueError, Database | QueueSignals | Scope.Scope> {
+): Effect.fn.Return<Queue["Service"], QueueError, Database | Topics | Scope.Scope> {
   const queues = yield* declarations.read(options.queues)
   const pollMs = yield* interval("pollInterval", options.pollInterval ?? "1 second")
   const fallbackMs = yield* interval("fallbackPollInterval", options.fallbackPollInterval ?? "1 minute")
-  const signals = yield* QueueSignals
+  const topics = yield* Topics
   const clock = yield* Clock.Clock
   const storeClock = StoreClock.make(clock)
   const scope = yield* Effect.scope
@@ -124,7 +125,7 @@ export const make = Effect.fnUntraced(function*(
           isQuiet: true
         })
       )
-      yield* signals.announce(messages.map(({ delayMs, queue }) => ({
+      yield* topics.announce(messages.map(({ delayMs, queue }) => ({
         topic: Topic.messages(queue),
         ...(delayMs > 0 && { atMs: nowMs + delayMs })
       })))
@@ -169,7 +170,7 @@ export const make = Effect.fnUntraced(function*(
 
   /** Wakes those who wait, if the message comes earlier than they know. */
   const moved = (queue: string, leaseMs: number) => (outcome: Outcome) =>
-    outcome !== "Sooner" ? Effect.void : signals.announce([
+    outcome !== "Sooner" ? Effect.void : topics.announce([
       { topic: Topic.messages(queue), ...(leaseMs > 0 && { atMs: storeNowMs() + leaseMs }) }
     ])
 
@@ -197,7 +198,7 @@ export const make = Effect.fnUntraced(function*(
     visibilityMs
   })
 
-  const claim = (queue: string) => (limit: number, visibilityMs: number) =>
+  const claim = (queue: string) => (limit: number, visibilityMs: number): Effect.Effect<Found<Received>, QueueError> =>
     Effect.suspend(() => {
       const lease = leaseOf(queue, limit, visibilityMs)
       return rows<LeasedRow>("receiveMessages", "dx_receive_messages", leasing(lease), { isUnflushed: true }).pipe(
@@ -219,7 +220,7 @@ export const make = Effect.fnUntraced(function*(
         } else yield* buryForeign(queue, { id: String(id), token })
       }
       const count = ids?.length ?? 0
-      return { messages, isMore: count === limit || (count === 0 && died > 0), nextMs }
+      return { items: messages, more: count === limit || (count === 0 && died > 0), nextMs }
     }
   )
 
@@ -233,11 +234,11 @@ export const make = Effect.fnUntraced(function*(
           Effect.flatMap(({ left, taken }): Effect.Effect<Found<A | Received>> => {
             if (taken.length === limit) {
               storeClock.heard(left.nowMs)
-              return Effect.succeed({ messages: taken, isMore: true, nextMs: null })
+              return Effect.succeed({ items: taken, more: true, nextMs: null })
             }
             return Effect.map(
               read(lease, limit - taken.length, left),
-              ({ messages, ...next }) => ({ ...next, messages: [...taken, ...messages] })
+              ({ items, ...next }) => ({ ...next, items: [...taken, ...items] })
             )
           }),
           Effect.catch((error) =>
@@ -249,45 +250,54 @@ export const make = Effect.fnUntraced(function*(
       })
   }
 
-  const giveBack = (queue: string) => (messages: ReadonlyArray<Received>) =>
-    Effect.forEach(messages, ({ receipt }) =>
-      receipts.parse("receive", queue, receipt).pipe(
-        Effect.flatMap((lease) => extend({ ...lease, leaseMs: 0, isUncounted: true })),
-        Effect.flatMap(moved(queue, 0)),
-        Effect.ignore
-      ), { concurrency: "unbounded", discard: true })
+  const giveBack = (queue: string) => ({ receipt }: Received) =>
+    receipts.parse("receive", queue, receipt).pipe(
+      Effect.flatMap((lease) => extend({ ...lease, leaseMs: 0, isUncounted: true })),
+      Effect.flatMap(moved(queue, 0)),
+      Effect.ignore
+    )
 
-  const makePump = <A>(queue: string, options: Pick<receivePump.Options<A, QueueError>, "fetch" | "giveBack">) =>
-    receivePump.make<A, QueueError>({
-      ...options,
-      isConnected: signals.isConnected,
-      storeNowMs,
-      pollMs,
-      fallbackMs,
+  const makeReceiver = Effect.fnUntraced(function*<A>(
+    queue: string,
+    fetch: (limit: number, visibilityMs: number) => Effect.Effect<Found<A>, QueueError>,
+    abandon: (one: A) => Effect.Effect<void>
+  ) {
+    const looks = messageLooks.make({ clock, isConnected: topics.isConnected, storeNowMs, pollMs, fallbackMs })
+    const pump = yield* pumps.make<A, QueueError>({
+      fetch: (limit, _, visibilityMs) =>
+        Effect.tap(
+          fetch(limit, visibilityMs),
+          ({ more, nextMs }) => Effect.sync(() => more || nextMs === null ? undefined : looks.nextVisible(nextMs))
+        ),
+      abandon,
+      maxBatch: mostReceived,
+      lockTimeoutMs: 0,
+      queue: looks.queue,
+      leftSome: () => {},
       closed: queueError("receive", queue)(statement.closed("receive"))
-    })
+    }).pipe(Effect.provideService(InBackground, true))
+    return {
+      subscribe: topics.subscribe(Topic.messages(queue), looks.subscriber),
+      receive: ({ maxMessages, visibilityMs, waitMs }: Parameters<Receive<A>>[0]) =>
+        pump.take(Duration.millis(waitMs), { most: () => maxMessages, lockTimeoutMs: visibilityMs })
+    }
+  })
 
-  const pumps = new Map<string, ReceivePump<Received, QueueError>>()
+  const receivers = new Map<string, Effect.Success<ReturnType<typeof makeReceiver<Received>>>>()
   for (const queue of Object.keys(queues)) {
-    pumps.set(queue, yield* makePump(queue, { fetch: claim(queue), giveBack: giveBack(queue) }))
+    receivers.set(queue, yield* makeReceiver(queue, claim(queue), giveBack(queue)))
   }
 
   const receiveBy: Stored["receiveBy"] = <A extends object>(queue: string, by: ReceiveBy<A>) =>
     Effect.gen(function*() {
-      const pump = yield* makePump<A | Received>(queue, {
-        fetch: claimBy(queue, by),
-        giveBack: (some) =>
-          Effect.andThen(
-            giveBack(queue)(some.filter(isMessage)),
-            Effect.forEach(some, (one) => isMessage(one) ? Effect.void : by.giveBack(one), {
-              concurrency: "unbounded",
-              discard: true
-            })
-          )
-      })
-      yield* signals.subscribe(Topic.messages(queue), pump.subscriber)
-      return (asking: receivePump.Asking) =>
-        Effect.tap(pump.receive(asking), (some) => {
+      const { receive, subscribe } = yield* makeReceiver<A | Received>(
+        queue,
+        claimBy(queue, by),
+        (one) => isMessage(one) ? giveBack(queue)(one) : by.giveBack(one)
+      )
+      yield* subscribe
+      return (asking: Parameters<Receive<A>>[0]) =>
+        Effect.tap(receive(asking), (some) => {
           const messages = some.filter(isMessage)
           const again = messages.filter(({ deliveryCount }) => deliveryCount > 1).length
           return Effect.andThen(
@@ -299,11 +309,11 @@ export const make = Effect.fnUntraced(function*(
 
   /** A process that only publishes does not listen. */
   const subscribed = new Set<string>()
-  const subscribe = (queue: string, { subscriber }: ReceivePump<Received, QueueError>) =>
+  const subscribedTo = (queue: string, subscribe: Effect.Effect<void, never, Scope.Scope>) =>
     Effect.suspend(() => {
       if (subscribed.has(queue)) return Effect.void
       subscribed.add(queue)
-      return Scope.provide(Effect.uninterruptible(signals.subscribe(Topic.messages(queue), subscriber)), scope)
+      return Scope.provide(Effect.uninterruptible(subscribe), scope)
     })
 
   // -- counting ----------------------------------------------------------------------------------
@@ -339,9 +349,9 @@ export const make = Effect.fnUntraced(function*(
     receive: Effect.fnUntraced(function*(queue, options) {
       yield* declared("receive", queue)
       const asking = yield* check.receiving(queue, options)
-      const pump = pumps.get(queue)!
-      yield* subscribe(queue, pump)
-      return yield* pump.receive(asking)
+      const { receive, subscribe } = receivers.get(queue)!
+      yield* subscribedTo(queue, subscribe)
+      return yield* receive(asking)
     }),
 
     ack: Effect.fnUntraced(function*(queue, receipt) {
@@ -370,7 +380,7 @@ export const make = Effect.fnUntraced(function*(
         Prisma.sql`${queue}::text`,
         Prisma.sql`${count}::integer`
       ], { items: count, isQuiet: true }).pipe(Effect.mapError(queueError("redrive", queue)))
-      if (moved > 0) yield* signals.announce([{ topic: Topic.messages(queue) }])
+      if (moved > 0) yield* topics.announce([{ topic: Topic.messages(queue) }])
       return Number(moved)
     }),
 
@@ -410,11 +420,23 @@ interface DepthRow {
   readonly out_oldest_ms: bigint | null
 }
 
+/** What a look has found. */
+interface Found<A> {
+  readonly items: ReadonlyArray<A>
+  /** There may be more now. */
+  readonly more: boolean
+  /** When the next message becomes visible, in the time of the store; null without one. */
+  readonly nextMs: number | null
+}
+
 /** What a statement has taken has no receipt. */
 const isMessage = (one: object): one is Received => "receipt" in one
 
 const isPayload = (payload: unknown): payload is Payload =>
   Predicate.isObject(payload) && typeof payload.kind === "string"
+
+/** Messages of one statement. */
+const mostReceived = 1_000
 
 /** Messages of one sample of a queue. */
 const mostCounted = 10_000

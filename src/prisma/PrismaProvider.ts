@@ -15,21 +15,21 @@ import type * as Redacted from "effect/Redacted"
 import { SettingOrigins } from "../model/shared/settings.ts"
 import type * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
-import { Notifier } from "../provider/Notifier.ts"
-import type { Listener } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
-import { QueueSignals } from "../queue/internal/signals.ts"
 import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
+import { Notifier } from "../waking/Notifier.ts"
+import type { Listener } from "../waking/Notifier.ts"
+import { Topics } from "../waking/topics.ts"
 import * as Credentials from "./Credentials.ts"
 import * as Database from "./Database.ts"
 import * as DirectUrl from "./internal/directUrl.ts"
 import * as Environment from "./internal/environment.ts"
 import * as Horizon from "./internal/horizon.ts"
+import * as notifying from "./internal/notifying.ts"
 import * as Preparation from "./internal/preparation.ts"
-import * as signals from "./internal/queue/signals.ts"
 import * as StartLine from "./internal/startLine.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as PgNotifier from "./PgNotifier.ts"
@@ -82,7 +82,7 @@ export interface DatabaseOptions extends Database.Options, Pick<Options, "migrat
  * @category models
  * @since 0.2.0
  */
-export type DatabaseServices = Database.Database | QueueSignals | PrismaDriver.TaskDrivers
+export type DatabaseServices = Database.Database | Topics | PrismaDriver.TaskDrivers
 
 /**
  * What the layers of the provider provide.
@@ -231,7 +231,7 @@ const opened = <E>(
   options: DatabaseOptions & PrismaDriver.Options,
   database: Layer.Layer<Database.Database, E>
 ): Layer.Layer<DatabaseServices, E | ProviderError | MigrationError> =>
-  Layer.effect(QueueSignals, listening(options, signals.make)).pipe(
+  Layer.effect(Topics, listening(options, notifying.makeTopics)).pipe(
     Layer.merge(PrismaDriver.layerTasks(options)),
     Layer.provideMerge(database),
     Layer.provide(Preparation.layer(options))

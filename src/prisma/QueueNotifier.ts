@@ -1,9 +1,10 @@
 /**
  * Processes that share a schema and cannot LISTEN, such as those behind a pooler, wake each other by messages.
  *
- * Each process that listens leases one of a few declared queues, its inbox, and empties it first. Hints for the others are
- * rows of the outbox, one for each inbox that is leased; a publisher sends them. They may be lost, late or doubled, as all
- * hints may. No row stays once it is sent, and none is sent or read that is older than five minutes or than the lease.
+ * Each process that listens leases one of a few declared queues, its inbox, and empties it first. Hints for the others
+ * are rows of the outbox, one for each inbox that is leased; a publisher sends them. They may be lost, late or doubled,
+ * as all hints may. No row stays once it is sent, and none is sent or read that is older than five minutes or than the
+ * lease.
  *
  * @since 0.2.0
  */
@@ -15,8 +16,6 @@ import * as Schema from "effect/Schema"
 import { InBackground } from "../model/shared/inBackground.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
-import { Notifier, NotifierError } from "../provider/Notifier.ts"
-import type { Listener } from "../provider/Notifier.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
 import * as trouble from "../queue/internal/trouble.ts"
@@ -25,6 +24,8 @@ import { Queue } from "../queue/Queue.ts"
 import type { Received } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
+import { Notifier, NotifierError } from "../waking/Notifier.ts"
+import type { Listener } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
 import * as Channels from "./internal/channels.ts"
 import { Prisma } from "./internal/client.ts"
@@ -81,14 +82,15 @@ export const make = Effect.fnUntraced(
         Effect.map(({ announced_at_ms, notifications }) => {
           if (!isOfUse(announced_at_ms)) return
           for (const notification of notifications) {
-            const received = Channels.decodeNotification(channels, notification)
-            if (received !== undefined && received.sender !== sender) listener.receive(received)
+            for (const received of Channels.decode(channels, notification)) {
+              if (received.sender !== sender) listener.receive(received)
+            }
           }
         }),
         Effect.ignore
       )
 
-    /** Never ends. While the queue fails, this process learns of no hint. */
+    /** Receives until interrupted. While the queue fails, this process learns of no hint. */
     const receive = (listener: Listener, inbox: string, isOfUse: (announcedAtMs: number) => boolean) =>
       Effect.suspend(() => {
         const outage = trouble.make(clock)
@@ -190,7 +192,7 @@ export const make = Effect.fnUntraced(
       listen: (listener) =>
         Effect.asVoid(Effect.forkScoped(Effect.provideService(session(listener), InBackground, true))),
       announce: (hints) => {
-        const notifications = Channels.encodeHints(channels, sender, hints)
+        const notifications = Channels.encode(channels, sender, hints)
         return notifications.length === 0 ? Effect.void : leases.announce(messagesOf(notifications), inbox)
       }
     })
@@ -232,11 +234,13 @@ const messagesOf = (notifications: ReadonlyArray<Channels.Notification>) =>
 
 interface Lease {
   readonly queue: string
-  /** Of the newest renewal, exactly as stored: another process that has taken the inbox since has written another time. */
+  /**
+   * Time of the newest renewal, exactly as stored: another process that has taken the inbox since has written another.
+   */
   readonly seenAt: string
-  /** The same, milliseconds since the Unix epoch. */
+  /** The same time, milliseconds since the Unix epoch. */
   readonly seenMs: number
-  /** When this process learned of it, by its monotonic clock. */
+  /** Time at which this process learned of it, by its monotonic clock. */
   readonly heardMs: number
 }
 

@@ -20,10 +20,10 @@ import { PayloadMismatch } from "../model/shared/payload.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import { describeThrown } from "../model/shared/schemaIssue.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
-import type { QueueSignals } from "../queue/internal/signals.ts"
 import { refused } from "../tasks/internal/newTask.ts"
 import type { Task } from "../tasks/Task.ts"
 import { Tasks } from "../tasks/Tasks.ts"
+import type { Topics } from "../waking/topics.ts"
 import * as cronInstants from "./internal/cronInstants.ts"
 import * as schedulers from "./internal/scheduler.ts"
 import * as signature from "./internal/signature.ts"
@@ -210,14 +210,14 @@ export interface HandlerOptions {
  */
 export const handler = (
   options: HandlerOptions
-): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | TriggerDriver | QueueSignals> => {
+): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | TriggerDriver | Topics> => {
   const settings = {
     tokens: options.token === undefined && (options.crons ?? []).length === 0 ? [] : tokensOf(options.token ?? []),
     crons: byName(options.crons ?? []),
     webhooks: byName(options.webhooks ?? [])
   }
   return Effect.map(
-    Effect.context<Tasks | TriggerDriver | QueueSignals>(),
+    Effect.context<Tasks | TriggerDriver | Topics>(),
     (services) => requests.make(settings, harmlessIn(services))
   )
 }

@@ -4,7 +4,7 @@
 import * as Duration from "effect/Duration"
 import type { TagFilter } from "../model/Instance.ts"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/shared/identifiers.ts"
-import * as renewal from "../provider/internal/renewal.ts"
+import * as renewal from "../waking/renewal.ts"
 
 /**
  * All settings of a runtime.

@@ -23,10 +23,10 @@ import * as variables from "../model/shared/queueEnvironment.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "../queue/internal/check.ts"
 import * as consuming from "../queue/internal/consuming.ts"
-import { QueueSignals } from "../queue/internal/signals.ts"
 import type { Queue } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
+import { Topics } from "../waking/topics.ts"
 import * as attempts from "./internal/attempts.ts"
 import type { Served } from "./internal/attempts.ts"
 import * as taskClaims from "./internal/claims.ts"
@@ -138,7 +138,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
 ): Layer.Layer<
   TaskWorker,
   QueueError,
-  Queue | TaskDriver | QueueSignals | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
+  Queue | TaskDriver | Topics | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
 > =>
   Layer.effect(
     TaskWorker,

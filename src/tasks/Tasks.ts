@@ -16,7 +16,7 @@ import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/shared/payload.ts"
 import { shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import { QueueSignals, Topic } from "../queue/internal/signals.ts"
+import { Topic, Topics } from "../waking/topics.ts"
 import * as calls from "./internal/calls.ts"
 import type { TaskNotFound, TaskWaitTimeout } from "./internal/errors.ts"
 import type { CreateOptions } from "./internal/newTask.ts"
@@ -98,7 +98,7 @@ export class Tasks extends Context.Service<
     /**
      * Waits until the task has ended, and returns its typed result or failure.
      *
-     * An end is known within milliseconds, by a signal; without a connection that listens, within about a second. Waits share
+     * An end is known within milliseconds, by a hint; without a connection that listens, within about a second. Waits share
      * their statements, so a process may have thousands.
      */
     readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
@@ -122,7 +122,7 @@ export class Tasks extends Context.Service<
     >
     /**
      * Cancels a task: a waiting one never runs. The attempt of a running one can no longer commit; its handler is
-     * interrupted at once by a signal, or with its next heartbeat. While a transaction of its handler holds the task (`commit`,
+     * interrupted at once by a hint, or with its next heartbeat. While a transaction of its handler holds the task (`commit`,
      * `lock`), it waits up to 30 seconds for the end of that, then fails with the reason `Contention`. Returns whether it was cancelled by this call; an ended or
      * unknown task stays as it is.
      */
@@ -168,12 +168,12 @@ export {
  * @category constructors
  * @since 0.2.0
  */
-export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | QueueSignals | Scope.Scope> = Effect.gen(
+export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
     const driver = yield* TaskDriver
-    const signals = yield* QueueSignals
+    const topics = yield* Topics
     const wait = yield* waits.make(driver)
-    const written = signals.announce([{ topic: Topic.outbox }])
+    const written = topics.announce([{ topic: Topic.outbox }])
 
     return Tasks.of(service.make({
       store: { ...driver, ...yield* patient(driver) },
@@ -189,7 +189,7 @@ export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | QueueSign
  * @category layers
  * @since 0.2.0
  */
-export const layer: Layer.Layer<Tasks, never, TaskDriver | QueueSignals> = Layer.effect(Tasks, make)
+export const layer: Layer.Layer<Tasks, never, TaskDriver | Topics> = Layer.effect(Tasks, make)
 
 /**
  * Finds tasks whose wake-ups were lost and attempts of lost workers, as each `TaskWorker` does, five seconds later: for a
@@ -199,7 +199,7 @@ export const layer: Layer.Layer<Tasks, never, TaskDriver | QueueSignals> = Layer
  * @category layers
  * @since 0.2.0
  */
-export const sweeper: Layer.Layer<never, never, TaskDriver | QueueSignals> = Layer.effectDiscard(
+export const sweeper: Layer.Layer<never, never, TaskDriver | Topics> = Layer.effectDiscard(
   Effect.flatMap(TaskDriver, (driver) =>
     withHarmlessLoggers(sweeps.run({
       driver,
@@ -245,12 +245,12 @@ export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["nam
 export const layerActivities: Layer.Layer<
   ActivityHandlers,
   never,
-  TaskDriver | QueueSignals
+  TaskDriver | Topics
 > = Layer.unwrap(Effect.gen(function*() {
-  const signals = yield* QueueSignals
+  const topics = yield* Topics
   return service.activityHandlers({
     store: yield* patient(yield* TaskDriver),
-    written: signals.announce([{ topic: Topic.outbox }])
+    written: topics.announce([{ topic: Topic.outbox }])
   })
 }))
 

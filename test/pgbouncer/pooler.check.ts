@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { Hint } from "../../src/provider/Notifier.ts"
+import { Hint } from "../../src/waking/Notifier.ts"
 import * as Errand from "../utils/errand.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"

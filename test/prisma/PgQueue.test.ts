@@ -13,10 +13,10 @@ import { Database } from "../../src/prisma/Database.ts"
 import * as PgQueue from "../../src/prisma/PgQueue.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as Consumer from "../../src/queue/Consumer.ts"
-import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import * as Message from "../../src/queue/Message.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import type { QueueError } from "../../src/queue/QueueError.ts"
+import { Topic, Topics } from "../../src/waking/topics.ts"
 import { start } from "../utils/childProcess.ts"
 import { proxyFor } from "../utils/cuttingProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -39,7 +39,7 @@ const open = Effect.fnUntraced(function*(
   const { statementCounts } = Context.get(context, Database)
   return {
     queue: Context.get(context, Queue),
-    signals: Context.get(context, QueueSignals),
+    topics: Context.get(context, Topics),
     statements: Effect.map(statementCounts, (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0))
   }
 })
@@ -56,9 +56,9 @@ const now = { ...longWait, wait: 0 } as const
 const waiting = ({ queue }: Process) => Effect.forkChild(queue.receive("work", longWait), { startImmediately: true })
 
 /** Waits until the process is notified of what others do, and has looked at its queue since. */
-const ready = ({ signals, statements }: Process) =>
+const ready = ({ topics, statements }: Process) =>
   Effect.gen(function*() {
-    yield* waitUntil(Effect.sync(signals.isConnected))
+    yield* waitUntil(Effect.sync(topics.isConnected))
     yield* quiet(statements)
   })
 
@@ -179,8 +179,8 @@ describe("PgQueue:", () => {
       assert.lengthOf(yield* listeners(test), 0)
       yield* process.queue.receive("work", now)
       yield* process.queue.receive("other", now)
-      yield* Effect.scoped(process.signals.subscribe(Topic.outbox, { received: () => {} }))
-      yield* waitUntil(Effect.sync(process.signals.isConnected))
+      yield* Effect.scoped(process.topics.subscribe(Topic.outbox, { received: () => {} }))
+      yield* waitUntil(Effect.sync(process.topics.isConnected))
       assert.lengthOf(yield* listeners(test), 1)
     }).pipe(Effect.scoped, silently))
 

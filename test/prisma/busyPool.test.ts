@@ -13,9 +13,10 @@ import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
-import * as Signals from "../../src/prisma/internal/queue/signals.ts"
+import * as notifying from "../../src/prisma/internal/notifying.ts"
 import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import { Topics } from "../../src/waking/topics.ts"
 import { changed } from "../utils/clock.ts"
 import * as Test from "../utils/driver.ts"
 import { loginRole } from "../utils/loginRole.ts"
@@ -69,7 +70,7 @@ describe("while slow reads keep all connections busy", () => {
       const tasks = taskDrivers.make(database)
       const signals = yield* Layer.build(
         Layer.provide(
-          Signals.layer({ url: test.url, listens: false }),
+          Layer.effect(Topics, notifying.makeTopics({ url: test.url, listens: false })),
           Layer.succeed(Database.Database, database)
         )
       )

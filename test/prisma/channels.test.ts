@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import * as Channels from "../../src/prisma/internal/channels.ts"
-import { Hint } from "../../src/provider/Notifier.ts"
-import type { Received } from "../../src/provider/Notifier.ts"
+import { Hint } from "../../src/waking/Notifier.ts"
+import type { Received } from "../../src/waking/Notifier.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text).length
 
@@ -31,14 +31,15 @@ const hint = fc.oneof(
 )
 
 const received = (hints: ReadonlyArray<Hint>) =>
-  Channels.encodeHints(channels, sender, hints).map((sent) => Channels.decodeNotification(channels, sent))
+  Channels.encode(channels, sender, hints).flatMap((sent) => Channels.decode(channels, sent))
 
 describe("channelsOf", () => {
   it("short names stay readable", () => {
     assert.deepStrictEqual(channels, {
       orchestrator: "app_orch_work",
       worker: "app_worker_work",
-      changes: "app_changes"
+      changes: "app_changes",
+      topics: "app_queues"
     })
   })
 
@@ -49,7 +50,8 @@ describe("channelsOf", () => {
     assert.deepStrictEqual(Channels.channelsOf(long), {
       orchestrator: `dx_${hash}_orch_work`,
       worker: `dx_${hash}_worker_work`,
-      changes: `dx_${hash}_changes`
+      changes: `dx_${hash}_changes`,
+      topics: `dx_${hash}_queues`
     })
   })
 
@@ -65,14 +67,14 @@ describe("channelsOf", () => {
     fc.assert(fc.property(schema, schema, (one, other) => {
       const names = Object.values(Channels.channelsOf(one))
       for (const name of names) assert.isAtMost(bytes(name), 63)
-      assert.strictEqual(new Set(names).size, 3)
+      assert.strictEqual(new Set(names).size, 4)
       if (one === other) return
       for (const name of Object.values(Channels.channelsOf(other))) assert.notInclude(names, name)
     }))
   })
 })
 
-describe("encodeHints and decodeNotification", () => {
+describe("encode and decode", () => {
   it("the formats", () => {
     const a = "abcdefghijkl"
     const hints = [
@@ -85,7 +87,7 @@ describe("encodeHints and decodeNotification", () => {
       Hint.Waiting(),
       Hint.Hello()
     ]
-    assert.deepStrictEqual(Channels.encodeHints(channels, a, hints), [
+    assert.deepStrictEqual(Channels.encode(channels, a, hints), [
       { channel: "app_orch_work", payload: `1700000000000 ${a}` },
       { channel: "app_worker_work", payload: `0 ${a} 0123456789abcdef ${"f".repeat(32)}` },
       { channel: "app_worker_work", payload: `0 ${a} taken 0123456789abcdef fedcba9876543210` },
@@ -104,10 +106,14 @@ describe("encodeHints and decodeNotification", () => {
         sender: null
       }],
       ["app_worker_work", "0", { hint: Hint.Work({ queue: "worker", visibleAtMs: 0 }), sender: null }],
+      ["app_queues", "m mails @1700000000000", {
+        hint: Hint.Topic({ topic: "m mails", atMs: 1_700_000_000_000 }),
+        sender: null
+      }],
       ["app_changes", "- changed 01234567", { hint: Hint.Changed({ fingerprints: ["01234567"] }), sender: null }]
     ]
     for (const [channel, payload, expected] of cases) {
-      assert.deepStrictEqual(Channels.decodeNotification(channels, { channel, payload }), expected)
+      assert.deepStrictEqual(Channels.decode(channels, { channel, payload }), [expected])
     }
   })
 
@@ -120,15 +126,26 @@ describe("encodeHints and decodeNotification", () => {
   it("any number of fingerprints arrives, in payloads that PostgreSQL takes", () => {
     for (const count of [0, 1, 800, 801, 5000]) {
       const fingerprints = Array.from({ length: count }, (_, i) => i.toString(16).padStart(8, "0"))
-      const sent = Channels.encodeHints(channels, sender, [Hint.Changed({ fingerprints })])
+      const sent = Channels.encode(channels, sender, [Hint.Changed({ fingerprints })])
       for (const { payload } of sent) assert.isBelow(bytes(payload), 7900)
       assert.deepStrictEqual(
-        sent.flatMap((one) => {
-          const { hint } = Channels.decodeNotification(channels, one)!
-          return Hint.$is("Changed")(hint) ? hint.fingerprints : []
-        }),
+        sent.flatMap((one) => Channels.decode(channels, one))
+          .flatMap(({ hint }) => Hint.$is("Changed")(hint) ? hint.fingerprints : []),
         fingerprints
       )
+    }
+  })
+
+  it("hints about topics share payloads that PostgreSQL takes", () => {
+    for (const count of [0, 1, 7, 5000]) {
+      const hints = Array.from(
+        { length: count },
+        (_, i) => Hint.Topic({ topic: `t 00000000-0000-4000-8000-${i.toString(16).padStart(12, "0")}`, atMs: i % 2 })
+      )
+      const sent = Channels.encode(channels, sender, hints)
+      assert.isAtMost(sent.length, Math.ceil(count / 100))
+      for (const { payload } of sent) assert.isBelow(bytes(payload), 7900)
+      assert.deepStrictEqual(received(hints), hints.map((hint) => ({ hint, sender })))
     }
   })
 
@@ -164,18 +181,20 @@ describe("encodeHints and decodeNotification", () => {
     ]
     for (const channel of Object.values(channels)) {
       for (const payload of payloads) {
-        assert.isUndefined(Channels.decodeNotification(channels, { channel, payload }), `${channel}: ${payload}`)
+        assert.deepStrictEqual(Channels.decode(channels, { channel, payload }), [], `${channel}: ${payload}`)
       }
     }
     const elsewhere = { channel: "other_orch_work", payload: "1700000000000" }
-    assert.isUndefined(Channels.decodeNotification(channels, elsewhere))
+    assert.deepStrictEqual(Channels.decode(channels, elsewhere), [])
     fc.assert(fc.property(fc.constantFrom(...Object.values(channels)), fc.string(), (channel, payload) => {
-      Channels.decodeNotification(channels, { channel, payload }) // does not throw
+      Channels.decode(channels, { channel, payload }) // does not throw
     }))
   })
 
   it("an echo cannot be read as a hint", () => {
-    assert.isUndefined(Channels.decodeNotification(channels, Channels.echoOf(channels, sender)))
+    for (const channel of Object.values(channels)) {
+      assert.deepStrictEqual(Channels.decode(channels, Channels.echoOn(channel, sender)), [])
+    }
   })
 })
 

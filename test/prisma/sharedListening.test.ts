@@ -11,9 +11,9 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
-import * as Signals from "../../src/prisma/internal/queue/signals.ts"
-import { Hint } from "../../src/provider/Notifier.ts"
-import { QueueSignals } from "../../src/queue/internal/signals.ts"
+import * as notifying from "../../src/prisma/internal/notifying.ts"
+import { Hint } from "../../src/waking/Notifier.ts"
+import { Topics } from "../../src/waking/topics.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -28,11 +28,11 @@ describe("a process with a runtime and queues:", () => {
       const runtime = yield* Listening.connected(test)
       const scope = yield* Scope.make()
       const queues = yield* PgQueue.layer({ queues: { work: {} } }).pipe(
-        Layer.provideMerge(Signals.layer({ url: test.url })),
+        Layer.provideMerge(Layer.effect(Topics, notifying.makeTopics({ url: test.url }))),
         Layer.provide(Layer.succeed(Database.Database, runtime.database)),
         Layer.buildWithScope(scope)
       )
-      const { isConnected } = Context.get(queues, QueueSignals)
+      const { isConnected } = Context.get(queues, Topics)
       const { receive } = Context.get(queues, Queue.Queue)
       const options = { maxMessages: 1, visibilityTimeout: "1 minute", wait: "20 seconds" } as const
       const connections = Effect.map(

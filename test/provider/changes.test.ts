@@ -4,7 +4,7 @@ import type { Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as changes from "../../src/provider/internal/changes.ts"
-import * as hints from "../../src/provider/internal/hints.ts"
+import * as hints from "../../src/waking/hints.ts"
 import * as Notified from "../utils/notified.ts"
 
 const { Hint } = Notifier

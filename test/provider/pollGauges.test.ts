@@ -5,7 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
-import { make as makeHints } from "../../src/provider/internal/hints.ts"
+import { make as makeHints } from "../../src/waking/hints.ts"
 import * as LongPolling from "../utils/longPolling.ts"
 import { counts, isolated, observed, values } from "../utils/metrics.ts"
 

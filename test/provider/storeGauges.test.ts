@@ -6,9 +6,9 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import { make as makeHints } from "../../src/provider/internal/hints.ts"
 import * as storeGauges from "../../src/provider/internal/storeGauges.ts"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
+import { make as makeHints } from "../../src/waking/hints.ts"
 
 const backlog: Backlog.Backlog = {
   orchestrator: { depth: 3, oldestAgeMs: 1_500 },

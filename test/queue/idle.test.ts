@@ -10,8 +10,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
-import * as Notifier from "../../src/provider/Notifier.ts"
-import { QueueSignals } from "../../src/queue/internal/signals.ts"
+import * as Notifier from "../../src/waking/Notifier.ts"
+import { Topics } from "../../src/waking/topics.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -52,7 +52,7 @@ const watched = (options: Omit<PrismaProvider.DatabaseOptions, "migrate">) => {
     counts,
     rest,
     layer: Layer.provideMerge(PrismaDriver.layerTasks(), watching).pipe(
-      Layer.merge(Layer.effect(QueueSignals, QueueSignals)),
+      Layer.merge(Layer.effect(Topics, Topics)),
       Layer.provide(layer)
     )
   }
@@ -90,7 +90,7 @@ describe("a process that has nothing to do:", () => {
           Layer.provide(Logger.layer([]))
         )
       )
-      const { isConnected } = Context.get(services, QueueSignals)
+      const { isConnected } = Context.get(services, Topics)
       const { checkNotifications = 0, ...others } = yield* idling(database, Effect.sync(isConnected), 10)
       assert.sameMembers(Object.keys(others).filter((operation) => !operation.startsWith("clean")), [
         "sweepTasks",

@@ -10,8 +10,8 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
-import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import { keyOf, sign } from "../../src/recipes/internal/signature.ts"
+import { Topic, Topics } from "../../src/waking/topics.ts"
 import * as Boxes from "../outbox/utils/outbox.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -175,7 +175,7 @@ describe("a cron trigger:", () => {
         PrismaProvider.layerDatabase({ url, migrate: "none", longPolling: { enabled: false } })
       )
       let signals = 0
-      yield* Context.get(services, QueueSignals).subscribe(Topic.outbox, { received: () => void signals++ })
+      yield* Context.get(services, Topics).subscribe(Topic.outbox, { received: () => void signals++ })
       const run = (until: string) => Effect.provide(Trigger.run(hourly, { until: new Date(until) }), services)
       yield* run("2026-01-01T05:10:00Z")
       assert.strictEqual(signals, 0)

@@ -155,7 +155,7 @@ describe("Tasks: claims without an answer", () => {
             ? Effect.fail(new ProviderError.ProviderError({ operation: "returnTasks", reason: reply }))
             : Effect.succeed(reply)
         }),
-      signals: { announce: () => Effect.void }
+      topics: { announce: () => Effect.void }
     })
     return { asked, returnClaim }
   })

@@ -239,7 +239,7 @@ describe("Tasks: suspects", () => {
       const claimed = (id: string, lost: number) => ({ outcome: "Claimed", id, attempt: 1, lost }) as TaskDriver.Claimed
       const claiming = yield* claimings.make({
         serves: { names: ["Work"], leaseMs: [30_000], workerId: "w" },
-        signals: { announce: () => Effect.void, subscribe: () => Effect.void, isConnected: () => true },
+        topics: { announce: () => Effect.void, subscribe: () => Effect.void, isConnected: () => true },
         driver: {
           claim: (taskIds: ReadonlyArray<string>) =>
             Effect.succeed(taskIds.map((taskId) => claimed(taskId, Number(taskId.slice(1)))))

@@ -8,9 +8,9 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
-import { QueueSignals } from "../../src/queue/internal/signals.ts"
-import type { Subscriber } from "../../src/queue/internal/signals.ts"
 import * as sweeps from "../../src/tasks/internal/sweep.ts"
+import { Topics } from "../../src/waking/topics.ts"
+import type { Subscriber } from "../../src/waking/topics.ts"
 
 const nothing: TaskDriver.Swept = {
   lost: 0,
@@ -34,7 +34,7 @@ const open = Effect.fnUntraced(function*(
   const at: Array<number> = []
   const asked: Array<readonly [wakeups: number, serving: TaskDriver.Serving | undefined]> = []
   const subscribers: Array<Subscriber> = []
-  const signals = QueueSignals.of({
+  const topics = Topics.of({
     announce: () => Effect.void,
     subscribe: (_, subscriber) => Effect.sync(() => void subscribers.push(subscriber)),
     isConnected: () => isConnected
@@ -56,20 +56,20 @@ const open = Effect.fnUntraced(function*(
     isBusy: () => isBusy,
     inTouch: Effect.void,
     names: ["T"]
-  }).pipe(Effect.provideService(QueueSignals, signals))
+  }).pipe(Effect.provideService(Topics, topics))
   yield* TestClock.adjust(0)
-  return { at, asked, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }
+  return { at, asked, hint: () => subscribers.forEach(({ received }) => received(0, "o")) }
 })
 
 describe("a worker looks for lost attempts", () => {
   it.effect("half a second after the end of the lease of a task that another process may have claimed", () =>
     Effect.scoped(Effect.gen(function*() {
-      const { at, signal } = yield* open(() => nothing)
+      const { at, hint } = yield* open(() => nothing)
       yield* TestClock.adjust("20 seconds")
       assert.deepStrictEqual(at, [0])
-      signal() // a task was created
+      hint() // a task was created
       yield* TestClock.adjust("5 seconds")
-      signal() // another one, which does not put it off
+      hint() // another one, which does not put it off
       yield* TestClock.adjust("20 seconds")
       assert.deepStrictEqual(at, [0, 30.5])
     })))
@@ -82,7 +82,7 @@ describe("a worker looks for lost attempts", () => {
       assert.deepStrictEqual(at, [0, 3.5])
     })))
 
-  it.effect("once a minute without news, and once a lease while no signals arrive", () =>
+  it.effect("once a minute without news, and once a lease while no hints arrive", () =>
     Effect.scoped(Effect.gen(function*() {
       const connected = yield* open(() => nothing)
       const alone = yield* open(() => nothing, false)

@@ -6,7 +6,7 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PgNotifier from "../../src/prisma/PgNotifier.ts"
-import type { Hint, Listener, Queue, Received } from "../../src/provider/Notifier.ts"
+import type { Hint, Listener, Queue, Received } from "../../src/waking/Notifier.ts"
 import type * as PgServer from "./PgServer.ts"
 
 export interface Heard {

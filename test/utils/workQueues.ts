@@ -4,9 +4,9 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import * as alarms from "../../src/provider/internal/alarms.ts"
-import type { Settings } from "../../src/provider/internal/pollMode.ts"
-import * as workQueue from "../../src/provider/internal/workQueue.ts"
+import * as alarms from "../../src/waking/alarms.ts"
+import type { Settings } from "../../src/waking/pollMode.ts"
+import * as workQueue from "../../src/waking/workQueue.ts"
 
 export const settings: Settings = {
   isEnabled: true,

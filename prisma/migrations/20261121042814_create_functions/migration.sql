@@ -3859,7 +3859,7 @@ BEGIN
         heartbeat_at = NULL,
         look_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
-        -- The worker of the attempt waits for signals of the task.
+        -- The worker of the attempt waits for hints of the task.
         is_awaited = t.is_awaited OR v_row.status = 'Running',
         updated_at = v_now,
         ended_at = v_now
@@ -5445,18 +5445,18 @@ BEGIN
 END
 $$;
 
--- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics
--- there are. Equal notifications of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/topics.ts says what topics there are.
+-- Equal hints of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the
--- commit: PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news:
--- while more than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off`
--- turns them off, as PREPARE TRANSACTION needs.
+-- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
+-- PostgreSQL commits transactions that notify one at a time. It never fails the statement that calls it: while more
+-- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
+-- as PREPARE TRANSACTION needs.
 --
 -- Bound: none of the tables is read. Locks: none before the commit.
-CREATE OR REPLACE FUNCTION dx_signal(
+CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
-  p_at timestamptz DEFAULT NULL    -- when there is news; null or past: now
+  p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -5533,7 +5533,7 @@ BEGIN
     WHERE m.id = v_row.id;
     v_outcomes[v_row.position] := CASE WHEN v_at < v_row.visible_at THEN 'Sooner' ELSE 'Done' END;
     IF v_at < v_row.visible_at AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-      PERFORM dx_signal('m ' || v_row.queue, v_at);
+      PERFORM dx_hint('m ' || v_row.queue, v_at);
     END IF;
   END LOOP;
   RETURN v_outcomes;
@@ -6815,7 +6815,7 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  PERFORM dx_signal('o');
+  PERFORM dx_hint('o');
   RETURN NULL;
 END
 $$;
@@ -7040,7 +7040,7 @@ BEGIN
   ORDER BY m.position;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     -- The first time of each queue: a receiver that looks then finds out about the next one.
-    PERFORM dx_signal('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
+    PERFORM dx_hint('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
     FROM (
       SELECT m.queue, min(m.delay_ms) AS delay_ms
       FROM jsonb_to_recordset(p_messages) AS m (queue text, delay_ms bigint)
@@ -8219,7 +8219,7 @@ BEGIN
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count > 0 AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    PERFORM dx_signal('m ' || p_queue);
+    PERFORM dx_hint('m ' || p_queue);
   END IF;
   RETURN v_count;
 END

@@ -7,7 +7,7 @@
  * less than once. Claims see what was committed, so no message is sent before the rows it belongs to are visible.
  *
  * **When it looks.** It looks when it is woken, when a message or the lease of another publisher is due, and once a minute;
- * while signals of other processes do not arrive, once a second. While claims are full, four batches are under way at once;
+ * while hints of other processes do not arrive, once a second. While claims are full, four batches are under way at once;
  * else the next look waits for the batch, so that messages gather.
  *
  * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
@@ -49,7 +49,7 @@ export interface Settings {
 
 /** Where wake-ups come from. */
 export interface Wakeups {
-  /** `wake` is called for every signal, and when signals of other processes begin or cease to arrive. */
+  /** `wake` is called for every hint, and when hints of other processes begin or cease to arrive. */
   readonly subscribe: (wake: () => void) => Effect.Effect<void, never, Scope.Scope>
   readonly isConnected: () => boolean
 }

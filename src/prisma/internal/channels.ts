@@ -13,17 +13,23 @@
  * The channel of changes:
  * - `<sender> changed <fingerprint> …`; from a trigger the sender is `-`
  * - `<sender> waiting`, `<sender> sampled`, `<sender> hello`
+ *
+ * The channel of topics, one hint per line; `dx_hint` writes the same without a sender:
+ * - `<topic>[ @<milliseconds since the Unix epoch>][ ~<sender>]`
+ *
+ * Channels of changes and of topics:
  * - `<sender> echo`: for the sender itself, which checks that notifications arrive
  *
  * Payloads of later versions may say more. What cannot be read is ignored.
  */
 import { createHash } from "node:crypto"
-import { Hint } from "../../provider/Notifier.ts"
-import type { Queue, Received } from "../../provider/Notifier.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Queue, Received } from "../../waking/Notifier.ts"
 
 /** Unquoted. They are unique in a database for each schema. */
 export interface Channels extends Readonly<Record<Queue, string>> {
   readonly changes: string
+  readonly topics: string
 }
 
 export interface Notification {
@@ -35,13 +41,11 @@ export interface Notification {
 export const channelsOf = (schema: string): Channels => ({
   orchestrator: channel(schema, "orch_work"),
   worker: channel(schema, "worker_work"),
-  changes: channel(schema, "changes")
+  changes: channel(schema, "changes"),
+  topics: channel(schema, "queues")
 })
 
-/** The channel of queues, outbox and tasks: `queue/internal/signals.ts` says what its payloads are. */
-export const queueChannelOf = (schema: string): string => channel(schema, "queues")
-
-/** The same for every process that uses the schema; short, and plain ASCII. */
+/** Hash of a schema's name, the same for every process that uses it; short, and plain ASCII. */
 export const hashOf = (schema: string): string => createHash("sha256").update(schema, "utf8").digest("hex").slice(0, 32)
 
 /** Twelve random characters. */
@@ -52,12 +56,13 @@ export const makeSender = (): string =>
   ).join("")
 
 /** The notifications that announce the hints. A payload stays below the 8,000 bytes that PostgreSQL allows. */
-export const encodeHints = (
+export const encode = (
   channels: Channels,
   sender: string,
   hints: ReadonlyArray<Hint>
-): ReadonlyArray<Notification> =>
-  hints.flatMap(Hint.$match({
+): ReadonlyArray<Notification> => {
+  const lines: Array<string> = []
+  const notifications = hints.flatMap(Hint.$match({
     Work: ({ only, queue, visibleAtMs }) => [{
       channel: channels[queue],
       payload: [wholeMs(visibleAtMs), sender, ...(only ? [only.id, only.fingerprint] : [])].join(" ")
@@ -75,20 +80,22 @@ export const encodeHints = (
       })),
     Waiting: () => [{ channel: channels.changes, payload: `${sender} waiting` }],
     Sampled: () => [{ channel: channels.changes, payload: `${sender} sampled` }],
-    Hello: () => [{ channel: channels.changes, payload: `${sender} hello` }]
+    Hello: () => [{ channel: channels.changes, payload: `${sender} hello` }],
+    Topic: ({ atMs, topic }) => {
+      lines.push(`${topic}${atMs === 0 ? "" : ` @${wholeMs(atMs)}`} ~${sender}\n`)
+      return []
+    }
   }))
+  return lines.length === 0
+    ? notifications
+    : [...notifications, ...joined(lines).map((payload) => ({ channel: channels.topics, payload }))]
+}
 
 /** What `sender` sends to itself. */
-export const echoOf = (channels: Channels, sender: string): Notification => ({
-  channel: channels.changes,
-  payload: `${sender} echo`
-})
+export const echoOn = (channel: string, sender: string): Notification => ({ channel, payload: `${sender} echo` })
 
-/** Undefined if it cannot be read as a hint. */
-export const decodeNotification = (
-  channels: Channels,
-  { channel, payload }: Notification
-): Received | undefined => {
+/** The hints of a notification. None if it cannot be read. */
+export const decode = (channels: Channels, { channel, payload }: Notification): ReadonlyArray<Received> => {
   switch (channel) {
     case channels.orchestrator:
       return decodeWork("orchestrator", payload)
@@ -96,8 +103,10 @@ export const decodeNotification = (
       return decodeWork("worker", payload)
     case channels.changes:
       return decodeChanges(payload)
+    case channels.topics:
+      return payload.split("\n").flatMap(decodeTopic)
     default:
-      return undefined
+      return []
   }
 }
 
@@ -125,29 +134,52 @@ const maxIds = 400
 const chunks = (words: ReadonlyArray<string>, most: number): ReadonlyArray<ReadonlyArray<string>> =>
   Array.from({ length: Math.ceil(words.length / most) }, (_, i) => words.slice(i * most, (i + 1) * most))
 
+/** Bytes of the lines in one payload; topics are plain ASCII. */
+const maxLines = 7_500
+
+/** Joins lines to payloads, as many in each as fit. */
+const joined = (lines: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const payloads = [""]
+  for (const line of lines) {
+    const last = payloads.at(-1)!
+    if (last.length + line.length > maxLines) payloads.push(line)
+    else payloads[payloads.length - 1] = last + line
+  }
+  return payloads
+}
+
 const work =
   /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks|serves)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
 
-const decodeWork = (queue: Queue, payload: string): Received | undefined => {
+const decodeWork = (queue: Queue, payload: string): ReadonlyArray<Received> => {
   const [, digits, sender = null, word, id, fingerprint, ids] = work.exec(payload) ?? []
   const ms = Number(digits)
-  if (!Number.isSafeInteger(ms)) return undefined // NaN for what does not match
-  if (ids !== undefined) return { hint: Hint.Taken({ queue, ids: ids.slice(1).split(" ") }), sender }
-  if (word === "serves") return { hint: Hint.Serves({ queue }), sender }
-  return word === undefined
-    ? { hint: Hint.Work({ queue, visibleAtMs: ms, ...(id && fingerprint && { only: { id, fingerprint } }) }), sender }
-    : { hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }
+  if (!Number.isSafeInteger(ms)) return [] // NaN for what does not match
+  if (ids !== undefined) return [{ hint: Hint.Taken({ queue, ids: ids.slice(1).split(" ") }), sender }]
+  if (word === "serves") return [{ hint: Hint.Serves({ queue }), sender }]
+  if (word === "locks") return [{ hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }]
+  return [{
+    hint: Hint.Work({ queue, visibleAtMs: ms, ...(id && fingerprint && { only: { id, fingerprint } }) }),
+    sender
+  }]
 }
 
 const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting|sampled|hello))$/
 
-const decodeChanges = (payload: string): Received | undefined => {
+const decodeChanges = (payload: string): ReadonlyArray<Received> => {
   const found = changes.exec(payload)
-  if (found === null) return undefined
+  if (found === null) return []
   const [, name, fingerprints, word] = found
   const sender = name === "-" ? null : name!
   if (fingerprints !== undefined) {
-    return { hint: Hint.Changed({ fingerprints: fingerprints.slice(1).split(" ") }), sender }
+    return [{ hint: Hint.Changed({ fingerprints: fingerprints.slice(1).split(" ") }), sender }]
   }
-  return { hint: word === "waiting" ? Hint.Waiting() : word === "sampled" ? Hint.Sampled() : Hint.Hello(), sender }
+  return [{ hint: word === "waiting" ? Hint.Waiting() : word === "sampled" ? Hint.Sampled() : Hint.Hello(), sender }]
+}
+
+const topicLine = /^(o|[mt] \S+)(?: @(\d{1,15}))?(?: ~([0-9a-z]{12}))?$/
+
+const decodeTopic = (line: string): ReadonlyArray<Received> => {
+  const [, topic, digits = 0, sender = null] = topicLine.exec(line) ?? []
+  return topic === undefined ? [] : [{ hint: Hint.Topic({ topic, atMs: Number(digits) }), sender }]
 }

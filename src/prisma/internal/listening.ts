@@ -1,7 +1,7 @@
 /**
- * Keeps the connection of a `Database` that listens, one for all that listen in this process: opened for the first of them,
- * checked by a notification to itself, opened again after a loss, with pauses that grow and differ between processes, and
- * closed with the last one.
+ * Keeps the connection of a `Database` that listens, one for all that listen in this process: opened for the first of
+ * them, checked by a notification to itself, opened again after a loss, with pauses that grow and differ between
+ * processes, and closed with the last one.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -25,7 +25,7 @@ export interface Listener {
   readonly login: Login
   /** Unquoted. Two listeners of the same channels have a connection each: others count them by their connections. */
   readonly channels: ReadonlyArray<string>
-  /** Of several listeners, the first by the alphabet is that of the connection. */
+  /** Name of the connection. Of several listeners, the first by the alphabet counts. */
   readonly applicationName: () => string
   /** Opened when `applicationName` has changed. */
   readonly renamed?: Latch.Latch | undefined
@@ -43,8 +43,8 @@ export interface Listener {
 export type Listen = (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
 
 /**
- * `onRetired` is that of the pool. After a failover the connection may lead to the old server, which still answers: it is
- * relied on further only if another echo arrives.
+ * `onRetired` is that of the pool. After a failover the connection may lead to the old server, which still answers: it
+ * is relied on further only if another echo arrives.
  */
 export const make = (
   onRetired: (listener: () => void) => Effect.Effect<void, never, Scope.Scope>
@@ -102,7 +102,7 @@ interface Connection {
   readonly join: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
 }
 
-/** One of those that share a connection. */
+/** A listener that shares a connection with others. */
 interface Member {
   readonly listener: Listener
   /** The server has accepted its channels. */
@@ -276,7 +276,7 @@ const connectAgain = Effect.fnUntraced(function*(options: Shared, doubted: Latch
   }))
 })
 
-/** From connecting to the loss of the connection. */
+/** Runs from connecting to the loss of the connection. */
 const listenOnce = Effect.fnUntraced(function*(
   { anyListening, receive, ...options }: Shared,
   doubted: Latch.Latch,

@@ -8,13 +8,13 @@ import * as Result from "effect/Result"
 import * as Metrics from "../../model/Metrics.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
+import * as pump from "../../waking/pump.ts"
 import type { Claimed, Provider } from "../Provider.ts"
 import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
-import * as fetchPump from "./fetchPump.ts"
 import { measured } from "./gate.ts"
 import * as locks from "./locks.ts"
 import { closed, failUnlessDone, shared } from "./statement.ts"
@@ -39,7 +39,7 @@ interface Parts {
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
   wakeups: Wakeups,
-  options: Sharing & fetchPump.Polling
+  options: Sharing & pump.Polling
 ) {
   const clock = yield* Clock.Clock
   const parts: Parts = {
@@ -53,7 +53,7 @@ export const make = Effect.fnUntraced(function*(
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
     sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, options)
   }
-  const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
+  const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.workers,
@@ -72,7 +72,7 @@ export const make = Effect.fnUntraced(function*(
 
 // -- fetch -----------------------------------------------------------------------------------------
 
-type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<ClaimedActivity, ProviderError>>>
+type Take = Effect.Success<ReturnType<typeof pump.byFilter<ClaimedActivity, ProviderError>>>
 
 const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => (options) => {
   const { activities, lockTimeout, most, onLook, pollTimeout, tags } = options

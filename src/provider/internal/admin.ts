@@ -294,7 +294,9 @@ const slice = 1000
 /** How long an instance stays away from claims when its deletion stops half way. */
 const holdForMs = 600_000
 
-/** Which instances of a tree must have ended: otherwise nothing is deleted, and the call fails with `InstanceRunning`. */
+/**
+ * Which instances of a tree must have ended: otherwise nothing is deleted, and the call fails with `InstanceRunning`.
+ */
 type MustHaveEnded = "all" | "root" | "none"
 
 /** Children that appear between looking and deleting make it start over. */

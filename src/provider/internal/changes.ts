@@ -1,11 +1,11 @@
 /**
- * What processes say to each other of instances that have changed: ended, with a new status or value, or with activities
- * cancelled.
+ * What processes say to each other of instances that have changed: ended, with a new status or value, or with
+ * activities cancelled.
  *
- * A change is announced by the instance's fingerprint, so that no id leaves the store. Cancellations are always announced,
- * because they are rare. All other changes are announced only while another process has callers that wait: it says so
- * when the first one comes, and every five minutes from then on, and is believed for a little longer. A process that has
- * just connected, or is not connected, cannot know who waits, and announces all.
+ * A change is announced by the instance's fingerprint, so that no id leaves the store. Cancellations are always
+ * announced, because they are rare. All other changes are announced only while another process has callers that wait:
+ * it says so when the first one comes, and every five minutes from then on, and is believed for a little longer. A
+ * process that has just connected, or is not connected, cannot know who waits, and announces all.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -14,30 +14,17 @@ import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
 import type * as Event from "../../model/Event.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type * as watches from "../../waking/watches.ts"
+import type { Watcher } from "../../waking/watches.ts"
 import type { Provider, Turn } from "../Provider.ts"
-import type { Hints } from "./hints.ts"
 
-export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged"> {
-  /** Until the returned function is called, other processes announce to this one what its callers wait for. */
-  readonly watch: (instanceId: string, watcher: Watcher) => () => void
-  /**
-   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while they
-   * do not.
-   */
-  readonly announcedSinceMs: () => number
+export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged">, watches.Changes {
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
   /** This process may have stored something: all watchers are asked to look. */
   readonly lostAnswer: () => void
-}
-
-/** None of the functions throws or waits. */
-export interface Watcher {
-  /** Another process says that the instance has changed. */
-  readonly changed: () => void
-  /** Any instance may have changed: hints were lost, or are lost from now on. */
-  readonly doubted: () => void
 }
 
 /** The first 8 hex digits of the SHA-256 of the id. */
@@ -184,13 +171,15 @@ const news: ReadonlySet<Event.Event["_tag"]> = new Set([
 /** How long a process that waits is believed after it said so. */
 const believedMs = 330_000
 
-/** With the looks of a wait, and those of two queues, one statement a minute. */
+/**
+ * Pause between two hints that this process waits: with the looks of a wait and of two queues, one statement a minute.
+ */
 const repeatMs = 300_000
 
 /** A process that begins to wait announces it, unless it did so within `repeatMs` less this. */
 const spareMs = 5_000
 
-/** After this time, what a process announces is known to all others. */
+/** Time after which all others know what a process announces. */
 const spreadMs = 1_000
 
 /** The function with its last results, because hints ask for the same ids again and again. */

@@ -1,11 +1,11 @@
 /**
- * What callers may pass, checked before anything is sent: a value no store can hold or act on is `InvalidInput`, the same
- * with every driver.
+ * What callers may pass, checked before anything is sent: a value no store can hold or act on is `InvalidInput`, the
+ * same with every driver.
  *
  * Texts hold no NUL and no half of a surrogate pair. Names and ids that are stored must fit into an index; in a lookup
- * they may be longer, and find nothing. Ids and counts are whole numbers up to 2^53 - 1. Durations are rounded up to whole
- * milliseconds; none is negative, and none reaches beyond the year 9999, as an endless one would. The length of a lock is
- * more than zero. The time to wait for work is not checked: any will do.
+ * they may be longer, and find nothing. Ids and counts are whole numbers up to 2^53 - 1. Durations are rounded up to
+ * whole milliseconds; none is negative, and none reaches beyond the year 9999, as an endless one would. The length of a
+ * lock is more than zero. The time to wait for work is not checked: any will do.
  *
  * Ids of instances are accepted up to 2,048 bytes here, because those of children are longer than the ones people give:
  * the checks of `model/shared/identifiers` allow these 1,024.

@@ -5,12 +5,12 @@
  * single call leaves at once and twenty activities that end together leave together. While all lanes are busy, calls
  * gather.
  *
- * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused, or
- * held by a transaction of others, neither fails nor delays the others, nor later sets.
+ * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused,
+ * or held by a transaction of others, neither fails nor delays the others, nor later sets.
  *
- * An item that is held is tried again and again, in short tries with growing pauses, until its time is over, also when it
- * then waits for its next try. At most four items are tried alone at once: first those that were not tried alone yet, in
- * the order of their calls, then the held ones in turn.
+ * An item that is held is tried again and again, in short tries with growing pauses, until its time is over, also when
+ * it then waits for its next try. At most four items are tried alone at once: first those that were not tried alone
+ * yet, in the order of their calls, then the held ones in turn.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -66,8 +66,8 @@ interface Alone<Item, A, E> {
 /**
  * A function that sends one item and answers for that item alone.
  *
- * A call that is interrupted before its flush is not sent. If it is interrupted later, it is sent anyway and its answer is
- * dropped; it is not retried while another transaction blocks it.
+ * A call that is interrupted before its flush is not sent. If it is interrupted later, it is sent anyway and its answer
+ * is dropped; it is not retried while another transaction blocks it.
  */
 export const make = Effect.fnUntraced(function*<Item, A, E>(
   options: Options<Item, A, E>
@@ -116,7 +116,9 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
       }
     })
 
-  /** Settles held ones whose time is over before their next try. Others are not at fault: they always get their first. */
+  /**
+   * Settles held ones whose time is over before their next try. Others are not at fault: they always get their first.
+   */
   const expire = () => {
     for (const one of held.filter(({ entry }) => isOver(entry))) {
       held.splice(held.indexOf(one), 1)

@@ -9,13 +9,14 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import * as watches from "../../waking/watches.ts"
+import type { Looking } from "../../waking/watches.ts"
 import type { End, Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
 import { endOf } from "../shared/endOf.ts"
 import type { Changes } from "./changes.ts"
 import * as check from "./check.ts"
-import * as watches from "./watches.ts"
-import type { Looking } from "./watches.ts"
 
 export interface Ends extends Pick<Provider["Service"], "awaitEnd"> {
   /** This process has stored the start of an instance. */
@@ -27,19 +28,19 @@ export interface Ends extends Pick<Provider["Service"], "awaitEnd"> {
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readEnds">,
   changes: Changes,
-  options: Looking
+  options: Looking<ProviderError>
 ): Effect.fn.Return<Ends, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  /** When this process started them, monotonic milliseconds: the last ones, none of which is known to have ended. */
+  /** Last starts of this process, monotonic milliseconds, of instances not known to have ended. */
   const starts = new Map<string, number>()
 
-  const { learn, runsHere, wait } = yield* watches.make<End>(changes, {
+  const { learn, runsHere, wait } = yield* watches.make<End, ProviderError>(changes, {
     ...options,
     operation: "awaitEnd",
     read: (asked) =>
-      Effect.map(driver.readEnds(asked.map(({ instanceId }) => instanceId)), (ended) => {
+      Effect.map(driver.readEnds(asked.map(({ id }) => id)), (ended) => {
         const ends = new Map(ended.map((state) => [state.instanceId, endOf(state)]))
-        return asked.map(({ instanceId }) => ends.get(instanceId))
+        return asked.map(({ id }) => ends.get(id))
       })
   })
 
@@ -55,7 +56,7 @@ export const make = Effect.fnUntraced(function*(
       const problem = check.text("instanceId", instanceId)
       return problem !== undefined
         ? check.refused("awaitEnd", problem)
-        : wait({ instanceId, select: Option.some, timeout, start, startedMs: () => startedLately(instanceId) })
+        : wait({ id: instanceId, select: Option.some, timeout, start, startedMs: () => startedLately(instanceId) })
     },
 
     started: (instanceId) => {

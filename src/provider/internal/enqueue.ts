@@ -10,7 +10,9 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
-import type { Queue } from "../Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
+import { clockMsOf } from "../../waking/storeClock.ts"
+import type { Reading, StoreClock } from "../../waking/storeClock.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type {
   EncodedActivity,
@@ -36,8 +38,6 @@ import { claimedOf, encodeHandOver } from "./optimistic.ts"
 import type { BegunTurn, FirstTurns } from "./optimistic.ts"
 import { answeredAlike, isOfOneCall, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import { clockMsOf } from "./storeClock.ts"
-import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 export type Enqueue = Pick<

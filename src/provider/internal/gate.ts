@@ -1,7 +1,7 @@
 /**
- * The one gate between the operations of a provider and the statements of its driver. It repeats a statement as the table
- * in `operations.ts` says, and reports each send by itself: to the metrics, to the log of outages, and to the locks that
- * this process holds.
+ * The one gate between the operations of a provider and the statements of its driver. It repeats a statement as the
+ * table in `operations.ts` says, and reports each send by itself: to the metrics, to the log of outages, and to the
+ * locks that this process holds.
  */
 import type * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"

@@ -2,30 +2,31 @@
  * The locks that this process holds, as the store answers: when they run out, and what others are to know of it.
  *
  * A lock that is neither renewed nor released runs out, and its work may be claimed again. The store does not announce
- * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews locks;
- * when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has run out.
- * What a statement takes and releases is in `operations.ts`.
+ * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews
+ * locks; when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has
+ * run out. What a statement takes and releases is in `operations.ts`.
  *
  * A process may also die after a statement has stored work, and before it announces that. So it says the same before it
- * sends such a statement, and again while that runs: the others look soon, unless it says meanwhile that it holds nothing.
- * A process that serves nothing, such as a script, says that together with what it has stored, as it may end then.
+ * sends such a statement, and again while that runs: the others look soon, unless it says meanwhile that it holds
+ * nothing. A process that serves nothing, such as a script, says that together with what it has stored, as it may end
+ * then.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
-import type { Queue } from "../Notifier.ts"
-import type { Alarms } from "./alarms.ts"
-import type { Hints } from "./hints.ts"
+import type { Alarms } from "../../waking/alarms.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 
-/** Of one queue. */
+/** The locks held in one queue. */
 export interface HeldLocks {
   /**
-   * A statement that is about to be sent may take some, for that long. Said before, because what is handed over may end the
-   * process as soon as its answer arrives.
+   * A statement that is about to be sent may take some, for that long. Said before, because what is handed over may end
+   * the process as soon as its answer arrives.
    */
   readonly expect: (forMs: number) => void
-  /** A call that stores work, and announces it before it ends. */
+  /** Runs a call that stores work, and announces it before it ends. */
   readonly storing: <A, E, R>(call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Taken or renewed now, for that long. */
   readonly hold: (lockToken: string, forMs: number) => void
@@ -49,11 +50,11 @@ export interface Options {
 }
 
 export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowMs }: Options): HeldLocks => {
-  /** When they run out, monotonic milliseconds. */
+  /** Ends of the held locks, monotonic milliseconds. */
   const held = new Map<string, number>()
   /** Calls under way that store work. */
   let calls = 0
-  /** Until when those may last that a statement is about to take. */
+  /** End of the locks that a statement is about to take, monotonic milliseconds. */
   let expectedMs = 0
   let announcedMs = Number.NEGATIVE_INFINITY
   let isAnnounced = false
@@ -154,5 +155,7 @@ const storedMs = 2_000
 /** Locks that run out one after another are noticed together. */
 const betweenChecksMs = 1_000
 
-/** The lock ran out in the store before its answer arrived here, so this covers the difference of the clocks' speeds. */
+/**
+ * The lock ran out in the store before its answer arrived here, so this covers the difference of the clocks' speeds.
+ */
 const afterMs = 20

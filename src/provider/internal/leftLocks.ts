@@ -2,15 +2,15 @@
  * Locks that were held before this process could learn of them. Their holders may have died, and then nothing announces
  * that their work can be claimed again.
  *
- * The store says when the first and the last of these locks run out. This process looks when the first one has, asks for
- * the next, and so on until the last one of the first answer: later locks belong to processes that it hears. Holders that
- * live renew theirs long before, so a fleet at work costs a few questions, not one per lock.
+ * The store says when the first and the last of these locks run out. This process looks when the first one has, asks
+ * for the next, and so on until the last one of the first answer: later locks belong to processes that it hears.
+ * Holders that live renew theirs long before, so a fleet at work costs a few questions, not one per lock.
  */
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
-import type { Queue } from "../Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 import type { LiveLocks, ProviderDriver } from "../ProviderDriver.ts"
 
 export interface LeftLocks {
@@ -18,7 +18,7 @@ export interface LeftLocks {
   readonly follow: () => void
 }
 
-/** Until the scope is closed. Without `readLocks` it does nothing. */
+/** Follows such locks until the scope is closed. Without `readLocks` it does nothing. */
 export const make = Effect.fnUntraced(function*(
   readLocks: ProviderDriver["Service"]["readLocks"],
   heard: {

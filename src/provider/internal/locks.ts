@@ -76,8 +76,8 @@ export const makeInstances = (): LockedInstances => {
 }
 
 /**
- * The suspects that this process holds, until they are settled or have proved themselves, or until their locks expire: a
- * cancelled activity, for example, is never settled. `driver/suspects.ts` has the rule.
+ * The suspects that this process holds, until they are settled or have proved themselves, or until their locks expire:
+ * a cancelled activity, for example, is never settled. `driver/suspects.ts` has the rule.
  */
 export interface Suspects {
   /** `deliveries`: without an end, before this one. Other work than suspects is ignored. */

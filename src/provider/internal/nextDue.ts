@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
 
 // internal
 
-/** As often as a process that polls looks at a queue. */
+/** Least pause between two questions: as often as a process that polls looks at a queue. */
 const betweenQuestionsMs = 100
 
 const notUrgentMs = 10_000

@@ -3,7 +3,7 @@
  * this process holds.
  */
 import type * as Effect from "effect/Effect"
-import type { Queue } from "../Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
 import type { HandedOver, HandOver, ProviderDriver, Settled } from "../ProviderDriver.ts"
 import type { HeldLocks } from "./heldLocks.ts"
 
@@ -26,8 +26,9 @@ export interface Operation<Input, Answer> {
   /** The queue of a claim or a renewal. */
   readonly queue?: Queue
   /**
-   * Whether a retryable failure is repeated. `set`: unless one of several items may have caused it, which are then sent one
-   * by one, or another transaction locks what it writes, for which `coalescer.ts` has longer pauses. Defaults to `never`.
+   * Whether a retryable failure is repeated. `set`: unless one of several items may have caused it, which are then sent
+   * one by one, or another transaction locks what it writes, for which `coalescer.ts` has longer pauses. Defaults to
+   * `never`.
    */
   readonly repeats?: "always" | "set" | "never"
   /** Each send of an item after its first is counted. Defaults to false. */

@@ -10,6 +10,8 @@ import type { CoreVersion } from "../../model/Instance.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
+import { clockMsOf } from "../../waking/storeClock.ts"
+import type { Reading, StoreClock } from "../../waking/storeClock.ts"
 import type { Claimed, FirstTurn, OptimisticAnswer, Provider, Turn } from "../Provider.ts"
 import * as drivers from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
@@ -19,8 +21,6 @@ import { encodeEvent, encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } f
 import { measured } from "./gate.ts"
 import { shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import { clockMsOf } from "./storeClock.ts"
-import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]

@@ -9,6 +9,9 @@ import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
+import * as pump from "../../waking/pump.ts"
+import * as renewal from "../../waking/renewal.ts"
+import type { StoreClock } from "../../waking/storeClock.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
 import { fullBatch } from "../ProviderDriver.ts"
 import type {
@@ -25,15 +28,12 @@ import * as check from "./check.ts"
 import { checked, refused } from "./check.ts"
 import * as claimBytes from "./claimBytes.ts"
 import { emptyAck, encodeTurn, sizeOfAck, unreadablePauseMs } from "./encoding.ts"
-import * as fetchPump from "./fetchPump.ts"
 import { measured } from "./gate.ts"
 import * as locks from "./locks.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { Assembled, Undecoded } from "./orchestrationItem.ts"
-import * as renewal from "./renewal.ts"
 import { closed, failUnlessDone, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import type { StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -58,7 +58,7 @@ export const make = Effect.fnUntraced(function*(
   driver: Driver,
   wakeups: Wakeups,
   storeClock: StoreClock,
-  options: Sharing & fetchPump.Polling
+  options: Sharing & pump.Polling
 ) {
   const clock = yield* Clock.Clock
   const parts: Parts = {
@@ -77,7 +77,7 @@ export const make = Effect.fnUntraced(function*(
     sendRenewal: yield* shared("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, options),
     sendDeferral: yield* shared("deferMessages", driver.deferMessages, options)
   }
-  const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
+  const take = yield* pump.byFilter<Claimed<Undecoded>, ProviderError>({
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.orchestrators,
@@ -95,7 +95,7 @@ export const make = Effect.fnUntraced(function*(
 
 // -- fetch -----------------------------------------------------------------------------------------
 
-type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<Claimed<Undecoded>, ProviderError>>>
+type Take = Effect.Success<ReturnType<typeof pump.byFilter<Claimed<Undecoded>, ProviderError>>>
 
 /**
  * Where callers keep histories in memory, longer ones are not handed out with a claim; a caller that lacks one reads
@@ -146,7 +146,9 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
   })
 }
 
-/** Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet. */
+/**
+ * Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet.
+ */
 const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
   Effect.raceFirst(
     parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId }),

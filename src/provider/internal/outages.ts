@@ -1,8 +1,8 @@
 /**
  * Logs outages of the store: one warning at the beginning, further ones at growing intervals, one line at the end.
  *
- * An outage may concern all calls, as when the database is down, or some, as when its disk is full. It is over when each
- * operation that failed has succeeded again; one that is no longer called is forgotten.
+ * An outage may concern all calls, as when the database is down, or some, as when its disk is full. It is over when
+ * each operation that failed has succeeded again; one that is no longer called is forgotten.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

@@ -6,8 +6,8 @@ import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import type { Queue } from "../Notifier.ts"
-import type { LookReason, State } from "./pollMode.ts"
+import type { Queue } from "../../waking/Notifier.ts"
+import type { LookReason, State } from "../../waking/pollMode.ts"
 
 export interface PollGauges {
   /** The queue was looked at for this reason, and is now in this mode. `sinceHintMs`: from a hint to claimed work. */

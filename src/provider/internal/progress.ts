@@ -1,21 +1,22 @@
 /**
  * Callers that wait for a status or a value of an instance.
  *
- * A look says how far the history of the instance goes. A turn of this process that follows directly on it needs no further
- * look: what the turn stores is all that has happened. After any other turn with news the store is asked.
+ * A look says how far the history of the instance goes. A turn of this process that follows directly on it needs no
+ * further look: what the turn stores is all that has happened. After any other turn with news the store is asked.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import * as watches from "../../waking/watches.ts"
+import type { Looking } from "../../waking/watches.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { InstanceProgress, ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
 import { answer, unknown } from "../shared/progress.ts"
 import type { Changes } from "./changes.ts"
 import { isNews } from "./changes.ts"
 import * as check from "./check.ts"
 import { keyValueChange, lastCustomStatus } from "./encoding.ts"
-import * as watches from "./watches.ts"
-import type { Looking } from "./watches.ts"
 
 export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"> {
   /** This process has stored a turn. */
@@ -25,15 +26,15 @@ export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readProgress">,
   changes: Changes,
-  options: Looking
+  options: Looking<ProviderError>
 ): Effect.fn.Return<ProgressWaits, never, Scope.Scope> {
-  const { learn, of, wait } = yield* watches.make<State>(changes, {
+  const { learn, of, wait } = yield* watches.make<State, ProviderError>(changes, {
     ...options,
     operation: "awaitProgress",
     read: (asked) =>
       Effect.map(
-        driver.readProgress(asked.map(({ instanceId, key, state }) => ({
-          instanceId,
+        driver.readProgress(asked.map(({ id, key, state }) => ({
+          instanceId: id,
           key: key === "" ? null : key.slice(1),
           executionId: state?.executionId ?? 0,
           lastEventId: state?.lastEventId ?? 0
@@ -50,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
       if (problem !== undefined) return check.refused("awaitProgress", problem)
       const select = answer(until)
       return Effect.map(
-        wait({ instanceId, key: key === undefined ? "" : `/${key}`, select, timeout }),
+        wait({ id: instanceId, key: key === undefined ? "" : `/${key}`, select, timeout }),
         Option.getOrElse(() => timedOut)
       )
     },

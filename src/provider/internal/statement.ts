@@ -5,10 +5,10 @@
  *
  * `retried` repeats a retryable failure after 50, 100 and 150 milliseconds, so its statement is sent up to four times;
  * other statements are sent once. `operations.ts` says which of a driver's are repeated. There are two exceptions. A
- * shared statement that fails because of one of its calls (`isOfOneCall`) is not repeated: each call is sent alone, and the
- * count begins again. A call whose rows another transaction has locked is sent until `patience` is over, with pauses from
- * 50 to 500 milliseconds (see `coalescer.ts`): that is `statementTimeout`, and half a second at most for the ack of a turn.
- * No other part of the package repeats a statement at once.
+ * shared statement that fails because of one of its calls (`isOfOneCall`) is not repeated: each call is sent alone, and
+ * the count begins again. A call whose rows another transaction has locked is sent until `patience` is over, with
+ * pauses from 50 to 500 milliseconds (see `coalescer.ts`): that is `statementTimeout`, and half a second at most for
+ * the ack of a turn. No other part of the package repeats a statement at once.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

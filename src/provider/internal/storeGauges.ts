@@ -1,6 +1,6 @@
 /**
- * Gauges of what is in the store. No loop reads it: reading the metrics does. A reader, such as an exporter, finds the last
- * sample, and its reading leads to the next one; so a process whose metrics no one reads costs the store nothing.
+ * Gauges of what is in the store. No loop reads it: reading the metrics does. A reader, such as an exporter, finds the
+ * last sample, and its reading leads to the next one; so a process whose metrics no one reads costs the store nothing.
  *
  * One process samples for all: it announces each sample, and the others do without. Processes that are not connected
  * sample for themselves.
@@ -13,10 +13,10 @@ import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
 import type { Backlog } from "../Backlog.ts"
-import { Hint } from "../Notifier.ts"
 import type { ProviderError } from "../ProviderError.ts"
-import type { Hints } from "./hints.ts"
 
 export const make = Effect.fnUntraced(function*(
   readBacklog: Effect.Effect<Backlog, ProviderError>,

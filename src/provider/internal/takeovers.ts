@@ -1,10 +1,10 @@
 /**
- * After an outage, locks that expired meanwhile are left to their holders for a while: work under them was not at fault,
- * and continues under a renewed lock instead of running twice.
+ * After an outage, locks that expired meanwhile are left to their holders for a while: work under them was not at
+ * fault, and continues under a renewed lock instead of running twice.
  *
  * A process that could neither claim nor renew for a quarter of a lock claims only work without a lock until the store
- * has worked for the length of one lock. If the holder of a lock does not renew it in that time, it has died, as without
- * an outage. No lock expires in a shorter outage, because holders renew when half of the lock is left.
+ * has worked for the length of one lock. If the holder of a lock does not renew it in that time, it has died, as
+ * without an outage. No lock expires in a shorter outage, because holders renew when half of the lock is left.
  *
  * Only a process that called the store during the outage knows of it. One that starts afterwards takes over at once.
  */

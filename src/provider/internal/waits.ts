@@ -3,13 +3,17 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import type { Hints } from "../../waking/hints.ts"
+import type { Settings } from "../../waking/pollMode.ts"
+import type { Looking } from "../../waking/watches.ts"
 import type { Provider } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
 import * as changes from "./changes.ts"
 import * as ends from "./ends.ts"
-import type { Hints } from "./hints.ts"
 import * as progress from "./progress.ts"
-import type { Looking } from "./watches.ts"
+import { closed, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
 
 export interface Waits {
   readonly operations: Pick<Provider["Service"], "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged">
@@ -20,11 +24,16 @@ export interface Waits {
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readEnds" | "readProgress">,
   hints: Hints,
-  options: Looking
+  options: Sharing & { readonly longPolling: Pick<Settings, "fallbackPollMs"> }
 ): Effect.fn.Return<Waits, never, Scope.Scope> {
   const changing = yield* changes.make(hints)
-  const ofEnds = yield* ends.make(driver, changing, options)
-  const ofProgress = yield* progress.make(driver, changing, options)
+  const looking: Looking<ProviderError> = {
+    fallbackPollMs: options.longPolling.fallbackPollMs,
+    closed,
+    shared: (operation, look, maxBatch) => shared(operation, look, { ...options, maxBatch })
+  }
+  const ofEnds = yield* ends.make(driver, changing, looking)
+  const ofProgress = yield* progress.make(driver, changing, looking)
   return {
     operations: {
       awaitEnd: ofEnds.awaitEnd,

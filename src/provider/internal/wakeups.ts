@@ -11,28 +11,28 @@ import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import { Hint } from "../Notifier.ts"
-import type { Queue } from "../Notifier.ts"
+import * as alarmsOf from "../../waking/alarms.ts"
+import type { Hints } from "../../waking/hints.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Queue } from "../../waking/Notifier.ts"
+import type { Settings, State } from "../../waking/pollMode.ts"
+import type { StoreClock } from "../../waking/storeClock.ts"
+import * as takenItems from "../../waking/taken.ts"
+import * as workQueue from "../../waking/workQueue.ts"
+import { lookersAtOnce } from "../../waking/workQueue.ts"
+import type { SinceChange, WorkQueue } from "../../waking/workQueue.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
-import * as alarmsOf from "./alarms.ts"
 import { encodeItem } from "./encoding.ts"
 import type { Ends } from "./ends.ts"
 import * as heldLocks from "./heldLocks.ts"
-import type { Hints } from "./hints.ts"
 import * as leftLocks from "./leftLocks.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 import * as nextDue from "./nextDue.ts"
 import type { Locks } from "./operations.ts"
 import * as pollGauges from "./pollGauges.ts"
-import type { Settings, State } from "./pollMode.ts"
-import type { StoreClock } from "./storeClock.ts"
-import * as takenItems from "./taken.ts"
 import type { Waits } from "./waits.ts"
-import * as workQueue from "./workQueue.ts"
-import { lookersAtOnce } from "./workQueue.ts"
-import type { SinceChange, WorkQueue } from "./workQueue.ts"
 
 export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<Ends, "started"> {
   readonly orchestrators: WorkQueue
@@ -42,20 +42,20 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   /** The instance has a message, visible that much later; null: now. `text` is that of the message. */
   readonly messageSent: (instanceId: string, delayMs: number | null, text?: () => string) => void
   /**
-   * A call that stores work in the queue, and announces it here. Should the process die meanwhile, the others look. If the
-   * call is interrupted, its work is stored or not: all look soon.
+   * A call that stores work in the queue, and announces it here. Should the process die meanwhile, the others look. If
+   * the call is interrupted, its work is stored or not: all look soon.
    */
   readonly storing: <A, E, R>(queue: Queue, call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** The queue has something that can be claimed at once; `text` of the item, if it is one. */
   readonly workStored: (queue: Queue, text?: () => string) => void
   /**
-   * A claim is about to be sent. The returned function is called with the texts of the items that it has returned and that
-   * this process keeps: others need not look for those that it knew of.
+   * A claim is about to be sent. The returned function is called with the texts of the items that it has returned and
+   * that this process keeps: others need not look for those that it knew of.
    */
   readonly claiming: (queue: Queue) => (texts: ReadonlyArray<string>) => void
   /**
-   * Work was abandoned, and can be claimed that much later; null: at once. After a delay the others come first: the process
-   * that gave it up must not be the first to get it again.
+   * Work was abandoned, and can be claimed that much later; null: at once. After a delay the others come first: the
+   * process that gave it up must not be the first to get it again.
    */
   readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
   /** A suspect of this process has proved itself that much later: then it may claim further ones. */
@@ -63,7 +63,8 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   /** This process holds sessions, for that long from now. */
   readonly sessionsHeld: (forMs: number) => void
   /**
-   * Changes when this process has stored work, or learnt that others have; and with each call while it cannot learn that.
+   * Changes when this process has stored work, or learnt that others have; and with each call while it cannot learn
+   * that.
    */
   readonly activity: Effect.Effect<number>
   /** A look has left work that this process has no caller for. */

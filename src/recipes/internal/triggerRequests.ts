@@ -10,8 +10,8 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { problemOfName } from "../../model/shared/identifiers.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import type { QueueSignals } from "../../queue/internal/signals.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
+import type { Topics } from "../../waking/topics.ts"
 import type { TriggerDriver } from "../TriggerDriver.ts"
 import { onTimeMs } from "./cronInstants.ts"
 import * as signature from "./signature.ts"
@@ -26,12 +26,12 @@ export interface Options {
 
 /** Always answers. */
 export const make =
-  (options: Options, services: Context.Context<Tasks | TriggerDriver | QueueSignals>) =>
+  (options: Options, services: Context.Context<Tasks | TriggerDriver | Topics>) =>
   (request: Request): Promise<Response> => Effect.runPromiseWith(services)(answer(options, request))
 
 // internal
 
-type Services = Tasks | TriggerDriver | QueueSignals
+type Services = Tasks | TriggerDriver | Topics
 
 /** A request that is answered with a status other than 200. */
 class Refused extends Data.TaggedError("Refused")<{ readonly status: number; readonly problem: string }> {}

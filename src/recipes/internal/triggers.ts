@@ -6,11 +6,11 @@ import type * as Schedule from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
 import { creator } from "../../tasks/internal/service.ts"
 import type { NewTask } from "../../tasks/TaskDriver.ts"
 import type { Tasks } from "../../tasks/Tasks.ts"
 import type { Creator } from "../../tasks/Tasks.ts"
+import { Topic, Topics } from "../../waking/topics.ts"
 import { TriggerDriver } from "../TriggerDriver.ts"
 import { dueInstants } from "./cronInstants.ts"
 import type { CatchUp } from "./cronInstants.ts"
@@ -90,11 +90,11 @@ export const run = (
 ): Effect.Effect<
   { readonly instants: ReadonlyArray<Date>; readonly hasMore: boolean },
   Failure,
-  TriggerDriver | QueueSignals
+  TriggerDriver | Topics
 > =>
   Effect.gen(function*() {
     const driver = yield* TriggerDriver
-    const signals = yield* QueueSignals
+    const topics = yield* Topics
     const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
     while (true) {
       const firedUntilMs = yield* driver.firedUntil(trigger.name)
@@ -107,7 +107,7 @@ export const run = (
         })
       yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
       if (isFirst) {
-        if (due.instants.length > 0) yield* signals.announce([{ topic: Topic.outbox }])
+        if (due.instants.length > 0) yield* topics.announce([{ topic: Topic.outbox }])
         return { instants: due.instants, hasMore: due.hasMore }
       }
       // Another process has fired it since.

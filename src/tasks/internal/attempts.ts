@@ -21,8 +21,8 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import { Topic, Topics } from "../../waking/topics.ts"
 import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskDriver } from "../TaskDriver.ts"
 import { Attempt } from "./attempt.ts"
 import * as claimings from "./claiming.ts"
@@ -83,9 +83,9 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
   readonly served: ReadonlyMap<string, Served>
   readonly watch: Watch
   readonly workerId: string
-}): Effect.fn.Return<Attempts, never, QueueSignals | Scope.Scope> {
+}): Effect.fn.Return<Attempts, never, Topics | Scope.Scope> {
   const clock = yield* Clock.Clock
-  const signals = yield* QueueSignals
+  const topics = yield* Topics
   const context = harmlessIn(yield* Effect.context<never>())
   const leases = yield* leasesOf.make(driver)
   const serves = {
@@ -95,7 +95,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
   }
   const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
   const watchInTouch: Watch = (foundWork) => (claim) => Effect.andThen(leases.inTouch, watch(foundWork)(claim))
-  const claiming = yield* claimings.make({ driver, serves, signals, watch: watchInTouch })
+  const claiming = yield* claimings.make({ driver, serves, topics, watch: watchInTouch })
   const complete = yield* shared(
     "completeTasks",
     (items: ReadonlyArray<Completion>) => driver.complete(items),
@@ -106,7 +106,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
     sizeOf: ({ error }) => error?.length ?? 0
   })
   // The end of a task that runs here may be a cancellation.
-  yield* signals.subscribe(Topic.tasks, { received: (_, topic) => leases.check(Topic.taskId(topic)) })
+  yield* topics.subscribe(Topic.tasks, { received: (_, topic) => leases.check(Topic.taskId(topic)) })
   const unserved = new Set<string>()
 
   // -- settling ----------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
         counts: options.counts
       })
     ).pipe(
-      Effect.tap((answer) => answer === "Retried" ? signals.announce([{ topic: Topic.outbox }]) : Effect.void)
+      Effect.tap((answer) => answer === "Retried" ? topics.announce([{ topic: Topic.outbox }]) : Effect.void)
     )
 
   const refused = Effect.logWarning("Task worker: a stale attempt was refused")

@@ -19,7 +19,7 @@ import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/drive
 import { makeSuspects } from "../../provider/internal/locks.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import type { QueueSignals } from "../../queue/internal/signals.ts"
+import type { Topics } from "../../waking/topics.ts"
 import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
 import type { Watch } from "./claims.ts"
 import * as returns from "./returns.ts"
@@ -53,10 +53,10 @@ export interface TaskClaiming {
   readonly release: (claimed: Claimed) => void
 }
 
-export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch }: {
+export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch }: {
   readonly driver: Pick<TaskDriver["Service"], "claim" | "returnClaims">
   readonly serves: Serves
-  readonly signals: QueueSignals["Service"]
+  readonly topics: Topics["Service"]
   readonly watch: Watch
 }): Effect.fn.Return<TaskClaiming, never, Scope.Scope> {
   const clock = yield* Clock.Clock
@@ -64,7 +64,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, signals, watch
   const lane = yield* Semaphore.make(1)
   const returnClaim = yield* returns.make({
     returnClaims: (claimIds) => driver.returnClaims(serves.workerId, claimIds),
-    signals
+    topics
   })
 
   // -- suspects ----------------------------------------------------------------------------------

@@ -24,14 +24,14 @@ export interface Held {
 }
 
 export interface Leases {
-  /** Until it is released. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
+  /** Keeps a lease until it is released. It began no earlier than `sinceMs`, monotonic milliseconds. */
   readonly hold: (lease: Omit<Held, "dueMs" | "untilMs">, sinceMs: number) => Held
   readonly release: (lease: Held) => void
   /** Renews the lease of the task's newest attempt here at once, to learn whether it is lost. */
   readonly check: (taskId: string) => void
   /**
-   * Waits while a lease is not renewed and about to end. Otherwise the first claim after an outage would take tasks whose
-   * handlers run here, or whose results wait here to be stored.
+   * Waits while a lease is not renewed and about to end. Otherwise the first claim after an outage would take tasks
+   * whose handlers run here, or whose results wait here to be stored.
    */
   readonly inTouch: Effect.Effect<void>
 }
@@ -125,5 +125,5 @@ export const make = Effect.fnUntraced(function*(
 
 const mostPerStatement = 1000
 
-/** After an outage, holders renew their leases before others sweep. */
+/** Longest pause before another try: after an outage, holders renew their leases before others sweep. */
 const longestRetryMs = 1_000

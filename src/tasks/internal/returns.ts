@@ -12,14 +12,14 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import type { QueueSignals } from "../../queue/internal/signals.ts"
-import { Topic } from "../../queue/internal/signals.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import type { Topics } from "../../waking/topics.ts"
+import { Topic } from "../../waking/topics.ts"
 
-export const make = Effect.fnUntraced(function*({ returnClaims, signals }: {
+export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
   /** Those of the claims that had taken tasks. */
   readonly returnClaims: (claimIds: ReadonlyArray<number>) => Effect.Effect<ReadonlyArray<number>, ProviderError>
-  readonly signals: Pick<QueueSignals["Service"], "announce">
+  readonly topics: Pick<Topics["Service"], "announce">
 }): Effect.fn.Return<(claimId: number) => Effect.Effect<void>, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const claims = new Map<number, { looks: number; dueMs: number }>()
@@ -32,7 +32,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, signals }: {
     Effect.tap(returnClaims(claimIds), (found) => {
       failures = 0
       for (const claimId of found) claims.delete(claimId)
-      return found.length > 0 ? signals.announce([{ topic: Topic.outbox }]) : Effect.void
+      return found.length > 0 ? topics.announce([{ topic: Topic.outbox }]) : Effect.void
     })
 
   const lookAgain = (claimIds: ReadonlyArray<number>) =>

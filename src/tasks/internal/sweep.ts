@@ -18,7 +18,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
+import { Topic, Topics } from "../../waking/topics.ts"
 import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
 export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, shortestLease }: {
@@ -34,8 +34,8 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
   readonly isBusy: () => boolean
   /** Waits while this process cannot renew its leases. */
   readonly inTouch: Effect.Effect<void>
-}): Effect.fn.Return<void, never, QueueSignals | Scope.Scope> {
-  const signals = yield* QueueSignals
+}): Effect.fn.Return<void, never, Topics | Scope.Scope> {
+  const topics = yield* Topics
   const clock = yield* Clock.Clock
   const leaseMs = Duration.toMillis(shortestLease)
   /** Monotonic milliseconds. */
@@ -49,7 +49,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
   }
   // A task was created, or has failed.
   const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs + lateMs)
-  yield* signals.subscribe(Topic.outbox, { received, connected: received })
+  yield* topics.subscribe(Topic.outbox, { received, connected: received })
 
   let isOutage = false
   let isFull = false
@@ -77,12 +77,12 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
         isFull = swept.isFull
         // Those that another transaction holds are tried again soon.
         isStarting = isStarting && (isFull || swept.hasUnserved)
-        const isIdle = swept.nextMs === null && signals.isConnected()
+        const isIdle = swept.nextMs === null && topics.isConnected()
         nextMs = startMs + Math.max(
           isFull ? 0 : betweenMs,
           Math.min((swept.nextMs ?? Infinity) + lateMs, isStarting ? heldMs : isIdle ? idleMs : leaseMs + lateMs)
         )
-        return Effect.andThen(count(swept.backlog), found(swept, signals))
+        return Effect.andThen(count(swept.backlog), found(swept, topics))
       }
     })
   })
@@ -120,7 +120,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
 
 // internal
 
-const found = ({ lost, woken }: Swept, { announce }: QueueSignals["Service"]) =>
+const found = ({ lost, woken }: Swept, { announce }: Topics["Service"]) =>
   lost + woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
     Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: lost, waiting_tasks: woken }),
     Effect.andThen(announce([{ topic: Topic.outbox }]))

@@ -7,10 +7,10 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type { AdminDriver } from "../../provider/AdminDriver.ts"
 import type * as tables from "../../provider/memory/tables.ts"
-import { Hint } from "../../provider/Notifier.ts"
-import type { Listener, Notifier, Queue } from "../../provider/Notifier.ts"
 import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import type { Abandon } from "../../provider/ProviderDriver.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Listener, Notifier, Queue } from "../../waking/Notifier.ts"
 
 export interface Neighbour {
   readonly notifier: Notifier["Service"]

@@ -2,13 +2,15 @@
  * Hints to and from other processes, on their way between the notifier and the parts of this provider that use them.
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
- * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second, however
- * many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a lock at its
- * commit that all notifying commits of the server share, so it must not be part of the statements that store work.
+ * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second,
+ * however many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a
+ * lock at its commit that all notifying commits of the server share, so it must not be part of the statements that
+ * store work.
  *
- * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
- * already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One that waited too
- * long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are alone, on either way.
+ * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is
+ * visible already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One
+ * that waited too long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are
+ * alone, on either way.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -16,19 +18,18 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
-import * as Metrics from "../../model/Metrics.ts"
-import { InBackground } from "../../model/shared/inBackground.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { Hint } from "../Notifier.ts"
-import type { Notifier, Queue, Received } from "../Notifier.ts"
+import * as Metrics from "../model/Metrics.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
+import { Hint } from "./Notifier.ts"
+import type { Notifier, Queue, Received } from "./Notifier.ts"
+import * as senders from "./sender.ts"
 
 export interface Hints {
   /** Whether hints of others arrive. False without a notifier. */
   readonly isConnected: () => boolean
   readonly announce: (hint: Hint) => void
-  /** Until the provider is closed. */
+  /** Subscribes until the provider is closed. */
   readonly subscribe: (subscriber: Subscriber) => void
   /** How many connected processes look for work in the queue, as far as that is known; at least 1. */
   readonly processes: (queue: Queue) => number
@@ -36,7 +37,7 @@ export interface Hints {
 
 /** All functions are optional; none may throw. */
 export interface Subscriber {
-  /** With the time at which it arrived in this process, monotonic milliseconds. */
+  /** Takes a hint, and the time at which it arrived in this process, monotonic milliseconds. */
   readonly received?: (received: Received, arrivedMs: number) => void
   /** Hints arrive from now on; anything may have happened before. */
   readonly connected?: () => void
@@ -73,7 +74,7 @@ export const make = Effect.fnUntraced(function*(
 
   // -- receiving ---------------------------------------------------------------------------------
 
-  /** By what they lead to, in the order of their arrival. */
+  /** Hints by what they lead to, in the order of their arrival. */
   const inbox = new Map<string, { readonly received: Received; readonly atMs: number }>()
   /** A look finds all the work that is visible, and the last time of a sender's locks is the one that counts. */
   const keyOf = ({ hint, sender }: Received): string => {
@@ -114,7 +115,7 @@ export const make = Effect.fnUntraced(function*(
   // -- counting ----------------------------------------------------------------------------------
 
   let counted: Readonly<Record<Queue, number>> = { orchestrator: 1, worker: 1 }
-  /** Those that serve since then. */
+  /** Senders that have begun to serve since that count. */
   const begun = { orchestrator: new Set<string | null>(), worker: new Set<string | null>() }
   let countedMs = Number.NEGATIVE_INFINITY
   const stale = Latch.makeUnsafe()
@@ -144,28 +145,10 @@ export const make = Effect.fnUntraced(function*(
   // -- announcing --------------------------------------------------------------------------------
 
   const outbox = new Outbox()
-  const waiting = Latch.makeUnsafe()
-  const announce = (hint: Hint) => {
-    outbox.add(hint)
-    waiting.openUnsafe()
-  }
-
-  /** Announcements that may leave at once. */
-  const betweenAnnouncementsMs = Duration.toMillis(notifier.announceEvery ?? "20 millis")
-  let credit = mostAtOnce
-  let creditedMs = monotonicMs(clock)
-  const pauseAfterSending = () => {
-    const nowMs = monotonicMs(clock)
-    credit = Math.min(mostAtOnce, credit + (nowMs - creditedMs) / betweenAnnouncementsMs) - 1
-    creditedMs = nowMs
-    return credit >= 1 ? Effect.void : Effect.sleep(Math.ceil((1 - credit) * betweenAnnouncementsMs))
-  }
-
-  const sending = Semaphore.makeUnsafe(1)
-  /** Sends what waits, after what is being sent. False if there is nothing. */
-  const sendWaiting = sending.withPermits(1)(Effect.suspend(() => {
+  /** Sends what waits, once. */
+  const send = Effect.suspend(() => {
     const hints = outbox.take(clock.currentTimeMillisUnsafe())
-    if (hints.length === 0) return Effect.succeed(false)
+    if (hints.length === 0) return Effect.succeed("Nothing" as const)
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
@@ -174,20 +157,14 @@ export const make = Effect.fnUntraced(function*(
           Effect.andThen(Effect.sync(() => report()))
         )
       ),
-      Effect.as(true)
+      Effect.as("Sent" as const)
     )
-  }))
-
-  const send = Effect.forever(Effect.suspend(() => {
-    waiting.closeUnsafe()
-    return Effect.flatMap(sendWaiting, (hasSent) => hasSent ? pauseAfterSending() : waiting.await)
-  }))
+  })
 
   const context = yield* Effect.context<never>()
   Metrics.listenerConnected.updateUnsafe(0, context)
   yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(Metrics.listenerConnected, context)))
   yield* Effect.forkScoped(deliver)
-  yield* Effect.forkScoped(Effect.provideService(send, InBackground, true))
   yield* Effect.forkScoped(Effect.forever(count))
   yield* notifier.listen({
     connected: () => {
@@ -202,6 +179,7 @@ export const make = Effect.fnUntraced(function*(
       for (const { disconnected } of subscribers) disconnected?.(problem)
     },
     receive: (received) => {
+      if (received.hint._tag === "Topic") return
       if (received.hint._tag === "Serves") return void begun[received.hint.queue].add(received.sender)
       if (received.hint._tag === "Work") countIfStale()
       const key = keyOf(received)
@@ -215,12 +193,18 @@ export const make = Effect.fnUntraced(function*(
       arrived.openUnsafe()
     }
   })
-  // Before the loops end.
-  yield* Effect.addFinalizer(() => Effect.timeoutOption(sendWaiting, farewellMs))
+  const sendSoon = yield* senders.make({
+    send,
+    everyMs: Duration.toMillis(notifier.announceEvery ?? "20 millis"),
+    farewellMs
+  })
 
   return {
     isConnected: () => isConnected,
-    announce,
+    announce: (hint) => {
+      outbox.add(hint)
+      sendSoon()
+    },
     subscribe: (subscriber) => {
       subscribers.push(subscriber)
       if (isConnected) subscriber.connected?.()
@@ -233,7 +217,7 @@ export const make = Effect.fnUntraced(function*(
 
 const maxInbox = 64
 
-/** Of all hints of changes that wait. */
+/** Most fingerprints in all hints of changes that wait. */
 const maxFingerprints = 10_000
 
 /** One hint for two that lead to the same; undefined if it would be too large. */
@@ -244,10 +228,6 @@ const merged = ({ hint: before }: Received, { hint, sender }: Received): Receive
   return fingerprints.length > maxFingerprints ? undefined : { hint: Hint.Changed({ fingerprints }), sender }
 }
 
-/** A start, its locks and its end follow each other within milliseconds. */
-const mostAtOnce = 5
-
-/** A notifier that does not answer delays the end of a process by that much. */
 const farewellMs = 500
 
 const betweenCountsMs = 300_000
@@ -289,6 +269,8 @@ class Outbox {
         return void (this.isSampled = true)
       case "Hello":
         return void (this.isHello = true)
+      case "Topic":
+        return
     }
   }
 

@@ -3,13 +3,13 @@
  *
  * Hints of other processes wake the pumps at once, as long as that finds work. With many processes only a share of them
  * looks at once, the others some time later, so that one start does not wake a hundred processes at the same moment. A
- * process leaves out its look only when another one says that it has claimed all that was announced (`taken.ts`): else the
- * others may serve other work, or have no free slot.
+ * process leaves out its look only when another one says that it has claimed all that was announced (`taken.ts`): else
+ * the others may serve other work, or have no free slot.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { Queue, Received } from "../Notifier.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Alarms } from "./alarms.ts"
+import type { Queue, Received } from "./Notifier.ts"
 import * as pollMode from "./pollMode.ts"
 import type { LookReason, Outcome, Settings } from "./pollMode.ts"
 
@@ -37,7 +37,7 @@ export interface WorkQueue {
    * time has come, they ask the store for the next one.
    */
   readonly isNews: (timeMs: number) => boolean
-  /** With the time at which it arrived, monotonic milliseconds. */
+  /** Takes a hint, and the time at which it arrived, monotonic milliseconds. */
   readonly received: (received: Received, arrivedMs: number) => void
   readonly changed: (event: Exclude<pollMode.Event, { readonly _tag: "Looked" }>) => void
   readonly hasPumps: () => boolean
@@ -69,7 +69,7 @@ export interface Options {
   readonly processes: () => number
   /** The first pump is there: from now on this process looks for work. */
   readonly onServe: () => void
-  /** From 0 to 1, without 1. */
+  /** Random number from 0 to 1, without 1. */
   readonly random: () => number
   /** Asks the store: work may become due at a time that is not known here. */
   readonly findNextDue: (isUrgent: boolean) => void
@@ -98,7 +98,7 @@ export const make = (options: Options): WorkQueue => {
   const pumps: Array<Member> = []
   let state = pollMode.initial(monotonicMs(clock))
   let lastLookMs = Number.NEGATIVE_INFINITY
-  /** In order of time. */
+  /** Due times in order. */
   const due: Array<Due> = []
   /** The earliest of them that all processes know. */
   let knownToAllMs = Number.POSITIVE_INFINITY
@@ -150,7 +150,9 @@ export const make = (options: Options): WorkQueue => {
 
   const lockTimeoutMs = () => Math.max(0, ...pumps.map((pump) => pump.lockTimeoutMs))
 
-  /** Locks of processes that died while no hints arrived here: most have run out by then, and the store knows of others. */
+  /**
+   * Locks of processes that died while no hints arrived here: most have run out by then, and the store knows of others.
+   */
   const lookAfterLocks = () => {
     if (pumps.length === 0) return
     alarm("locks of before", lockTimeoutMs() + 500, () => wake("LocksExpired"))
@@ -200,7 +202,7 @@ export const make = (options: Options): WorkQueue => {
     alarms.cancel(`${name} late`)
   }
 
-  /** At once, or, after looks for nothing, some time after the last one. */
+  /** Wakes at once, or, after looks for nothing, some time after the last one. */
   const wakeForHint = (reason: "NotifyReceived" | "TimerFired", hintMs?: number) => {
     isHintOpen = true
     const pauseMs = looksForNothing === 0
@@ -312,7 +314,7 @@ export const make = (options: Options): WorkQueue => {
         for (const id of hint.ids) planned.delete(id)
         if (planned.size > 0 || !alarms.isSet(`${name} late`)) return
         cancelLate()
-        // Should the sender die before it says until when it holds what it took.
+        // In case the sender dies before it announces its lock.
         return alarms.isSet(`${name} locks of ${sender}`) ? undefined : lookAfterOthers()
       }
       if (hint._tag !== "Locks") return

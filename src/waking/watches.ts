@@ -1,8 +1,9 @@
 /**
- * Callers that wait for the end, a status or a value of an instance.
+ * Callers that wait for a change of something in the store: for the end, a status or a value of an instance, for the
+ * end of a task.
  *
- * All callers that wait for the same thing share a watch. What this process stores reaches them without a statement. For
- * what other processes store the store is asked, in one statement at a time for all watches that are due:
+ * All callers that wait for the same thing share a watch. What this process stores reaches them without a statement.
+ * For what other processes store the store is asked, in one statement at a time for all watches that are due:
  *
  * - a caller asks once when it begins to wait;
  * - a hint of another process is followed by one look for all watches it names;
@@ -19,40 +20,64 @@ import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import type { ProviderError } from "../ProviderError.ts"
-import type { Changes, Watcher } from "./changes.ts"
-import type { Settings } from "./pollMode.ts"
-import { closed, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 
-/** How the watches of all kinds look. */
-export interface Looking extends Sharing {
-  readonly longPolling: Pick<Settings, "fallbackPollMs">
+/** What a table of watches learns of other processes. */
+export interface Changes {
+  /** Until the returned function is called, other processes announce to this one what its callers wait for. */
+  readonly watch: (id: string, watcher: Watcher) => () => void
+  /**
+   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while
+   * they do not.
+   */
+  readonly announcedSinceMs: () => number
 }
 
-export interface Options<State> extends Looking {
+/** None of the functions throws or waits. */
+export interface Watcher {
+  /** Another process says that the instance has changed. */
+  readonly changed: () => void
+  /** Any instance may have changed: hints were lost, or are lost from now on. */
+  readonly doubted: () => void
+}
+
+/** How the watches of all kinds look. */
+export interface Looking<E> {
+  /** Longest pause between two looks at a watch while other processes announce all changes. */
+  readonly fallbackPollMs: number
+  /** From a look that found nothing to the next one that follows a hint, milliseconds. Defaults to 50. */
+  readonly hintPauseMs?: number
+  /** Lets callers that ask at the same time share a look, for at most that many watches. */
+  readonly shared: <A>(
+    operation: string,
+    look: (asked: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<void>, E>,
+    maxBatch: number
+  ) => Effect.Effect<(one: A) => Effect.Effect<void, E>, never, Scope.Scope>
+  /** The failure of callers that wait when the scope is closed, or come later. */
+  readonly closed: (operation: string) => E
+}
+
+export interface Options<State, E> extends Looking<E> {
   readonly operation: string
-  /** One statement. The answers are in order; undefined: nothing that `Watch.state` does not say already. */
-  readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<
-    ReadonlyArray<State | undefined>,
-    ProviderError
-  >
+  /** Reads all of them with one statement, in order; undefined: nothing that `Watch.state` does not say already. */
+  readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<ReadonlyArray<State | undefined>, E>
+  /** Reads watches that were looked at before. A failure fails their callers. Defaults to `read`. */
+  readonly readAgain?: Options<State, E>["read"]
   /** Whether other processes announce changes of such an instance. Defaults to all. */
   readonly announces?: (state: State) => boolean
 }
 
 export interface Watch<State> extends Watcher {
-  readonly instanceId: string
-  /** Of a value; empty: of the instance itself. */
+  readonly id: string
+  /** Key of a value; empty for the instance or task itself. */
   readonly key: string
-  /** As far as it is known; undefined: not at all. */
+  /** State as far as it is known; undefined: not at all. */
   readonly state: State | undefined
 }
 
 export interface Wait<State, A, E> {
-  readonly instanceId: string
-  /** Of a value. Defaults to empty: of the instance itself. */
+  readonly id: string
+  /** Key of a value. Defaults to empty, for the instance or task itself. */
   readonly key?: string
   /** What the caller waits for, once the state has it. */
   readonly select: (state: State) => Option.Option<A>
@@ -63,34 +88,36 @@ export interface Wait<State, A, E> {
   readonly startedMs?: () => number | undefined
 }
 
-export interface Watches<State> {
-  /** None after the timeout. */
-  readonly wait: <A, E>(wait: Wait<State, A, E>) => Effect.Effect<Option.Option<A>, E | ProviderError>
-  readonly of: (instanceId: string) => ReadonlyArray<Watch<State>>
+export interface Watches<State, E> {
+  /** Waits until `select` has an answer; none after the timeout. */
+  readonly wait: <A, E2>(wait: Wait<State, A, E2>) => Effect.Effect<Option.Option<A>, E2 | E>
+  readonly of: (id: string) => ReadonlyArray<Watch<State>>
   /** What this process has stored itself. */
-  readonly learn: (instanceId: string, key: string, state: State) => void
+  readonly learn: (id: string, key: string, state: State) => void
   /** What callers wait for will probably be stored by this process. */
-  readonly runsHere: (instanceId: string) => void
+  readonly runsHere: (id: string) => void
 }
 
-export const make = Effect.fnUntraced(function*<State>(
+export const make = Effect.fnUntraced(function*<State, E>(
   changes: Changes,
-  options: Options<State>
-): Effect.fn.Return<Watches<State>, never, Scope.Scope> {
-  const { announces = () => true, operation, read } = options
+  options: Options<State, E>
+): Effect.fn.Return<Watches<State, E>, never, Scope.Scope> {
+  const { announces = () => true, hintPauseMs: busyPauseMs = 50, operation, read, readAgain = read } = options
+  /** From a look that found something. */
+  const shortPauseMs = Math.min(busyPauseMs, 10)
   /** While others announce what they store: at most 300 watches per second. */
-  const longestFallbackMs = (watches: number) => Math.max(options.longPolling.fallbackPollMs, 3 * watches)
+  const longestFallbackMs = (watches: number) => Math.max(options.fallbackPollMs, 3 * watches)
   const clock = yield* Clock.Clock
   const bell = Latch.makeUnsafe()
-  const closedCause = Cause.fail(closed(operation))
-  /** Those looked at longest ago come first. */
-  const watches = new Set<Shared<State>>()
-  const byInstance = new Map<string, Map<string, Shared<State>>>()
-  const hinted = new Set<Shared<State>>()
+  const closedCause = Cause.fail(options.closed(operation))
+  /** Watches in the order of their last looks, the oldest first. */
+  const watches = new Set<Shared<State, E>>()
+  const byId = new Map<string, Map<string, Shared<State, E>>>()
+  const hinted = new Set<Shared<State, E>>()
   let isClosed = false
   // Monotonic milliseconds, as all times here.
   let lastLookMs = Number.NEGATIVE_INFINITY
-  /** Of the last look at those that were due. */
+  /** Time of the last look at watches that were due. */
   let lastDueLookMs = Number.NEGATIVE_INFINITY
   /** From the last look to the next one that follows a hint. */
   let hintPauseMs = busyPauseMs
@@ -104,27 +131,27 @@ export const make = Effect.fnUntraced(function*<State>(
     if (atMs < wakesAtMs) bell.openUnsafe()
   }
 
-  const setDue = (watch: Shared<State>, dueMs: number) => {
+  const setDue = (watch: Shared<State, E>, dueMs: number) => {
     watch.dueMs = dueMs
     earliestMs = Math.min(earliestMs, dueMs)
     ringBefore(dueMs)
   }
 
   /** Looks again after the pause. */
-  const postpone = (watch: Shared<State>, pauseMs: number) => {
+  const postpone = (watch: Shared<State, E>, pauseMs: number) => {
     const longestMs = watch.isAnnounced ? longestFallbackMs(watches.size) : longestPauseMs(watches.size)
     watch.pauseMs = Math.min(pauseMs, longestMs)
     setDue(watch, monotonicMs(clock) + watch.pauseMs)
   }
 
   /** Whether others have announced whatever they stored since. */
-  const isAnnouncedSince = (watch: Shared<State>, timeMs: number) =>
+  const isAnnouncedSince = (watch: Shared<State, E>, timeMs: number) =>
     changes.announcedSinceMs() <= timeMs && watch.begunMs <= timeMs &&
     (watch.state === undefined || announces(watch.state))
 
-  const begin = (instanceId: string, key: string): Shared<State> => {
-    const watch: Shared<State> = {
-      instanceId,
+  const begin = (id: string, key: string): Shared<State, E> => {
+    const watch: Shared<State, E> = {
+      id,
       key,
       begunMs: monotonicMs(clock),
       waiters: new Set(),
@@ -146,22 +173,22 @@ export const make = Effect.fnUntraced(function*<State>(
         hinted.delete(watch)
         watches.delete(watch)
         release()
-        const ofInstance = byInstance.get(instanceId)
-        ofInstance?.delete(key)
-        if (ofInstance?.size === 0) byInstance.delete(instanceId)
+        const ofId = byId.get(id)
+        ofId?.delete(key)
+        if (ofId?.size === 0) byId.delete(id)
       }
     }
-    const release = changes.watch(instanceId, watch)
+    const release = changes.watch(id, watch)
     watches.add(watch)
-    byInstance.set(instanceId, (byInstance.get(instanceId) ?? new Map<string, Shared<State>>()).set(key, watch))
+    byId.set(id, (byId.get(id) ?? new Map<string, Shared<State, E>>()).set(key, watch))
     return watch
   }
 
-  const leave = (watch: Shared<State>, waiter: Waiter<State>) => {
+  const leave = (watch: Shared<State, E>, waiter: Waiter<State, E>) => {
     if (watch.waiters.delete(waiter) && watch.waiters.size === 0) watch.end()
   }
 
-  const offer = (watch: Shared<State>, waiter: Waiter<State>) => {
+  const offer = (watch: Shared<State, E>, waiter: Waiter<State, E>) => {
     if (watch.state === undefined || waiter.exit !== undefined) return
     waiter.exit = selected(waiter, watch.state)
     if (waiter.exit === undefined) return
@@ -169,16 +196,16 @@ export const make = Effect.fnUntraced(function*<State>(
     leave(watch, waiter)
   }
 
-  /** Whether it ends a wait. */
-  const learn = (watch: Shared<State>, state: State): boolean => {
+  /** Returns whether the state ends a wait. */
+  const learn = (watch: Shared<State, E>, state: State): boolean => {
     watch.state = state
     const before = watch.waiters.size
     for (const waiter of watch.waiters) offer(watch, waiter)
     return watch.waiters.size < before
   }
 
-  /** The same, of a look that began at that time. */
-  const found = (watch: Shared<State>, state: State | undefined, begunMs: number): boolean => {
+  /** Learns what a look has found that began at `begunMs`. Returns whether that ends a wait. */
+  const found = (watch: Shared<State, E>, state: State | undefined, begunMs: number): boolean => {
     if (state === undefined || !watches.has(watch)) return false
     if (watch.learnedMs < begunMs) return learn(watch, state)
     // Read before or after what this process has stored meanwhile.
@@ -186,7 +213,7 @@ export const make = Effect.fnUntraced(function*<State>(
     return false
   }
 
-  const fail = (watch: Shared<State>, cause: Cause.Cause<ProviderError>) => {
+  const fail = (watch: Shared<State, E>, cause: Cause.Cause<E>) => {
     watch.dueMs = Infinity
     for (const { resume } of watch.waiters) resume?.(Exit.failCause(cause))
   }
@@ -195,16 +222,16 @@ export const make = Effect.fnUntraced(function*<State>(
 
   const nextDueMs = () => Math.max(earliestMs, lastDueLookMs + betweenLooksMs(watches.size))
 
-  /** Those that hints name and those that are due; and if these are few, some that soon will be. */
-  const next = (nowMs: number): ReadonlyArray<Shared<State>> => {
-    const asked = new Set<Shared<State>>()
+  /** Watches that hints name or that are due; if these are few, some that soon will be. */
+  const next = (nowMs: number): ReadonlyArray<Shared<State, E>> => {
+    const asked = new Set<Shared<State, E>>()
     for (const watch of hinted) {
       if (asked.size === maxIds) break
       asked.add(watch)
     }
     if (nextDueMs() > nowMs) return [...asked]
     const most = changes.announcedSinceMs() <= nowMs ? maxIds : companions
-    const soon: Array<Shared<State>> = []
+    const soon: Array<Shared<State, E>> = []
     earliestMs = Infinity
     for (const watch of watches) {
       const { dueMs, pauseMs } = watch
@@ -227,7 +254,7 @@ export const make = Effect.fnUntraced(function*<State>(
       watches.delete(watch)
       watches.add(watch)
     }
-    return Effect.matchCause(read(asked), {
+    return Effect.matchCause(readAgain(asked), {
       onSuccess: (states) => {
         hintPauseMs = busyPauseMs
         asked.forEach((watch, i) => {
@@ -270,9 +297,9 @@ export const make = Effect.fnUntraced(function*<State>(
 
   // -- callers -----------------------------------------------------------------------------------
 
-  const firstLook = yield* shared(
+  const firstLook = yield* options.shared(
     operation,
-    (asked: ReadonlyArray<Shared<State>>) =>
+    (asked: ReadonlyArray<Shared<State, E>>) =>
       Effect.suspend(() => {
         const begunMs = monotonicMs(clock)
         const unique = [...new Set(asked)]
@@ -281,16 +308,16 @@ export const make = Effect.fnUntraced(function*<State>(
           return asked.map(() => undefined)
         })
       }),
-    { ...options, maxBatch: maxIds }
+    maxIds
   )
 
   /** Until its next look is due, the caller misses only what others have stored since `sinceMs` and not announced. */
   const watched = (
-    watch: Shared<State>,
-    waiter: Waiter<State>,
+    watch: Shared<State, E>,
+    waiter: Waiter<State, E>,
     { dueMs, pauseMs, sinceMs }: { readonly sinceMs: number; readonly dueMs: number; readonly pauseMs: number }
   ) =>
-    Effect.callback<Option.Option<any>, ProviderError>((resume) => {
+    Effect.callback<Option.Option<any>, E>((resume) => {
       if (waiter.exit !== undefined) return resume(waiter.exit)
       if (isClosed) return resume(Exit.failCause(closedCause))
       waiter.resume = resume
@@ -301,10 +328,10 @@ export const make = Effect.fnUntraced(function*<State>(
       setDue(watch, Math.min(watch.dueMs, dueMs))
     })
 
-  const untilAnswered = Effect.fnUntraced(function*<A, E>(
-    watch: Shared<State>,
-    waiter: Waiter<State>,
-    { start, startedMs, timeout }: Wait<State, A, E>
+  const untilAnswered = Effect.fnUntraced(function*<A, E2>(
+    watch: Shared<State, E>,
+    waiter: Waiter<State, E>,
+    { start, startedMs, timeout }: Wait<State, A, E2>
   ) {
     const begunMs = monotonicMs(clock)
     if (start !== undefined) yield* start
@@ -338,24 +365,24 @@ export const make = Effect.fnUntraced(function*<State>(
   return {
     wait: (wait) =>
       Effect.suspend(() => {
-        const { instanceId, key = "", select } = wait
-        const waiter: Waiter<State> = { select, exit: undefined, resume: undefined }
-        const watch = byInstance.get(instanceId)?.get(key) ?? begin(instanceId, key)
+        const { id, key = "", select } = wait
+        const waiter: Waiter<State, E> = { select, exit: undefined, resume: undefined }
+        const watch = byId.get(id)?.get(key) ?? begin(id, key)
         watch.waiters.add(waiter)
         return Effect.ensuring(untilAnswered(watch, waiter, wait), Effect.sync(() => leave(watch, waiter)))
       }),
 
-    of: (instanceId) => [...byInstance.get(instanceId)?.values() ?? []],
+    of: (id) => [...byId.get(id)?.values() ?? []],
 
-    learn: (instanceId, key, state) => {
-      const watch = byInstance.get(instanceId)?.get(key)
+    learn: (id, key, state) => {
+      const watch = byId.get(id)?.get(key)
       if (watch === undefined) return
       watch.learnedMs = monotonicMs(clock)
       learn(watch, state)
     },
 
-    runsHere: (instanceId) => {
-      for (const watch of byInstance.get(instanceId)?.values() ?? []) {
+    runsHere: (id) => {
+      for (const watch of byId.get(id)?.values() ?? []) {
         if (watch.dueMs !== Infinity) postpone(watch, Infinity)
       }
     }
@@ -365,30 +392,30 @@ export const make = Effect.fnUntraced(function*<State>(
 // internal
 
 /** All callers that wait for the same thing. */
-interface Shared<State> extends Watch<State> {
+interface Shared<State, E> extends Watch<State> {
   state: State | undefined
   readonly begunMs: number
-  readonly waiters: Set<Waiter<State>>
+  readonly waiters: Set<Waiter<State, E>>
   /** When this process last stored a state itself, monotonic milliseconds. */
   learnedMs: number
-  /** Of the next look, monotonic milliseconds; infinite while each of them is busy with its start or its first look. */
+  /** Time of the next look, monotonic milliseconds; infinite while each waiter is busy with its start or first look. */
   dueMs: number
-  /** From the last look to the next. */
+  /** Milliseconds from the last look to the next. */
   pauseMs: number
   /** Whether others have announced whatever they stored since the last look. */
   isAnnounced: boolean
   readonly end: () => void
 }
 
-interface Waiter<State> {
+interface Waiter<State, E> {
   readonly select: (state: State) => Option.Option<any>
   /** Set when the answer comes to be known, also before `resume` is. */
   exit: Exit.Exit<Option.Option<any>> | undefined
-  resume: ((exit: Exit.Exit<Option.Option<any>, ProviderError>) => void) | undefined
+  resume: ((exit: Exit.Exit<Option.Option<any>, E>) => void) | undefined
 }
 
 /** Undefined: not yet. A caller's function that throws is a defect of its wait alone. */
-const selected = <State>({ select }: Waiter<State>, state: State) => {
+const selected = <State, E>({ select }: Waiter<State, E>, state: State) => {
   try {
     const answer = select(state)
     return Option.isSome(answer) ? Exit.succeed(answer) : undefined
@@ -397,24 +424,20 @@ const selected = <State>({ select }: Waiter<State>, state: State) => {
   }
 }
 
-/** After the first look, while others do not announce what they store; each later pause is twice as long. */
+/** Pause after the first look, while others do not announce what they store; each later one is twice as long. */
 const firstPauseMs = 20
 
-/** Before the first look at an instance that this process has just started, and will probably end itself. */
+/** Pause before the first look at an instance that this process has just started, and will probably end itself. */
 export const pauseAfterStartMs = 100
 
-/** At about 4,000 watches per second, a few percent of one core, in this process and in PostgreSQL together. */
+/** Longest pause: 4,000 watches per second cost a few percent of a core, in this process and PostgreSQL together. */
 const longestPauseMs = (watches: number) => Math.max(500, watches / 4)
 
-/** While others announce what they store: after the first look, and again twice as long after each later one. */
+/** Pause after the first look while others announce what they store; each later one is twice as long. */
 const firstFallbackMs = 5_000
 
-/** So there are at most 20 statements per second, and 4 where there is much to look at. */
+/** Pause between two statements: at most 20 per second, and 4 where there is much to look at. */
 const betweenLooksMs = (watches: number) => Math.min(Math.max(50, watches / 8), 250)
-
-/** From a look that found something, or not, to the next one that follows a hint. */
-const shortPauseMs = 10
-const busyPauseMs = 50
 
 /** Most watches in one statement. */
 const maxIds = 1_000

@@ -1,12 +1,14 @@
 /**
- * Whether a queue is looked at because something woke its process, or because time has passed. Pure: time is an argument.
+ * Whether a queue is looked at because something woke its process, or because time has passed. Pure: time is an
+ * argument.
  *
  * **LongPoll**: hints of other processes are trusted. Without one, a look every `fallbackPollMs` finds what was missed.
  * **Aggressive**: hints may be missing, so there is a look every `aggressivePollMs`.
  *
  * What wakes a process for one look does not make it poll: a hint that arrived, a time that has come, work that it has
- * stored itself. It polls only with a reason to distrust its hints or its store (`Reason`), for `aggressiveDurationMs` at
- * least, and until `aggressiveExitThreshold` looks in a row have found nothing. Work or a failure begins that count again.
+ * stored itself. It polls only with a reason to distrust its hints or its store (`Reason`), for `aggressiveDurationMs`
+ * at least, and until `aggressiveExitThreshold` looks in a row have found nothing. Work or a failure begins that count
+ * again.
  */
 
 /** `LongPolling`, with times in milliseconds. */
@@ -84,7 +86,7 @@ interface Aggressive {
   readonly emptyLooks: number
 }
 
-/** Of a queue whose process has not connected yet. */
+/** State of a queue whose process has not connected yet. */
 export const initial = (nowMs: number): State => ({
   mode: "Aggressive",
   reason: "ListenerDisconnected",

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import * as storeClocks from "../../src/provider/internal/storeClock.ts"
+import * as storeClocks from "../../src/waking/storeClock.ts"
 
 const make = Effect.map(Clock.Clock, storeClocks.make)
 

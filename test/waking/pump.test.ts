@@ -7,8 +7,8 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
-import type { WorkQueue } from "../../src/provider/internal/workQueue.ts"
+import * as pumps from "../../src/waking/pump.ts"
+import type { WorkQueue } from "../../src/waking/workQueue.ts"
 import * as Clocks from "../utils/clock.ts"
 import { pass } from "../utils/longPolling.ts"
 import { queueOf } from "../utils/workQueues.ts"
@@ -16,7 +16,7 @@ import { queueOf } from "../utils/workQueues.ts"
 /** A queue that is polled every second, as without a notifier. */
 const polled = queueOf({ aggressivePollMs: 1_000 })
 
-type Pump = fetchPump.Options<string, string>
+type Pump = pumps.Options<string, string>
 
 /** A pump with these two of its own. */
 const pumpOf = (
@@ -24,7 +24,7 @@ const pumpOf = (
   abandon: Pump["abandon"] = () => Effect.void
 ) =>
   Effect.flatMap(polled, (queue) =>
-    fetchPump.make<string, string>({
+    pumps.make<string, string>({
       maxBatch: 10,
       closed: "closed",
       queue,
@@ -41,7 +41,7 @@ const setup = (items: Array<string>) =>
     const looks: Array<number> = []
     const returned: Array<string> = []
     let failure: string | undefined
-    const pump = yield* fetchPump.make<string, string>({
+    const pump = yield* pumps.make<string, string>({
       maxBatch: 10,
       queue,
       lockTimeoutMs: 30_000,
@@ -61,7 +61,7 @@ const setup = (items: Array<string>) =>
 const long = Duration.minutes(10)
 const settle = TestClock.adjust(0)
 
-describe("FetchPump", () => {
+describe("Pump", () => {
   it.effect("take: all waiting callers share one statement", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup(["a", "b", "c"])
@@ -268,7 +268,7 @@ describe("FetchPump", () => {
         const queue = yield* queueOf()
         queue.changed({ _tag: "Connected" })
         const looks: Array<"thorough" | "quick"> = []
-        const pump = yield* fetchPump.make<string, string>({
+        const pump = yield* pumps.make<string, string>({
           maxBatch: 10,
           queue,
           lockTimeoutMs: 30_000,
@@ -315,6 +315,33 @@ describe("FetchPump", () => {
         assert.deepStrictEqual(looks, ["thorough", "quick", "thorough"])
       }))
   })
+
+  it.effect("callers that name locks of different lengths share no statement, and each gets an answer", () =>
+    Effect.gen(function*() {
+      const looks: Array<readonly [limit: number, lockTimeoutMs: number]> = []
+      const items = ["a", "b"]
+      const pump = yield* pumpOf((limit, _, lockTimeoutMs) =>
+        Effect.sync(() => {
+          looks.push([limit, lockTimeoutMs])
+          return { items: items.splice(0, 1), more: items.length > 0 }
+        })
+      )
+      const take = (timeout: Duration.Duration, lockTimeoutMs?: number) =>
+        Effect.forkChild(pump.take(timeout, { lockTimeoutMs, most: () => 2 }))
+      const first = yield* take(long)
+      const second = yield* take(long, 1_000)
+      const third = yield* take(long)
+      yield* pass(0)
+      assert.deepStrictEqual(looks, [[4, 30_000], [2, 1_000]])
+      assert.deepStrictEqual(yield* Fiber.join(first), ["a"])
+      assert.deepStrictEqual(yield* Fiber.join(second), ["b"])
+      // One without time to wait is not held up by others that wait before it.
+      const hurried = yield* take(Duration.zero, 1_000)
+      yield* pass(0)
+      assert.deepStrictEqual(yield* Fiber.join(hurried), [])
+      assert.deepStrictEqual(looks.slice(2), [[2, 1_000]])
+      yield* Fiber.interrupt(third)
+    }))
 
   it.effect("keeps claiming after a claim or an abandon died", () =>
     Effect.gen(function*() {

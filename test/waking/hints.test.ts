@@ -7,7 +7,7 @@ import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import * as hintsOf from "../../src/provider/internal/hints.ts"
+import * as hintsOf from "../../src/waking/hints.ts"
 import * as Clocks from "../utils/clock.ts"
 import { manual, pass, settle } from "../utils/longPolling.ts"
 

@@ -5,8 +5,8 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
-import { InBackground } from "../../model/shared/inBackground.ts"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
+import { InBackground } from "../model/shared/inBackground.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 
 export interface Alarms {
   /** Replaces the alarm of this key. `ring` must not throw. */

@@ -4,7 +4,7 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import * as renewal from "../../src/provider/internal/renewal.ts"
+import * as renewal from "../../src/waking/renewal.ts"
 
 const unavailable = new ProviderError.ProviderError({
   operation: "renew_orchestration_item_lock",

@@ -1,9 +1,11 @@
 /**
- * One pump per queue and filter: it alone asks the store for work, on behalf of all callers that wait for it.
+ * One pump per queue and filter: it alone asks the store for work or messages, on behalf of all callers that wait for
+ * it.
  *
- * The pump sends one statement for all waiting callers, when it was woken, or when its queue says that time has come, and
- * nothing while no caller waits. A wake-up without a caller is kept for the next one; a caller that comes unwoken waits.
- * Only a caller without time to wait has the store looked at. Intervals are measured by the monotonic clock.
+ * The pump sends one statement for all waiting callers, when it was woken, or when its queue says that time has come,
+ * and nothing while no caller waits. A wake-up without a caller is kept for the next one; a caller that arrives without
+ * a pending wake-up waits. Only a caller with zero timeout looks at once. Intervals are measured by the monotonic
+ * clock.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -11,9 +13,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
-import { forkLoop, UnderWay } from "../../model/shared/underWay.ts"
-import type { LookReason, Settings } from "./pollMode.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
+import { forkLoop, UnderWay } from "../model/shared/underWay.ts"
+import type { LookReason, Settings, State } from "./pollMode.ts"
 import type { Member, WorkQueue } from "./workQueue.ts"
 
 export interface Options<A, E> {
@@ -23,19 +25,22 @@ export interface Options<A, E> {
    */
   readonly fetch: (
     limit: number,
-    isThorough: boolean
+    isThorough: boolean,
+    lockTimeoutMs: number
   ) => Effect.Effect<{ readonly items: ReadonlyArray<A>; readonly more: boolean }, E>
   /** Abandons a claimed item whose caller no longer waits. */
   readonly abandon: (item: A) => Effect.Effect<void>
   /** Most items to claim with one statement. */
   readonly maxBatch: number
-  /** Length of the locks that `fetch` takes, milliseconds. */
+  /** Length of the locks that `fetch` takes, milliseconds, for callers that name none. */
   readonly lockTimeoutMs: number
   /** Says when to look. */
-  readonly queue: Pick<
-    WorkQueue,
-    "add" | "untilPoll" | "untilDue" | "wakeForDue" | "looking" | "looked" | "state"
-  >
+  readonly queue:
+    & Pick<
+      WorkQueue,
+      "add" | "untilPoll" | "untilDue" | "wakeForDue" | "looking" | "looked"
+    >
+    & { readonly state: () => Pick<State, "mode"> }
   /** Called after a look that took all it could, for no further caller: others may take the rest. */
   readonly leftSome: () => void
   /** The failure of callers that wait when the scope is closed, or come later. */
@@ -51,11 +56,14 @@ export interface FetchPump<A, E> {
 export interface Asking {
   /** Most items for this caller; asked before each look. Below 1, the call ends without a look. Defaults to 1. */
   readonly most?: (() => number) | undefined
+  /** Length of the locks for this caller, milliseconds. Callers that name different lengths share no statement. */
+  readonly lockTimeoutMs?: number | undefined
   /** Called whenever the store has answered a look on behalf of this caller. */
   readonly onLook?: (() => void) | undefined
 }
 
 interface Waiter<A, E> extends Asking {
+  readonly lockTimeoutMs: number
   readonly resume: (exit: Exit.Exit<ReadonlyArray<A>, E>) => void
   /** Monotonic milliseconds. */
   readonly deadline: number
@@ -109,9 +117,11 @@ export const make = Effect.fnUntraced(function*<A, E>(
     waiter.resume(Exit.succeed(items))
   }
 
-  /** What each caller wants now. Those that want nothing any more leave. */
+  /** What each caller of the next statement wants now. Those that want nothing any more leave. */
   const wishes = () => {
-    const wanted = new Map(waiters.map((waiter) => [waiter, wholeNumber(waiter.most?.() ?? 1)]))
+    const first = waiters.find(({ isInHurry }) => isInHurry) ?? waiters[0]
+    const asked = waiters.filter(({ lockTimeoutMs }) => lockTimeoutMs === first?.lockTimeoutMs)
+    const wanted = new Map(asked.map((waiter) => [waiter, wholeNumber(waiter.most?.() ?? 1)]))
     for (const [waiter, most] of wanted) {
       if (most >= 1) continue
       wanted.delete(waiter)
@@ -137,7 +147,8 @@ export const make = Effect.fnUntraced(function*<A, E>(
     lastLook = monotonicMs(clock)
     queue.looking()
     const limit = Math.min([...asked.values()].reduce((sum, most) => sum + most), options.maxBatch)
-    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit, isThorough)))
+    const { lockTimeoutMs } = [...asked.keys()][0]!
+    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit, isThorough, lockTimeoutMs)))
     if (Exit.isFailure(exit)) {
       // Fails all callers; each retries on its own schedule.
       woken ??= reason
@@ -157,15 +168,16 @@ export const make = Effect.fnUntraced(function*<A, E>(
     const hasFound = items.length > 0
     queue.looked(self, reason, isFull || hasFound ? "Found" : "Empty", hasFound ? hintMs : undefined)
     let given = 0
-    while (given < items.length && waiters.length > 0) {
-      const [waiter] = waiters as [Waiter<A, E>]
+    while (given < items.length) {
       // One that came during the look stands in for one that went.
+      const waiter = waiters.find((one) => one.lockTimeoutMs === lockTimeoutMs)
+      if (waiter === undefined) break
       const share = items.slice(given, given + (asked.get(waiter) ?? 1))
       given += share.length
       leave(waiter, share)
     }
     if (isFull && waiters.length === 0) options.leftSome()
-    for (const item of items.slice(given)) yield* options.abandon(item)
+    yield* Effect.forEach(items.slice(given), options.abandon, { concurrency: "unbounded", discard: true })
     // While there is more to look at, no caller leaves empty-handed, even after its deadline.
     if (more) return
     for (const waiter of asked.keys()) {
@@ -209,6 +221,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
         const waitMs = Duration.toMillis(timeout)
         const waiter: Waiter<A, E> = {
           ...asking,
+          lockTimeoutMs: asking?.lockTimeoutMs ?? options.lockTimeoutMs,
           resume,
           deadline: monotonicMs(clock) + waitMs,
           isInHurry: waitMs <= 0

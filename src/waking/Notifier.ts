@@ -1,8 +1,8 @@
 /**
  * How processes that share a store wake each other: by LISTEN/NOTIFY, by a message queue, or not at all.
  *
- * A notifier carries hints. A hint may be lost, late, doubled or wrong: it only leads to a look at the store, and what no
- * hint announces is found by polling. So a notifier need not be reliable; it need only say whether it is connected.
+ * A notifier carries hints. A hint may be lost, late, doubled or wrong: it only leads to a look at the store, and what
+ * no hint announces is found by polling. So a notifier need not be reliable; it need only say whether it is connected.
  *
  * @since 0.2.0
  */
@@ -26,17 +26,19 @@ export type Queue = "orchestrator" | "worker"
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
  *   epoch by the store's clock; 0 for what is visible already. With `only`, it is about one item.
- * - `Taken`: the sender has claimed the items of these hints of work, each about one item, after it knew of them. Who has
- *   not looked for them need not.
+ * - `Taken`: the sender has claimed the items of these hints of work, each about one item, after it knew of them. Who
+ *   has not looked for them need not.
  * - `Serves`: from now on the sender looks for work in this queue. Announced again whenever it has connected.
- * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
- *   it holds none now. After that time its work may be claimed by others, and so may what it has stored in either queue and
- *   not announced. Also announced before a statement that stores work.
- * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
- *   hexadecimal digits of the SHA-256 of an instance id.
+ * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time;
+ *   null: it holds none now. After that time its work may be claimed by others, and so may what it has stored in either
+ *   queue and not announced. Also announced before a statement that stores work.
+ * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the
+ *   first 8 hexadecimal digits of the SHA-256 of an instance id.
  * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Hello`: the sender has just connected, and asks for the `Waiting` of the others.
+ * - `Topic`: who waits for this topic of queues, outbox or tasks should look at `atMs`, milliseconds since the Unix
+ *   epoch by the store's clock; 0: now. Providers neither send nor need these.
  *
  * @category models
  * @since 0.2.0
@@ -50,11 +52,12 @@ export type Hint = Data.TaggedEnum<{
   Waiting: {}
   Sampled: {}
   Hello: {}
+  Topic: { readonly topic: string; readonly atMs: number }
 }>
 
 /**
- * The one item that a hint is about: 16 hexadecimal digits that no other hint has, and the first 32 of the SHA-256 of the
- * item's text.
+ * The one item that a hint is about: 16 hexadecimal digits that no other hint has, and the first 32 of the SHA-256 of
+ * the item's text.
  *
  * @category models
  * @since 0.2.0
@@ -100,8 +103,8 @@ export interface Listener {
 }
 
 /**
- * Hints could not be sent. They are not sent again: the process that announced them polls for a while, and the others find
- * the work with their fallback looks.
+ * Hints could not be sent. They are not sent again: the process that announced them polls for a while, and the others
+ * find the work with their fallback looks.
  *
  * @category errors
  * @since 0.2.0
@@ -124,15 +127,15 @@ export class Notifier extends Context.Service<Notifier, {
   /** For logs and metrics: `listen-notify`, `in-process`, … */
   readonly name: string
   /**
-   * Passes on what other processes announce, until the scope is closed. Returns at once; connects, and connects again, in
-   * the background. One listener at a time.
+   * Passes on what other processes announce, until the scope is closed. Returns at once; connects, and connects again,
+   * in the background. One listener at a time.
    */
   readonly listen: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
   /** Sends hints to all other processes, at once and together. */
   readonly announce: (hints: ReadonlyArray<Hint>) => Effect.Effect<void, NotifierError>
   /**
-   * Time between two announcements of a process, on average; up to five in a row need not wait. Hints gather meanwhile and
-   * leave together. Defaults to 20 milliseconds.
+   * Time between two announcements of a process, on average; up to five in a row need not wait. Hints gather meanwhile
+   * and leave together. Defaults to 20 milliseconds.
    */
   readonly announceEvery?: Duration.Input | undefined
   /**

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import * as pollMode from "../../src/provider/internal/pollMode.ts"
+import * as pollMode from "../../src/waking/pollMode.ts"
 import { settings } from "../utils/workQueues.ts"
 
 type Event = readonly [atMs: number, event: pollMode.Event]

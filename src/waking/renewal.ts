@@ -8,7 +8,6 @@ import type * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import type { ProviderError } from "../ProviderError.ts"
 
 /** When a lock is renewed. */
 export interface Pace {
@@ -29,12 +28,12 @@ export const untilAnswered = <A, E, R>(attempt: Effect.Effect<A, E, R>, pace: Pa
   Effect.retry(attempt, retries(pace)) as Effect.Effect<A, never, R>
 
 /** Renews after each interval, the first one included, until `renew` answers that nothing is held. */
-export const whileHeld = <R>(options: {
+export const whileHeld = <E, R>(options: {
   readonly pace: Pace
   readonly firstInterval: Duration.Duration
   /** True while there is something to renew. */
-  readonly renew: Effect.Effect<boolean, ProviderError, R>
-  readonly onUnanswered: (cause: Cause.Cause<ProviderError>) => Effect.Effect<void>
+  readonly renew: Effect.Effect<boolean, E, R>
+  readonly onUnanswered: (cause: Cause.Cause<E>) => Effect.Effect<void>
 }): Effect.Effect<void, never, R> =>
   Effect.sandbox(options.renew).pipe(
     Effect.tapError(options.onUnanswered),
@@ -48,15 +47,15 @@ export const whileHeld = <R>(options: {
  * Renews one lock of this length until it is lost. The first renewal comes early, because part of the lock has passed
  * already.
  */
-export const untilLost = (
+export const untilLost = <E extends { readonly reason: { readonly _tag: string } }>(
   lockTimeout: Duration.Duration,
-  renew: Effect.Effect<void, ProviderError>
+  renew: Effect.Effect<void, E>
 ): Effect.Effect<void> =>
   whileHeld({
     pace: pace(lockTimeout),
     firstInterval: Duration.divideUnsafe(lockTimeout, 4),
     renew: Effect.as(renew, true).pipe(
-      Effect.catchReason("ProviderError", "LockLost", () => Effect.succeed(false))
+      Effect.catch((error) => error.reason._tag === "LockLost" ? Effect.succeed(false) : Effect.fail(error))
     ),
     onUnanswered: (cause) => Effect.logDebug("Orchestration dispatcher: lock of an instance not renewed yet", cause)
   })

@@ -1,0 +1,30 @@
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/topics.ts says what topics there are.
+-- Equal hints of a transaction are one.
+--
+-- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
+-- PostgreSQL commits transactions that notify one at a time. It never fails the statement that calls it: while more
+-- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
+-- as PREPARE TRANSACTION needs.
+--
+-- Bound: none of the tables is read. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_hint(
+  p_topic text,                    -- such as `o`
+  p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN;
+  END IF;
+  PERFORM pg_notify(
+    dx_channel('queues'),
+    p_topic || CASE
+      WHEN p_at > clock_timestamp() AND p_at < 'infinity' THEN ' @' || ceil(extract(epoch FROM p_at) * 1000)::bigint
+      ELSE ''
+    END
+  );
+END
+$$;

@@ -1,0 +1,120 @@
+/**
+ * Notifiers over LISTEN and NOTIFY: the one of a provider, and the one for topics of queues, outbox and tasks. Both
+ * share the connection of their `Database` that listens.
+ */
+import * as Effect from "effect/Effect"
+import type * as Latch from "effect/Latch"
+import * as LogLevel from "effect/LogLevel"
+import type * as Redacted from "effect/Redacted"
+import * as ProviderError from "../../provider/ProviderError.ts"
+import { NotifierError } from "../../waking/Notifier.ts"
+import type { Notifier, Received } from "../../waking/Notifier.ts"
+import * as topics from "../../waking/topics.ts"
+import { Database } from "../Database.ts"
+import type { Tls } from "../Database.ts"
+import * as Channels from "./channels.ts"
+import { Prisma } from "./client.ts"
+import * as Listening from "./listening.ts"
+import * as Login from "./login.ts"
+
+export interface Options {
+  readonly url: string | Redacted.Redacted<string>
+  readonly tls?: Tls | undefined
+  readonly listens?: boolean | undefined
+}
+
+/** How a notifier listens. */
+export interface Ear {
+  /** The last one also carries the echo. */
+  readonly channels: ReadonlyArray<keyof Channels.Channels>
+  readonly applicationName: () => string
+  readonly renamed?: Latch.Latch
+}
+
+/** Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL cannot be read. */
+export const make = Effect.fnUntraced(function*(
+  options: Options,
+  { applicationName, channels: heard, renamed }: Ear
+): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
+  const { listen, query, schema } = yield* Database
+  const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
+    Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
+  )
+  const channels = Channels.channelsOf(schema)
+  const sender = Channels.makeSender()
+  const echo = Channels.echoOn(channels[heard.at(-1)!], sender)
+
+  /** One statement, and one lock of the server, for all of them. */
+  const notify = (operation: string, notifications: ReadonlyArray<Channels.Notification>) =>
+    query(
+      operation,
+      Prisma.sql`SELECT pg_notify(c, p)::text FROM unnest(
+        ${notifications.map(({ channel }) => channel)}::text[],
+        ${notifications.map(({ payload }) => payload)}::text[]
+      ) AS one (c, p)`
+    )
+
+  return {
+    name: "listen-notify",
+    listen: ({ connected, disconnected, receive }) =>
+      options.listens === false ? Effect.void : Effect.flatMap(hintLogger, (logHint) =>
+        listen({
+          login,
+          channels: heard.map((name) => channels[name]),
+          applicationName,
+          renamed,
+          echo,
+          sendEcho: notify("checkNotifications", [echo]),
+          connected,
+          disconnected,
+          receive: (notification) => {
+            const hints = Channels.decode(channels, notification)
+            if (hints.length === 0) logHint(notification.channel, undefined)
+            for (const received of hints) {
+              if (received.sender === sender) continue
+              logHint(notification.channel, received)
+              receive(received)
+            }
+          }
+        })),
+    announce: (hints) =>
+      Effect.suspend(() => {
+        const notifications = Channels.encode(channels, sender, hints)
+        return notifications.length === 0
+          ? Effect.void
+          : Effect.asVoid(Effect.mapError(notify("announce", notifications), notifierError))
+      })
+  }
+})
+
+/** Hints about topics over a `Database`. Fails as `make` does. */
+export const makeTopics = Effect.fnUntraced(function*(options: Options) {
+  const { schema } = yield* Database
+  const notifier = yield* make(options, {
+    channels: ["topics"],
+    applicationName: () => `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`
+  })
+  return yield* topics.make(notifier)
+})
+
+export const notifierError = ({ message }: ProviderError.ProviderError) => new NotifierError({ problem: message })
+
+// internal
+
+/** Logs what arrives, at level Debug. */
+const hintLogger = Effect.gen(function*() {
+  const isLogged = yield* LogLevel.isEnabled("Debug")
+  const fork = Effect.runForkWith(yield* Effect.context<never>())
+  return (channel: string, received: Received | undefined): void => {
+    if (!isLogged) return
+    fork(
+      received === undefined
+        ? Listening.log(Effect.logDebug("Listener: a notification without a hint"), { channel })
+        : Listening.log(Effect.logDebug("Listener: hint received"), {
+          channel,
+          hint: received.hint._tag,
+          sender: received.sender
+        })
+    )
+  }
+})
