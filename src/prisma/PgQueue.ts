@@ -152,7 +152,7 @@ export const make = Effect.fnUntraced(function*(
         { items: items.length, isQuiet: true, isUnflushed }
       ), sharing)
 
-  const deleteLeased = yield* settling("ackMessages", "dx_settle_messages", () => [])
+  const deleteLeased = yield* settling("ackMessages", "dx_settle_messages", () => [Prisma.sql`NULL::text[]`])
   const bury = yield* settling<Receipt & { readonly reason: string }>(
     "buryMessages",
     "dx_settle_messages",
