@@ -69,8 +69,7 @@ export const cron = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become
-  // texts
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- else literals of the payload become texts
   const A extends P["Type"]
 >(
   name: string,
@@ -143,8 +142,7 @@ export const webhook = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become
-  // texts
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- else literals of the payload become texts
   const A extends P["Type"]
 >(
   name: string,
