@@ -1,6 +1,6 @@
 /**
- * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could be
- * claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
+ * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could
+ * be claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
  *
  * @since 0.2.0
  */
@@ -41,15 +41,15 @@ export interface Report {
  *
  * **Details**
  *
- * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older than
- * `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when the
- * runtime is closing or has failed. After a crash, other processes take over when a lock has run out: work that waits
- * longer has no process that claims it.
+ * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older
+ * than `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when
+ * the runtime is closing or has failed. After a crash, other processes take over when a lock has run out: work that
+ * waits longer has no process that claims it.
  *
  * **Gotchas**
  *
- * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process: for
- * that, use `health` of `Runtime`, which does not query the store.
+ * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process:
+ * for that, use `health` of `Runtime`, which does not query the store.
  *
  * @category checks
  * @since 0.2.0

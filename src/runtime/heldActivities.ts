@@ -4,9 +4,9 @@
  * When a turn that this process stores cancels activities, the provider announces them at once. When another process
  * announces a change of an instance, one statement renews the locks of its activities, and so learns which of them were
  * cancelled. All other cancellations are found by a check: once an activity has been held for the check interval, one
- * statement renews the locks of all held activities. While no activity is held that long, no statement is sent. While other
- * processes announce what they cancel, only activities of Rust's orchestrations are checked that often, the others when
- * half of their lock is left.
+ * statement renews the locks of all held activities. While no activity is held that long, no statement is sent. While
+ * other processes announce what they cancel, only activities of Rust's orchestrations are checked that often, the
+ * others when half of their lock is left.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -27,8 +27,8 @@ type Service = Provider["Service"]
 
 export interface HeldActivities {
   /**
-   * Until `leave`, its lock is renewed and its cancellation is noticed. Its lock counts from `askedAtMs`, the monotonic time
-   * at which the store was asked for it: when the answer arrives, it may be over.
+   * Until `leave`, its lock is renewed and its cancellation is noticed. Its lock counts from `askedAtMs`, the monotonic
+   * time at which the store was asked for it: when the answer arrives, it may be over.
    */
   readonly enter: (held: Held, askedAtMs: number) => void
   readonly leave: (held: Held) => void
@@ -78,7 +78,7 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<HeldActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const all = new Set<Held>()
-  /** Those of instances that another process has changed, and those for which the store has not answered. */
+  /** Activities of instances that another process has changed, and activities for which the store has not answered. */
   const suspects = new Set<Held>()
   const bell = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
@@ -217,7 +217,9 @@ export const make = Effect.fnUntraced(function*(
 
 // internal
 
-/** When a lock is checked: at this interval, and left as it is if it lasts until half of it is left at the next check. */
+/**
+ * When a lock is checked: at this interval, and left as it is if it lasts until half of it is left at the next check.
+ */
 const checks = ({ interval }: renewal.Pace, lockTimeoutMs: number) => {
   const intervalMs = Duration.toMillis(interval)
   return { intervalMs, sufficientMs: Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs) }

@@ -1,8 +1,8 @@
 /**
  * Tasks in memory and in virtual time: for orchestrations that run tasks, and for applications that create them.
  *
- * The handlers are those of the application, with their retries, pauses and timeouts. There is no queue, no outbox and no
- * database: a task begins as soon as it is due, however many there are.
+ * The handlers are those of the application, with their retries, pauses and timeouts. There is no queue, no outbox and
+ * no database: a task begins as soon as it is due, however many there are.
  *
  * @since 0.2.0
  */
@@ -34,21 +34,22 @@ import type { MemoryTasks, Row } from "./internal/memoryTasks.ts"
 import { isInside, RunningHandler, TestProcess } from "./internal/testProcess.ts"
 
 /**
- * Serves the given tasks in the process of a `TestRuntime`. Their handlers must be provided as layers; a missing one does not
- * compile.
+ * Serves the given tasks in the process of a `TestRuntime`. Their handlers must be provided as layers; a missing one
+ * does not compile.
  *
  * **Details**
  *
- * Provides `Tasks`, and the handlers of `Tasks.activities`, so it takes the places of `Tasks.layer`, `Tasks.layerActivities`
- * and `TaskWorker.layer`. `tasks.wait` lets time pass until the task has ended.
+ * Provides `Tasks`, and the handlers of `Tasks.activities`, so it takes the places of `Tasks.layer`,
+ * `Tasks.layerActivities` and `TaskWorker.layer`. `tasks.wait` lets time pass until the task has ended.
  *
- * After `TestRuntime.restart` and `deploy` the attempts that ran are given back, and begin anew at once; after `crash` they are
- * lost, and the next ones begin when their leases have ended.
+ * After `TestRuntime.restart` and `deploy` the attempts that ran are given back, and begin anew at once; after `crash`
+ * they are lost, and the next ones begin when their leases have ended.
  *
  * **Gotchas**
  *
- * `Attempt.commit` completes the task at once: whether the transaction of the handler is rolled back later is not known here.
- * A handler that never answers is `Effect.sleep(Duration.infinity)`: time waits for handlers that neither end nor sleep.
+ * `Attempt.commit` completes the task at once: whether the transaction of the handler is rolled back later is not known
+ * here. A handler that never answers is `Effect.sleep(Duration.infinity)`: time waits for handlers that neither end nor
+ * sleep.
  *
  * @category layers
  * @since 0.2.0
@@ -151,14 +152,16 @@ export interface TestAttempt {
 }
 
 /**
- * Makes an attempt for the test of a handler, without a worker. `commit` keeps the result and does not use the connection; a
- * second `commit`, and each `commit` and `lock` of a stale attempt, fails with `StaleAttempt`.
+ * Makes an attempt for the test of a handler, without a worker. `commit` keeps the result and does not use the
+ * connection; a second `commit`, and each `commit` and `lock` of a stale attempt, fails with `StaleAttempt`.
  *
  * @category constructors
  * @since 0.2.0
  */
 export const attempt = (options: {
-  /** The name of the handler's task: `Resize.attempt` dies in an attempt at a task of another name. Defaults to `Test`. */
+  /**
+   * The name of the handler's task: `Resize.attempt` dies in an attempt at a task of another name. Defaults to `Test`.
+   */
   readonly taskName?: string | undefined
   /** Defaults to a new UUID. It is also the idempotency key. */
   readonly taskId?: string | undefined
@@ -198,7 +201,7 @@ interface Serving {
   readonly leaseMs: number
 }
 
-/** That of earlier processes, if there were any. */
+/** Returns the store of earlier processes, or a new one for the first process. */
 const storeOf = ({ stores }: TestProcess): MemoryTasks => {
   const store = (stores.get("tasks") as MemoryTasks | undefined) ?? memory.make()
   stores.set("tasks", store)

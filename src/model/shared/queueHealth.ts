@@ -18,7 +18,10 @@ export interface QueueReport {
     readonly dead: number
     readonly oldestAgeMs: number
   }
-  /** `oldestAgeMs`: since the oldest message should have been sent. Of the messages that are due first, 10,000 are counted. */
+  /**
+   * `oldestAgeMs`: since the oldest message should have been sent. Of the messages that are due first, 10,000 are
+   * counted.
+   */
   readonly outbox: {
     readonly waiting: number
     readonly delayed: number

@@ -1,5 +1,6 @@
 /**
- * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of sets.
+ * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of
+ * sets.
  */
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
@@ -37,7 +38,9 @@ export interface Row {
   endedMs: number
   /** Attempts that have ended. */
   readonly attempts: Array<AttemptRecord>
-  /** Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here. */
+  /**
+   * Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here.
+   */
   changed: Latch.Latch
 }
 
