@@ -4,6 +4,9 @@
 //
 // `node scripts/words.mjs [directory]` prints each phrase it finds and exits with 1 when there is one. Names in code
 // count as text, and a phrase is also found when a line break, or the start of the next line of a comment, divides it.
+//
+// In `src` it also checks how comments are set: a line of a comment ends at 120 columns, and a docstring begins with its
+// own noun or verb and does not say "are no".
 
 import { readdirSync, readFileSync } from "node:fs"
 import { join, resolve } from "node:path/posix"
@@ -51,8 +54,15 @@ const exceptions = [
 const skipped = /^(?:(?:.*\/)?node_modules|build|dist|\..*|prisma\/migrations|.*\/generated|.*\.generated\.ts)$/
 const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
 
+/** Rooms of `src` whose comments are not checked yet. */
+const unchecked = /^src\/(?:outbox|prisma|provider|queue|recipes|tasks)\//
+
 const root = resolve(process.argv[2] ?? ".")
-const breaches = listFiles("").filter((file) => !own.has(file)).flatMap(phrasesOf)
+const files = listFiles("").filter((file) => !own.has(file))
+const breaches = [
+  ...files.flatMap(phrasesOf),
+  ...files.filter((file) => /^src\/.*\.ts$/.test(file) && !unchecked.test(file)).flatMap(commentsOf)
+]
 for (const { file, instead, line, phrase } of breaches) console.error(`${file}:${line}: "${phrase}": write ${instead}`)
 console.log(breaches.length === 0 ? "Words: none of the list." : `Words: ${breaches.length} to rewrite.`)
 process.exitCode = breaches.length === 0 ? 0 : 1
@@ -70,6 +80,27 @@ function phrasesOf(file) {
       return [{ file, line: text.slice(0, match.index).split("\n").length, phrase: plain, instead }]
     })
   )
+}
+
+/** Lines of comments that are too long, and docstrings that lean on the sentence before them or deny a noun. */
+function commentsOf(file) {
+  const text = readFileSync(join(root, file), "utf8")
+  const lines = text.split("\n").flatMap((line, index) =>
+    line.length > 120 && /^\s*(?:\/\*|\*|\/\/)/.test(line)
+      ? [{ file, line: index + 1, phrase: `${line.trim().slice(0, 40)}…`, instead: "a comment of at most 120 columns" }]
+      : []
+  )
+  const docstrings = [...text.matchAll(/\/\*\*(.*?)\*\//gs)].flatMap(({ 1: body, index }) => {
+    const sentence = body.replace(/\n\s*\* ?/g, " ").trim()
+    const line = text.slice(0, index).split("\n").length
+    const [start] = /^(?:Those of|That of|The same|Of)\b/.exec(sentence) ?? []
+    const [denied] = /\bare no(?! (?:longer|more|less|different)\b)\b/.exec(sentence.replace(/`[^`]*`/g, "``")) ?? []
+    return [
+      ...start === undefined ? [] : [{ file, line, phrase: start, instead: "a noun or a verb of its own first" }],
+      ...denied === undefined ? [] : [{ file, line, phrase: denied, instead: `"are not …", or what there is` }]
+    ]
+  })
+  return [...lines, ...docstrings]
 }
 
 function expression(phrase) {

@@ -1,9 +1,9 @@
 /**
  * Activities: the steps of an orchestration that touch the world.
  *
- * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is recorded
- * once, so the orchestration sees one outcome however often the handler ran. A handler that changes something should pass
- * `Call.idempotencyKey` along: it is the same for all tries and deliveries of one call.
+ * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is
+ * recorded once, so the orchestration sees one outcome however often the handler ran. A handler that changes something
+ * should pass `Call.idempotencyKey` along: it is the same for all tries and deliveries of one call.
  *
  * @since 0.1.0
  */
@@ -115,8 +115,8 @@ export interface Activity<
 }
 
 /**
- * Options of a call. Each of them is a plain Effect combinator over recorded calls and durable timers, so `Effect.retry`
- * and `Effect.timeout` around `execute` work as well.
+ * Options of a call. Each of them is a plain Effect combinator over recorded calls and durable timers, so
+ * `Effect.retry` and `Effect.timeout` around `execute` work as well.
  *
  * @category models
  * @since 0.1.0
@@ -131,10 +131,10 @@ export interface Options<
    *
    * **Details**
    *
-   * `{ times: 3 }` is three retries without a pause. Each try is recorded, and pauses are durable timers. Unlike `Effect.retry` around `execute`, which retries typed
-   * failures only, it also retries `ActivityDied`: temporary faults of machines and libraries are often defects, and a
-   * deployed bug can be fixed while the retries continue. `while` narrows this. The orchestration sees the outcome of the
-   * last try.
+   * `{ times: 3 }` is three retries without a pause. Each try is recorded, and pauses are durable timers. Unlike
+   * `Effect.retry` around `execute`, which retries typed failures only, it also retries `ActivityDied`: temporary
+   * faults of machines and libraries are often defects, and a deployed bug can be fixed while the retries continue.
+   * `while` narrows this. The orchestration sees the outcome of the last try.
    *
    * **Gotchas**
    *
@@ -145,8 +145,8 @@ export interface Options<
    */
   readonly retry?: Retry<E>
   /**
-   * Longest duration of one try, from the call to its recorded outcome. After it, the handler is interrupted and the try
-   * fails with `ActivityTimedOut`. More than 0; defaults to no limit.
+   * Longest duration of one try, from the call to its recorded outcome. After it, the handler is interrupted and the
+   * try fails with `ActivityTimedOut`. More than 0; defaults to no limit.
    *
    * **Gotchas**
    *
@@ -158,8 +158,8 @@ export interface Options<
   /** Longest duration of all tries and the pauses between them; otherwise like `timeout`, also after a crash. */
   readonly totalTimeout?: TotalTimeout
   /**
-   * Only workers whose `RuntimeConfig` takes this tag run the activity; without a tag, those that take untagged work. At
-   * most 256 bytes. While no worker takes the tag, the activity waits.
+   * Only workers whose `RuntimeConfig` takes this tag run the activity; without a tag, those that take untagged work.
+   * At most 256 bytes. While no worker takes the tag, the activity waits.
    */
   readonly tag?: string
   /**
@@ -249,8 +249,8 @@ export class ActivityTimedOut
  * **Details**
  *
  * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`; each takes a Schema, or the fields of a
- * `Schema.Struct`. All three are stored as JSON text. The other options apply to every call, unless `with` changes them.
- * Throws a `RangeError` on an invalid option, and if the name is empty, is too long or cannot be stored.
+ * `Schema.Struct`. All three are stored as JSON text. The other options apply to every call, unless `with` changes
+ * them. Throws a `RangeError` on an invalid option, and if the name is empty, is too long or cannot be stored.
  *
  * With `servedBy: "rust"` the handler belongs to Duroxide in Rust, in a schema that both share: the definition can be
  * called, and has no handler here.

@@ -99,8 +99,8 @@ export class InstanceFailed
 }
 
 /**
- * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, or did not
- * have the value. It may not have been started at all. A running one continues.
+ * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, or did
+ * not have the value. It may not have been started at all. A running one continues.
  *
  * @category errors
  * @since 0.1.0
@@ -177,9 +177,9 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
    */
   readonly ifExists?: "refuse" | "ignore" | undefined
   /**
-   * Which version runs: that of the definition, or the newest one served by the process that claims the start. It decodes
-   * the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version; `continueAsNew` defaults to
-   * `newest`.
+   * Which version runs: that of the definition, or the newest one served by the process that claims the start. It
+   * decodes the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version;
+   * `continueAsNew` defaults to `newest`.
    */
   readonly version?: "own" | "newest" | undefined
 }
@@ -192,9 +192,9 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
  */
 export interface WaitOptions {
   /**
-   * Longest wait for an end that is not stored yet; then `WaitTimeout`. With 0, `wait` looks once: it returns the result of
-   * an instance that has ended, and fails otherwise. The first look is not part of it: while the store cannot be reached,
-   * it ends with the `ProviderError` of that look. Defaults to no limit.
+   * Longest wait for an end that is not stored yet; then `WaitTimeout`. With 0, `wait` looks once: it returns the
+   * result of an instance that has ended, and fails otherwise. The first look is not part of it: while the store cannot
+   * be reached, it ends with the `ProviderError` of that look. Defaults to no limit.
    */
   readonly timeout?: Duration.Input | undefined
 }
@@ -221,7 +221,9 @@ export interface CustomStatus {
 export interface StatusWaitOptions {
   /** The version of the last status seen. Defaults to 0: the wait is for any status. */
   readonly after?: number | undefined
-  /** Longest wait for a status that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit. */
+  /**
+   * Longest wait for a status that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit.
+   */
   readonly timeout?: Duration.Input | undefined
 }
 
@@ -253,10 +255,11 @@ export class Client extends Context.Service<Client, {
   /**
    * Starts an instance. When this returns, the start is stored: the instance will run even if this process ends.
    *
-   * Only processes that serve this version of the orchestration claim the start. Until there is one, the instance waits.
+   * Only processes that serve this version of the orchestration claim the start. Until there is one, the instance
+   * waits.
    *
-   * After `ConnectionLost` the start may be stored or not. Repeat it with `ifExists: "ignore"`: this never makes a second
-   * instance.
+   * After `ConnectionLost` the start may be stored or not. Repeat it with `ifExists: "ignore"`: this never makes a
+   * second instance.
    */
   readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
     orchestration: Definition<P, S, E, Id>,
@@ -264,12 +267,13 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
-   * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its start
-   * as well.
+   * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its
+   * start as well.
    *
    * An end that this process stores is known at once and without a read. One in another process is known within
-   * milliseconds if the processes notify each other, otherwise within half a second (`docs/architecture.md`). Waits share
-   * their statements, so a process may have thousands. With 10,000 and without hints, an end is known within 3 seconds.
+   * milliseconds if the processes notify each other, otherwise within half a second (`docs/architecture.md`). Waits
+   * share their statements, so a process may have thousands. With 10,000 and without hints, an end is known within 3
+   * seconds.
    */
   readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
@@ -300,8 +304,8 @@ export class Client extends Context.Service<Client, {
   readonly status: (instanceId: string) => Effect.Effect<Status, ProviderError>
 
   /**
-   * Sends a signal. It reaches the oldest open wait of its name, and is lost if there is no such wait. An ended instance
-   * drops it. For an unknown id it stays in the queue until a start, and is then lost, as no wait is open yet.
+   * Sends a signal. It reaches the oldest open wait of its name, and is lost if there is no such wait. An ended
+   * instance drops it. For an unknown id it stays in the queue until a start, and is then lost, as no wait is open yet.
    *
    * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
    */
@@ -328,10 +332,12 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
 
   /**
-   * Waits for a custom status that is newer than the one seen last, and returns it with its version. If the id is unknown,
-   * waits for its start as well. Statuses that follow each other quickly may be passed over, but never the last one.
+   * Waits for a custom status that is newer than the one seen last, and returns it with its version. If the id is
+   * unknown, waits for its start as well. Statuses that follow each other quickly may be passed over, but never the
+   * last one.
    *
-   * Fails with `InstanceEnded` if the instance has ended and has no newer status. How soon a status is known: as in `wait`.
+   * Fails with `InstanceEnded` if the instance has ended and has no newer status. How soon a status is known: as in
+   * `wait`.
    */
   readonly waitForStatus: (
     instanceId: string,
@@ -339,8 +345,9 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<CustomStatus, InstanceEnded | WaitTimeout | ProviderError>
 
   /**
-   * Waits until the instance has a value of this key, or one that `until` accepts, and returns it. If the id is unknown,
-   * waits for its start as well. Values that follow each other quickly may be passed over, but never the last one.
+   * Waits until the instance has a value of this key, or one that `until` accepts, and returns it. If the id is
+   * unknown, waits for its start as well. Values that follow each other quickly may be passed over, but never the last
+   * one.
    *
    * Fails with `InstanceEnded` if the instance has ended without such a value. How soon a value is known: as in `wait`.
    */
@@ -351,9 +358,9 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<V["Type"], InstanceEnded | WaitTimeout | PayloadMismatch | ProviderError>
 
   /**
-   * Cancels an instance. It becomes `Cancelled` at its next turn, and its open activities are cancelled. An ended instance
-   * stays as it is. For an unknown id the request waits, as a message does, and cancels an instance that is started with
-   * this id in its first turn.
+   * Cancels an instance. It becomes `Cancelled` at its next turn, and its open activities are cancelled. An ended
+   * instance stays as it is. For an unknown id the request waits, as a message does, and cancels an instance that is
+   * started with this id in its first turn.
    */
   readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
 }>()("duroxide-prisma/Client") {}

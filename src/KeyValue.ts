@@ -35,8 +35,8 @@ export interface KeyValue<in out V extends PayloadSchema> {
 }
 
 /**
- * Reads all values of the instance by key, as the program has set them last. Also those that earlier executions and other code
- * have set. Keys are in the order of their UTF-16 code units, in which JavaScript compares strings.
+ * Reads all values of the instance by key, as the program has set them last. Also those that earlier executions and
+ * other code have set. Keys are in the order of their UTF-16 code units, in which JavaScript compares strings.
  *
  * **Details**
  *
@@ -64,8 +64,8 @@ export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect
 )
 
 /**
- * Removes all values of the instance that were last set before `time`, and returns their number. A value counts as set at
- * the time of its turn; values that Rust wrote without a time count as older than any other.
+ * Removes all values of the instance that were last set before `time`, and returns their number. A value counts as set
+ * at the time of its turn; values that Rust wrote without a time count as older than any other.
  *
  * @category removal
  * @since 0.1.0

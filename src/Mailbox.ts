@@ -2,8 +2,8 @@
  * Mailboxes: messages that wait, in order of arrival, until an instance reads them.
  *
  * Unlike a signal, a message is kept until the program takes it, and an instance that continues as new keeps all unread
- * messages. (Duroxide's core keeps the oldest 100 and drops the others.) A message sent before the start of its instance
- * waits for it, and is deleted after `RuntimeConfig.orphanRetention`; a message sent after its end is lost.
+ * messages. (Duroxide's core keeps the oldest 100 and drops the others.) A message sent before the start of its
+ * instance waits for it, and is deleted after `RuntimeConfig.orphanRetention`; a message sent after its end is lost.
  *
  * @since 0.1.0
  */

@@ -44,8 +44,8 @@ export const Instance: typeof OrchestrationContext = OrchestrationContext
 export type Instance = OrchestrationContext
 
 /**
- * A definition that can be started: a name and a version, with the Schemas of payload, result and error. Its program runs
- * in processes of this package, or of Duroxide in Rust.
+ * A definition that can be started: a name and a version, with the Schemas of payload, result and error. Its program
+ * runs in processes of this package, or of Duroxide in Rust.
  *
  * @category models
  * @since 0.2.0
@@ -73,9 +73,9 @@ export interface Startable<
    *
    * **Details**
    *
-   * The id of the child is derived from that of its parent, and it runs the version of this definition. Its typed failure
-   * stays a typed failure; a child that died, was cancelled or could not be started becomes the defect `ChildFailed`.
-   * Interruption cancels the child.
+   * The id of the child is derived from that of its parent, and it runs the version of this definition. Its typed
+   * failure stays a typed failure; a child that died, was cancelled or could not be started becomes the defect
+   * `ChildFailed`. Interruption cancels the child.
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
@@ -85,8 +85,8 @@ export interface Startable<
     options: Start<Payload["Type"], Id>
   ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
-   * Starts an independent instance, in the version of this definition. The caller receives no result, and its cancellation
-   * does not reach the instance. Does nothing if the id is taken.
+   * Starts an independent instance, in the version of this definition. The caller receives no result, and its
+   * cancellation does not reach the instance. Does nothing if the id is taken.
    */
   readonly startDetached: (options: Start<Payload["Type"], Id>) => Effect.Effect<void, never, OrchestrationContext>
   /** @internal */
@@ -140,8 +140,8 @@ export interface Orchestration<
    * **Details**
    *
    * The next execution inherits all unread mailbox messages, the values, the status text and the link to a parent;
-   * activities, timers and waits end here. Each inherited message is an event of the new history, so read messages before
-   * they pile up.
+   * activities, timers and waits end here. Each inherited message is an event of the new history, so read messages
+   * before they pile up.
    *
    * The next execution runs the newest version served by the process that claims it, never an older one than this
    * execution's; a process without such a version does not claim it. With `version: "own"` it runs the version of this
@@ -149,8 +149,8 @@ export interface Orchestration<
    *
    * **Gotchas**
    *
-   * The newest version decodes `payload` by its own Schema, and the instance fails (`Panicked`) if the Schema refuses it.
-   * Give new fields a default, or continue with `version: "own"`.
+   * The newest version decodes `payload` by its own Schema, and the instance fails (`Panicked`) if the Schema refuses
+   * it. Give new fields a default, or continue with `version: "own"`.
    */
   readonly continueAsNew: (
     payload: Payload["Type"],
@@ -215,8 +215,8 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
 )
 
 /**
- * Creates a random UUID (version 4). Unlike `crypto.randomUUID` it is the same on every replay, because it is drawn from
- * the orchestration's `Random`. Unique per execution; not suitable as a secret.
+ * Creates a random UUID (version 4). Unlike `crypto.randomUUID` it is the same on every replay, because it is drawn
+ * from the orchestration's `Random`. Unique per execution; not suitable as a secret.
  *
  * @category random
  * @since 0.1.0
@@ -233,16 +233,16 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
  * **Details**
  *
  * `version` is a semantic version and defaults to `1.0.0`, `payload` and `success` default to `Schema.Void`, `error` to
- * `Schema.Never`; each takes a Schema, or the fields of a `Schema.Struct`. All three are stored as JSON text. A failure of
- * the program becomes the typed failure of `Client.wait`; a defect becomes `InstanceFailed`. Throws a `RangeError` if
- * `version` is not a semantic version, or if the name is empty, is too long or cannot be stored.
+ * `Schema.Never`; each takes a Schema, or the fields of a `Schema.Struct`. All three are stored as JSON text. A failure
+ * of the program becomes the typed failure of `Client.wait`; a defect becomes `InstanceFailed`. Throws a `RangeError`
+ * if `version` is not a semantic version, or if the name is empty, is too long or cannot be stored.
  *
  * `instanceId` derives the id of an instance from its payload, so that starts may leave it out. It must depend on the
  * payload alone: a replay calls it again.
  *
- * A program that changes while instances run needs a new version, which is a definition of its own. `Runtime.layer` takes
- * any number of them; each needs its program. A start runs the version of the definition it is given. An execution keeps
- * its version until it ends, in every process; `continueAsNew` continues with the newest.
+ * A program that changes while instances run needs a new version, which is a definition of its own. `Runtime.layer`
+ * takes any number of them; each needs its program. A start runs the version of the definition it is given. An
+ * execution keeps its version until it ends, in every process; `continueAsNew` continues with the newest.
  *
  * With `servedBy: "rust"` the program belongs to Duroxide in Rust, in a schema that both share: the definition can be
  * started, called and waited for, and has no program here.
@@ -253,7 +253,9 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
  * const Fulfil = Orchestration.make("Fulfil", { version: "2.0.0", payload: Order })
  * const Fulfil1 = Orchestration.make("Fulfil", { version: "1.0.0", payload: Order })
  *
- * const RuntimeLive = Runtime.layer({ orchestrations: [Fulfil, Fulfil1] }).pipe(Layer.provide([FulfilLive, Fulfil1Live]))
+ * const RuntimeLive = Runtime.layer({ orchestrations: [Fulfil, Fulfil1] }).pipe(
+ *   Layer.provide([FulfilLive, Fulfil1Live])
+ * )
  * ```
  *
  * @category constructors
@@ -301,8 +303,8 @@ export const make = <
 
 interface ContinueOptions {
   /**
-   * Which version runs next: the newest one, or that of this definition. Defaults to `newest`, so that an endless instance
-   * does not keep its first version; a start by a client defaults to `own`.
+   * Which version runs next: the newest one, or that of this definition. Defaults to `newest`, so that an endless
+   * instance does not keep its first version; a start by a client defaults to `own`.
    */
   readonly version?: "newest" | "own" | undefined
 }

@@ -84,8 +84,8 @@ export interface DispatcherHealth {
 }
 
 /**
- * One of the runtime's loops has ended: through a defect of this package or of the `Provider`, or because the role of its
- * connection may not claim (for 10 seconds, and since the process began). The runtime claims no more work.
+ * One of the runtime's loops has ended: through a defect of this package or of the `Provider`, or because the role of
+ * its connection may not claim (for 10 seconds, and since the process began). The runtime claims no more work.
  *
  * @category errors
  * @since 0.2.0
@@ -100,8 +100,8 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
 }
 
 /**
- * Serves the given definitions. Their handlers must be provided as layers; a missing one, also of a single version, does
- * not compile.
+ * Serves the given definitions. Their handlers must be provided as layers; a missing one, also of a single version,
+ * does not compile.
  *
  * **Details**
  *

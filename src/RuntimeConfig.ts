@@ -33,8 +33,8 @@ export const RuntimeConfig: Context.Reference<Settings> = Context.Reference<Sett
 export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(RuntimeConfig, makeUnsafe(options))
 
 /**
- * Sets the options that environment variables give, as `docs/configuration.md` lists them. Options that no variable sets
- * are those of `defaults`, then the defaults.
+ * Sets the options that environment variables give, as `docs/configuration.md` lists them. Options that no variable
+ * sets are those of `defaults`, then the defaults.
  *
  * Fails with one error that names each variable that cannot be used and what it may be, never its value. Throws a
  * `RangeError` if one of `defaults` is invalid.

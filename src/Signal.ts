@@ -28,7 +28,8 @@ export interface Signal<in out P extends PayloadSchema> {
    * **Gotchas**
    *
    * The wait opens when the turn that began it is stored; a signal sent earlier is lost. When an activity asks for the
-   * signal, begin both together: `Effect.all([Approved.wait, AskForApproval.execute(order)], { concurrency: "unbounded" })`.
+   * signal, begin both together: `Effect.all([Approved.wait, AskForApproval.execute(order)], { concurrency: "unbounded"
+   * })`.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */

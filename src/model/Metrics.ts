@@ -1,6 +1,6 @@
 /**
- * All metrics, as `Metric`s of Effect: any exporter for Effect exports them. What each one is, and which test proves it, is
- * in docs/observability.md.
+ * All metrics, as `Metric`s of Effect: any exporter for Effect exports them. What each one is, and which test proves
+ * it, is in docs/observability.md.
  *
  * Metrics of the provider have the names of Duroxide's observability guide for providers, those of the runtime have
  * Duroxide's names where both count the same. No label has unbounded values: none is an id.

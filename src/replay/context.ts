@@ -70,7 +70,7 @@ export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [nev
     ? "an orchestration has no scope of its own: close this one with Effect.scoped"
   : `an orchestration has no services: use ${NameOf<Exclude<R, OrchestrationContext | Scope.Scope>>} in an activity`
 
-/** The same for the handler of an activity, which cannot use the operations of orchestrations. */
+/** Refuses the operations of orchestrations in the handler of an activity. */
 export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown
   : "activities, children, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
 

@@ -29,9 +29,9 @@ export interface Turns {
 const maxSteps = 2_000_000
 
 /**
- * A second limit, for code whose single operations take long. By then the lock of the turn may have expired, because the
- * process cannot renew it during the turn. In processor time, so that no program fails because its machine was suspended
- * or busy.
+ * A second limit, for code whose single operations take long. By then the lock of the turn may have expired, because
+ * the process cannot renew it during the turn. In processor time, so that no program fails because its machine was
+ * suspended or busy.
  */
 const maxCpuMs = 5_000
 

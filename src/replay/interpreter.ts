@@ -3,8 +3,9 @@
  *
  * The code runs from the top. The recorded events are applied one by one, in order; after each, every fiber runs until
  * it waits. The requests of the code are matched with the recorded request events; requests beyond the last event are
- * new. An `Effect.sleep` becomes the request `CreateTimer` here. Answers are delivered in history order, so the order of arrival alone decides races. When the code drops a
- * handle (the loser of a race, a scope that ends), it gives up the answer at once.
+ * new. An `Effect.sleep` becomes the request `CreateTimer` here. Answers are delivered in history order, so the order
+ * of arrival alone decides races. When the code drops a handle (the loser of a race, a scope that ends), it gives up
+ * the answer at once.
  *
  * Semantics: the rules that Duroxide's core calls "next", for executions started by 0.1.31 and later.
  */
@@ -128,7 +129,10 @@ export class Interpreter {
     return this.continuation
   }
 
-  /** Mailbox messages for the next execution: those that the code has not received, oldest first. No call outlives its execution. */
+  /**
+   * Mailbox messages for the next execution: those that the code has not received, oldest first. No call outlives its
+   * execution.
+   */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
     return [...this.ledger.unread(), ...this.undelivered]
       .filter(({ name }) => !taskMail.isMailbox(name))

@@ -26,7 +26,7 @@ export class Ledger {
   readonly openChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
   /** Event ids of waits for signals that are neither answered nor given up, ascending. */
   readonly openSubscriptions = new Set<number>()
-  /** The same for waits for mailboxes. */
+  /** Event ids of open waits for mailboxes. */
   readonly openDequeues = new Set<number>()
   /** Event ids of waits of both kinds with a cancel event. */
   readonly cancelledSubscriptions = new Set<number>()

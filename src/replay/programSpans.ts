@@ -1,9 +1,10 @@
 /**
  * Spans that the code of an orchestration makes, with `Effect.withSpan` or `Effect.fn`.
  *
- * Every replay makes them again. So a span is kept back until the turn in which it ends is stored, and is exported then:
- * once, by the process that stores the turn. Its times are those of the orchestration's clock, so it may be as long as
- * the instance lives, and has no length within a turn. A span that is open when its execution ends is not exported.
+ * Every replay makes them again. So a span is kept back until the turn in which it ends is stored, and is exported
+ * then: once, by the process that stores the turn. Its times are those of the orchestration's clock, so it may be as
+ * long as the instance lives, and has no length within a turn. A span that is open when its execution ends is not
+ * exported.
  */
 import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"

@@ -67,8 +67,8 @@ export interface WarmProgram {
 }
 
 /**
- * Executions of this package are pinned to versions that no Rust runtime claims; only they follow this package's stricter
- * rules.
+ * Executions of this package are pinned to versions that no Rust runtime claims; only they follow this package's
+ * stricter rules.
  */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 

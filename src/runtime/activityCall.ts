@@ -24,8 +24,8 @@ export class Call extends Context.Service<Call, {
    */
   readonly deliveryNumber: number
   /**
-   * The same for all tries and deliveries of one call, and different for every other call: a call of another instance,
-   * of another execution, or of an instance that was deleted and started again.
+   * Identifies the call: all its tries and deliveries have this key, and every other call has another one, also one of
+   * another instance, of another execution, or of an instance that was deleted and started again.
    *
    * It is the instance's id, the execution's number and start time, and the event id of the first try, joined by `/`.
    * It has no start time in calls that Duroxide in Rust makes.

@@ -1,11 +1,11 @@
 /**
  * The slots of activities: which claimed activity runs now, which waits for a slot, and how many more may be claimed.
  *
- * A slot is a running handler, nothing else: it is free as soon as its handler has ended, while the outcome is stored. Only
- * outcomes of many megabytes keep the slots closed: no handler begins until the store has taken most of them. So that a
- * slot need not wait for the next claim, some activities are claimed ahead. They wait here, in the order of their
- * claims, but not for long: another process may have a free slot. Therefore activities are claimed ahead only while
- * handlers are short, and one that waits too long is given back.
+ * A slot is a running handler, nothing else: it is free as soon as its handler has ended, while the outcome is stored.
+ * Only outcomes of many megabytes keep the slots closed: no handler begins until the store has taken most of them. So
+ * that a slot need not wait for the next claim, some activities are claimed ahead. They wait here, in the order of
+ * their claims, but not for long: another process may have a free slot. Therefore activities are claimed ahead only
+ * while handlers are short, and one that waits too long is given back.
  */
 import type { Settings } from "./settings.ts"
 

@@ -1,8 +1,8 @@
 /**
  * Decides what a delivery comes to. Pure: the dispatchers carry the decisions out.
  *
- * A claimed instance runs, fails for good, is dropped or is abandoned; an activity runs, fails for good or is abandoned.
- * What happens when the store does not take a turn or an outcome is decided here as well.
+ * A claimed instance runs, fails for good, is dropped or is abandoned; an activity runs, fails for good or is
+ * abandoned. What happens when the store does not take a turn or an outcome is decided here as well.
  */
 import * as Duration from "effect/Duration"
 import * as Exit from "effect/Exit"
@@ -25,7 +25,7 @@ export interface Abandon<Because extends string> {
   readonly pause: Duration.Duration | "none" | "growing"
   /** Whether the delivery counts towards `maxAttempts`, after which work is poison. */
   readonly counts: boolean
-  /** Of an instance: its next batch begins with what begins its execution, and if that is due, without a pause. */
+  /** Whether the next batch of the instance begins with what begins its execution, without a pause if that is due. */
   readonly beginsFirst?: boolean
   /** For the log. */
   readonly problem?: string
@@ -147,8 +147,8 @@ export const firstTurn = (
 }
 
 /**
- * Whether an outcome can be stored together with the turn it leads to. The outcome of a second delivery is stored first:
- * a turn that kills its process must not make the activity run again and again.
+ * Whether an outcome can be stored together with the turn it leads to. The outcome of a second delivery is stored
+ * first: a turn that kills its process must not make the activity run again and again.
  */
 export const canAdvance = (
   { attemptCount, item }: Pick<Claimed<Activity>, "attemptCount" | "item">,

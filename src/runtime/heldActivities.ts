@@ -78,7 +78,7 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<HeldActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const all = new Set<Held>()
-  /** Activities of instances that another process has changed, and those for which the store has not answered. */
+  /** Activities of instances that another process has changed, and activities for which the store has not answered. */
   const suspects = new Set<Held>()
   const bell = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)

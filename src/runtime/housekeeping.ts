@@ -7,8 +7,8 @@ import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Provider } from "../provider/Provider.ts"
 
 /**
- * Runs `effect` when something has been stored since the last run, once more after that, because what was stored may have
- * had to wait for a lock to run out, and otherwise once an hour.
+ * Runs `effect` when something has been stored since the last run, once more after that, because what was stored may
+ * have had to wait for a lock to run out, and otherwise once an hour.
  */
 export const unlessQuiet = <A, E>(
   provider: Pick<Provider["Service"], "activity">,

@@ -13,8 +13,8 @@ import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
 /**
- * Time between two sweeps, plus or minus a fifth. Only tests in virtual time change it, because there each sweep would be
- * a step.
+ * Time between two sweeps, plus or minus a fifth. Only tests in virtual time change it, because there each sweep would
+ * be a step.
  */
 export const SweepInterval = Context.Reference<Duration.Duration>("duroxide-prisma/internal/SweepInterval", {
   defaultValue: () => Duration.seconds(10)

@@ -1,7 +1,7 @@
 /**
- * Runs turns before they are claimed, and stores each with what leads to it: the start of an instance, or the outcomes of
- * activities that end here while the program of their instance waits here. Where that is not possible, the start or the
- * outcomes are stored alone, and a claim runs the turn.
+ * Runs turns before they are claimed, and stores each with what leads to it: the start of an instance, or the outcomes
+ * of activities that end here while the program of their instance waits here. Where that is not possible, the start or
+ * the outcomes are stored alone, and a claim runs the turn.
  *
  * An instance has one such turn under way at most. Outcomes that come in the same tick, or during a turn, lead to one
  * turn together.

@@ -9,13 +9,14 @@ import * as Effect from "effect/Effect"
 import type { ProviderError } from "../provider/ProviderError.ts"
 
 /**
- * What an error of the store means for work that has ended, and whose outcome the store has not taken: activities, attempts at
- * tasks and turns.
+ * What an error of the store means for work that has ended, and whose outcome the store has not taken: activities,
+ * attempts at tasks and turns.
  *
  * - `Lost`: others have the work, or it was settled.
  * - `Refused`: the store will never take this outcome, as its data is at fault.
- * - `Kept`: everything else, until the store answers. A login that is refused, a missing right, a schema that does not fit, a
- *   statement that was cancelled or failed in an unknown way are for the operator to mend, and the work has been done.
+ * - `Kept`: everything else, until the store answers. A login that is refused, a missing right, a schema that does not
+ *   fit, a statement that was cancelled or failed in an unknown way are for the operator to mend, and the work has been
+ *   done.
  */
 export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" => {
   switch (reason._tag) {

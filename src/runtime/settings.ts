@@ -25,7 +25,7 @@ export interface Settings {
    * it expires. Defaults to 5 seconds.
    */
   readonly orchestrationLockTimeout: Duration.Duration
-  /** The same for a claimed activity. Defaults to 30 seconds. */
+  /** How long the lock of a claimed activity lasts without a renewal. Defaults to 30 seconds. */
   readonly workerLockTimeout: Duration.Duration
   /** How long a claim waits for work before it is repeated. Defaults to 30 seconds. */
   readonly pollTimeout: Duration.Duration
@@ -46,10 +46,10 @@ export interface Settings {
   readonly activityGracePeriod: Duration.Duration
   /**
    * How soon a running activity learns that another process cancelled it, if that process does not announce it: one
-   * statement at this interval checks all activities that run for longer, and renews their locks. While processes notify
-   * each other (`docs/architecture.md`), only activities of Rust's orchestrations are checked that often: the others learn
-   * within milliseconds, and are checked at half of `workerLockTimeout`. A cancellation by this process is noticed at once.
-   * With `Infinity` only these renewals check. Defaults to 1 second.
+   * statement at this interval checks all activities that run for longer, and renews their locks. While processes
+   * notify each other (`docs/architecture.md`), only activities of Rust's orchestrations are checked that often: the
+   * others learn within milliseconds, and are checked at half of `workerLockTimeout`. A cancellation by this process is
+   * noticed at once. With `Infinity` only these renewals check. Defaults to 1 second.
    */
   readonly cancellationCheckInterval: Duration.Duration
   /**
@@ -94,8 +94,8 @@ export interface Settings {
    */
   readonly verifyReplay: boolean
   /**
-   * Runs turns before they are claimed, and stores them with what leads to them: the start of an instance, or outcomes of
-   * its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays
+   * Runs turns before they are claimed, and stores them with what leads to them: the start of an instance, or outcomes
+   * of its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays
    * claims every turn, one that keeps no instance warm every turn after the first. Defaults to true.
    */
   readonly optimisticTurns: boolean
@@ -172,8 +172,8 @@ export const activityRenewal = (settings: Settings): renewal.Pace =>
   renewal.pace(settings.workerLockTimeout, settings.cancellationCheckInterval)
 
 /**
- * The same while other processes announce which activities they cancel: whenever half of the lock is left, unless that is
- * too seldom for sessions.
+ * Pace of renewals while other processes announce which activities they cancel: whenever half of the lock is left,
+ * unless that is too seldom for sessions.
  */
 export const announcedRenewal = (settings: Settings): renewal.Pace => {
   const pace = renewal.pace(settings.workerLockTimeout)

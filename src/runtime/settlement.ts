@@ -26,7 +26,7 @@ export interface Settlement {
 
 export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
   readonly provider: Provider["Service"]
-  /** Of all instances. */
+  /** Pauses of all instances. */
   readonly pauses: Pauses
   readonly unstored: UnstoredTurns
   readonly instanceId: string

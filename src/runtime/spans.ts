@@ -21,17 +21,17 @@ import type { Activity } from "./decide.ts"
 
 /** What leads to a turn. */
 export interface TurnCause extends Pick<Claimed<unknown>, "claimSpan"> {
-  /** Of the claim; undefined for a turn without one. */
+  /** Deliveries so far; undefined for a turn without a claim. */
   readonly attemptCount?: number
   readonly name: string
   readonly instanceId: string
   readonly executionId: number
-  /** That of the instance. */
+  /** Trace context of the instance. */
   readonly traceparent: string | undefined
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
 }
 
-/** Of a claimed instance. `warm` is its program, if it waits in memory. */
+/** Describes a claimed instance. `warm` is its program, if it waits in memory. */
 export const causeOf = (
   { attemptCount, claimSpan, item }: Claimed<OrchestrationItem>,
   warm: Pick<WarmProgram, "started"> | undefined
@@ -185,7 +185,9 @@ export const endAttempt = (span: Tracer.Span, exit: Exit.Exit<string, ErrorDetai
 
 // internal
 
-/** The span of a delivery that a crash has ended is lost with its process, so the next delivery says that there was one. */
+/**
+ * The span of a delivery that a crash has ended is lost with its process, so the next delivery says that there was one.
+ */
 const markRedelivery = (span: Tracer.Span, clock: Clock.Clock, attemptCount = 1): void => {
   if (attemptCount <= 1) return
   span.event("duroxide.redelivery", clock.currentTimeNanosUnsafe(), {

@@ -4,9 +4,9 @@
  *
  * Carried mail is written three times per execution, however little of it is read: in the message that starts the
  * execution, in its first event, and as events. One turn cannot store much of it. Mail of the batch in which the
- * execution ends could stay in the queue instead, so a turn that would carry more than `maxCarriedBytes` leaves it there.
- * Mail of earlier batches is in the history: what is more than that returns to the queue, in front of what waits there.
- * The next execution receives all of it in the order of arrival.
+ * execution ends could stay in the queue instead, so a turn that would carry more than `maxCarriedBytes` leaves it
+ * there. Mail of earlier batches is in the history: what is more than that returns to the queue, in front of what waits
+ * there. The next execution receives all of it in the order of arrival.
  */
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
@@ -22,7 +22,7 @@ const maxCarriedBytes = 256 * 1024
  */
 const smallMailBytes = 4 * 1024
 
-/** Of mail below that size on average, this much is carried. A turn may store 64 MiB. */
+/** Most bytes that are carried of mail that is smaller on average. A turn may store 64 MiB. */
 const maxSmallCarriedBytes = 8 * 1024 * 1024
 
 /** Puts back into the queue what the next execution should not carry: the newest of the unread mail. */

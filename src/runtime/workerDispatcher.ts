@@ -1,8 +1,8 @@
 /**
  * Claims activities, runs their handlers, and passes on the outcomes.
  *
- * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out. An
- * activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
+ * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out.
+ * An activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -374,7 +374,7 @@ const sizeOf = (completion: Completion) =>
     ? completion.details.message.length
     : 0
 
-/** Of an activity that has not run, or was interrupted by a shutdown. */
+/** How an activity is abandoned that has not run, or was interrupted by a shutdown. */
 const givenBack = { pause: "none", counts: false } as const
 
 const annotationsOf = ({ executionId, id, instance, name }: Activity) => ({

@@ -47,7 +47,9 @@ import {
 export interface Options {
   /** Holds data and log; created when missing. Defaults to `.duroxide/postgres` in the current folder. */
   readonly directory?: string | undefined
-  /** Defaults to the port of the last run, or to a free one. A server that already runs in the folder keeps its port. */
+  /**
+   * Defaults to the port of the last run, or to a free one. A server that already runs in the folder keeps its port.
+   */
   readonly port?: number | undefined
   /** Server settings, such as `{ max_connections: "300" }`, used at the start; a running server keeps its own. */
   readonly settings?: Readonly<Record<string, string>> | undefined
@@ -189,7 +191,9 @@ const prepareFolder = Effect.fnUntraced(function*(wanted: string): Effect.fn.Ret
   return home
 })
 
-/** Created beside its final place and moved there as a whole: of two processes, one wins and the other uses the result. */
+/**
+ * Created beside its final place and moved there as a whole: of two processes, one wins and the other uses the result.
+ */
 const initialise = Effect.fnUntraced(
   function*(home: Home, user: { readonly uid: number; readonly gid: number } | undefined) {
     const draft = `${home.data}.${randomUUID()}`

@@ -1,8 +1,8 @@
 /**
  * Why a SQLite file of Duroxide could not be imported or compared.
  *
- * One outer error, `SqliteError`, says which operation failed; the tagged `reason` inside says why, and its message what
- * to do. No reason contains a payload or a secret.
+ * One outer error, `SqliteError`, says which operation failed; the tagged `reason` inside says why, and its message
+ * what to do. No reason contains a payload or a secret.
  *
  * @since 0.2.0
  */
@@ -132,7 +132,7 @@ export class FileChanged extends Schema.TaggedError<FileChanged>(id("FileChanged
  * @since 0.2.0
  */
 export const RefusedRow = Schema.Struct({
-  /** Of the file. */
+  /** The table of the file. */
   table: Schema.String,
   rowId: Schema.Number,
   /** Null if the row has none, or none that can be read. */
@@ -197,7 +197,8 @@ export class IdsTaken extends Schema.TaggedError<IdsTaken>(id("IdsTaken"))("IdsT
 }
 
 /**
- * The target has an import of another file, or of this file before it was changed, that did not end. Nothing was written.
+ * The target has an import of another file, or of this file before it was changed, that did not end. Nothing was
+ * written.
  *
  * @category reasons
  * @since 0.2.0

@@ -1,8 +1,8 @@
 /**
  * Moves what Duroxide stored in a SQLite file to PostgreSQL, and compares both.
  *
- * An import can be killed at any time and called again: it continues. No instance of the file runs before all of them are
- * in PostgreSQL, and a file that was imported is not imported again. See docs/migrating-from-sqlite.md.
+ * An import can be killed at any time and called again: it continues. No instance of the file runs before all of them
+ * are in PostgreSQL, and a file that was imported is not imported again. See docs/migrating-from-sqlite.md.
  *
  * @since 0.2.0
  */
@@ -111,7 +111,7 @@ export interface VerifyReport extends Compare.Report {}
  * Looks at the instances of the file only; others that the target has do not matter, nor do instances that an import
  * with `keep` has left out. Writes nothing.
  *
- * Fails with `SqliteError`; differences are no failure.
+ * Fails with `SqliteError`; differences do not make it fail.
  *
  * **Gotchas**
  *

@@ -51,8 +51,8 @@ export interface Options {
   /** Longest time an empty fetch may take without waiting. Defaults to 100 milliseconds. */
   readonly shortPollThreshold?: Duration.Input | undefined
   /**
-   * Whether the driver has `advanceOrchestrations` and stores first turns with their starts. Without them the same tests
-   * expect that results are queued, starts stored, and turns acked after a claim. Defaults to false.
+   * Whether the driver has `advanceOrchestrations` and stores first turns with their starts. Without them the same
+   * tests expect that results are queued, starts stored, and turns acked after a claim. Defaults to false.
    */
   readonly optimisticTurns?: boolean | undefined
   /** Only the topics with these names. Defaults to all. */

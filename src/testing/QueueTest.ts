@@ -38,8 +38,8 @@ export interface Options {
   /** Built once per test; must give empty `queues` each time. */
   readonly layer: Layer.Layer<Queue, unknown>
   /**
-   * How time passes: `virtual` moves the `TestClock`, for queues that take the time from Effect's `Clock`; `real` sleeps.
-   * Defaults to `real`.
+   * How time passes: `virtual` moves the `TestClock`, for queues that take the time from Effect's `Clock`; `real`
+   * sleeps. Defaults to `real`.
    */
   readonly time?: "virtual" | "real" | undefined
   /** The visibility timeout that tests wait for. Defaults to 1 second. */

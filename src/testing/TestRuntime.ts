@@ -100,9 +100,9 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
  * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
  *
- * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue` until
- * the status or the value is there. Its other methods begin and end at
- * rest: everything that can happen without time passing has happened when they return.
+ * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue`
+ * until the status or the value is there. Its other methods begin and end at rest: everything that can happen without
+ * time passing has happened when they return.
  *
  * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons
  * its work at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` in `runtime` overrides these settings.

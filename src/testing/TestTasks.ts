@@ -205,7 +205,7 @@ interface Serving {
   readonly leaseMs: number
 }
 
-/** That of earlier processes, if there were any. */
+/** Returns the store of earlier processes, or a new one for the first process. */
 const storeOf = ({ stores }: TestProcess): MemoryTasks => {
   const store = (stores.get("tasks") as MemoryTasks | undefined) ?? memory.make()
   stores.set("tasks", store)

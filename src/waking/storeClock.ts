@@ -53,7 +53,7 @@ export const clockMsOf = (reading: Reading, clock: Clock.Clock): number =>
 
 // internal
 
-/** Of large numbers of nanoseconds. */
+/** Error of large numbers of nanoseconds. */
 const roundingMs = 0.001
 
 /** How long the least late answer counts. The two clocks do not drift apart by a millisecond meanwhile. */

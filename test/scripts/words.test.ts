@@ -59,6 +59,20 @@ describe("words", () => {
     })
   }
 
+  const comments: ReadonlyArray<readonly [what: string, text: string, breach: string]> = [
+    ["a line of a comment beyond 120 columns", `// ${"word ".repeat(24)}`, "src/a.ts:1: \"// word"],
+    ["a docstring without a noun of its own", "/**\n * Of one queue.\n */", "src/a.ts:1: \"Of\""],
+    ["a docstring that begins with `The same`", "/** The same, in order. */", "src/a.ts:1: \"The same\""],
+    ["a docstring that denies a noun", "/** Times that\n * are no numbers. */", "src/a.ts:1: \"are no\""]
+  ]
+  for (const [what, text, breach] of comments) {
+    it(`check: refuses ${what} in src, and nowhere else`, () => {
+      const [found, ...more] = check({ "src/a.ts": text, "test/a.ts": text })
+      assert.isTrue(found?.startsWith(breach), found)
+      assert.deepStrictEqual(more, [])
+    })
+  }
+
   it("check: lets good English pass", () => {
     const text = [
       "A process reads any more rows it finds, and there is none that it skips.",
@@ -66,6 +80,8 @@ describe("words", () => {
       "`nobodyKnows` and `toldAt` are names."
     ]
     assert.deepStrictEqual(check({ "docs/a.md": text.join("\n") }), [])
+    const docstring = "/** Often called. Locks are no longer held, and there is no task. */"
+    assert.deepStrictEqual(check({ "src/a.ts": docstring }), [])
   })
 
   it("check: leaves out what is installed, built or recorded", () => {

@@ -22,7 +22,7 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
   ])
 )
 
-/** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due if it waits; null if none waits or fails. */
+/** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due; null if none waits or fails. */
 export const outboxOf = ({ delayed, failing, oldestAgeMs, waiting }: Backlog) => ({
   waiting,
   later: delayed,

@@ -49,10 +49,10 @@ export const show = Command.make("show", {
 
 // internal
 
-/** Of executions, and of children. */
+/** Most executions, and most children, that are listed. */
 const mostListed = 20
 
-/** Of open waits, for people. */
+/** Most open waits that are listed for people. */
 const mostWaits = 50
 
 const run = Effect.fnUntraced(function*({ events, execution, full, id }: {

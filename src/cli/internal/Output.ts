@@ -1,8 +1,8 @@
 /**
  * Where everything a command prints goes.
  *
- * Standard output has the answer and nothing else: text for people, or one JSON value with `--json`. Progress, log lines
- * and errors go to standard error; with `--json` each of them is a JSON object on a line of its own.
+ * Standard output has the answer and nothing else: text for people, or one JSON value with `--json`. Progress, log
+ * lines and errors go to standard error; with `--json` each of them is a JSON object on a line of its own.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"

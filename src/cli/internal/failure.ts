@@ -12,7 +12,7 @@ import { InstanceNotFound } from "../../provider/ProviderError.ts"
 
 /** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
 export const exitCodes = {
-  /** The answer is no: not found, different, another version. */
+  /** A negative answer: not found, different, another version. */
   no: 1,
   /** Bad usage or input. */
   usage: 2,

@@ -28,7 +28,7 @@ export const outcomeOf = (state: InstanceState): Outcome => {
     : { status: "Failed", output: null, error: ErrorDetails.display(details) }
 }
 
-/** The same names in every command with `--json`. */
+/** Names the fields as every command with `--json` does. */
 export const toJson = (state: InstanceState) => ({
   instanceId: state.instanceId,
   orchestration: state.orchestrationName,

@@ -18,7 +18,7 @@ export interface Stream {
   readonly columns: number | undefined
 }
 
-/** That of the running program. */
+/** Makes the `Io` of the running program. */
 export const ofProcess = (): Io => ({
   args: process.argv.slice(2),
   env: process.env,

@@ -1,5 +1,6 @@
 /**
- * Log lines of the library, on standard error: for people without times, as these lines stand beside a command just typed.
+ * Log lines of the library, on standard error: for people without times, as these lines stand beside a command just
+ * typed.
  */
 import type * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"

@@ -1,9 +1,9 @@
 /**
  * The services `effect/cli` asks for.
  *
- * It uses them for prompts, for its wizard and for flags that read files, which the commands here do not have: they run in
- * scripts, and check their files themselves. So these lines take the place of `@effect/platform-node-shared` and of what
- * that depends on.
+ * It uses them for prompts, for its wizard and for flags that read files, which the commands here do not have: they run
+ * in scripts, and check their files themselves. So these lines take the place of `@effect/platform-node-shared` and of
+ * what that depends on.
  */
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"

@@ -155,7 +155,10 @@ const refused = ({ _tag, problem }: ConfigurationInvalid, variable?: string) =>
     exit: "usage"
   })
 
-/** Flags before variables of the environment before those of the file. A variable that is set to nothing hides the file's. */
+/**
+ * Flags before variables of the environment before those of the file. A variable that is set to nothing hides the
+ * file's.
+ */
 const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, string | undefined>>) {
   const known = Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value] as const])

@@ -32,8 +32,8 @@ export const layer = Layer.unwrap(Effect.gen(function*() {
 }))
 
 /**
- * What to do about a schema that lacks migrations. It says how to apply them; if the schema does not exist, it says that,
- * as the name may be wrong. Other errors stay.
+ * What to do about a schema that lacks migrations. It says how to apply them; if the schema does not exist, it says
+ * that, as the name may be wrong. Other errors stay.
  */
 export const explained = Effect.fnUntraced(function*<E>(error: E) {
   if (!(Predicate.hasProperty(error, "reason") && error.reason instanceof SchemaBehind)) {

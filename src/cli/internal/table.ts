@@ -7,7 +7,7 @@ import type { Style } from "./Output.ts"
 export interface Column<Row> {
   readonly title: string
   readonly value: (row: Row) => string
-  /** Of numbers. Defaults to left. */
+  /** Alignment of the column: `right` for numbers. Defaults to left. */
   readonly align?: "right"
   /** Marks a value, after its width is known. */
   readonly mark?: (row: Row, text: string) => string

@@ -14,7 +14,7 @@ import { Ledger } from "../../replay/ledger.ts"
 /** An open wait: the next turn runs as soon as one of them ends. */
 export interface Wait {
   readonly kind: "signal" | "mailbox" | "timer" | "activity" | "child"
-  /** Of the signal, mailbox, activity or orchestration; timers have none. */
+  /** Name of the signal, mailbox, activity or orchestration; null for a timer. */
   readonly name: string | null
   /** The child; null for other kinds. */
   readonly instanceId: string | null
@@ -28,7 +28,7 @@ export interface Wait {
 /** A message that no turn has read. */
 export interface Message {
   readonly kind: "start" | "signal" | "mailbox" | "timer" | "activity" | "child" | "cancellation" | "unknown"
-  /** Of the signal, mailbox or orchestration; null for other kinds, and in a message too large to be read here. */
+  /** Name of the signal, mailbox or orchestration; null for other kinds, and in a message too large to be read here. */
   readonly name: string | null
   /** The event of the current execution that it answers; null for messages that answer none. */
   readonly answers: number | null

@@ -45,7 +45,8 @@ export const dequeueWorkerDuration = duration(
 export const ackWorkerDuration = duration("provider.ack_worker_duration_ms", "Time to store one activity result")
 
 /**
- * Duration of enqueueing one message to an instance, including starts and the first turns stored with them. Milliseconds.
+ * Duration of enqueueing one message to an instance, including starts and the first turns stored with them.
+ * Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -56,9 +57,9 @@ export const enqueueOrchestratorDuration = duration(
 )
 
 /**
- * Failed statements of every call of the driver, also those that a retry healed. Labels: `operation` (`fetch`, `ack_orch`,
- * `advance_orch`, `dequeue_worker`, `ack_worker`, `enqueue`, `enqueue_worker`, `abandon_orch`, …) and `error_type`
- * (`transaction_failed`, `lock_timeout`, `serialization_error`, `unknown`).
+ * Failed statements of every call of the driver, also those that a retry healed. Labels: `operation` (`fetch`,
+ * `ack_orch`, `advance_orch`, `dequeue_worker`, `ack_worker`, `enqueue`, `enqueue_worker`, `abandon_orch`, …) and
+ * `error_type` (`transaction_failed`, `lock_timeout`, `serialization_error`, `unknown`).
  *
  * @category provider metrics
  * @since 0.1.0
@@ -69,8 +70,8 @@ export const infrastructureErrors = counter("provider.infrastructure_errors", {
 })
 
 /**
- * Repeated sends of a turn: a retry of its statement, a statement of its own after its set has failed, and a turn that is
- * stored again because the store did not take it before.
+ * Repeated sends of a turn: a retry of its statement, a statement of its own after its set has failed, and a turn that
+ * is stored again because the store did not take it before.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -176,8 +177,8 @@ export const poolWaiting = gauge("duroxide_pool_waiting", {
 })
 
 /**
- * Samples of the lag of the read replica that this process has taken. A reader of this counter, such as an exporter, asks
- * for the next sample. Absent without a `ReadReplica`.
+ * Samples of the lag of the read replica that this process has taken. A reader of this counter, such as an exporter,
+ * asks for the next sample. Absent without a `ReadReplica`.
  *
  * @category provider metrics
  * @since 0.2.0

@@ -65,8 +65,8 @@ export const queueHandlerDuration = histogram("duroxide_queue_handler_duration_s
 })
 
 /**
- * Samples of a queue that this process has taken. A reader of this counter, such as an exporter, asks for the next sample; the
- * gauges of the queue hold it when they are read next. Label: `queue`.
+ * Samples of a queue that this process has taken. A reader of this counter, such as an exporter, asks for the next
+ * sample; the gauges of the queue hold it when they are read next. Label: `queue`.
  *
  * @category queue metrics
  * @since 0.2.0
@@ -77,8 +77,8 @@ export const queueSamples = counter("duroxide_queue_samples_total", {
 })
 
 /**
- * Messages of a queue; in PostgreSQL up to 10,000 are counted, and as many dead letters. Labels: `queue` and `state` (`visible`,
- * `delayed`, `in_flight`: delivered and not settled, `dead`: in the dead letters).
+ * Messages of a queue; in PostgreSQL up to 10,000 are counted, and as many dead letters. Labels: `queue` and `state`
+ * (`visible`, `delayed`, `in_flight`: delivered and not settled, `dead`: in the dead letters).
  *
  * @category queue metrics
  * @since 0.2.0
@@ -89,8 +89,8 @@ export const queueMessages = gauge("duroxide_queue_messages", {
 })
 
 /**
- * How long the oldest visible message of a queue has been visible, in seconds; 0 without one. SQS does not say it. Label:
- * `queue`.
+ * How long the oldest visible message of a queue has been visible, in seconds; 0 without one. SQS does not say it.
+ * Label: `queue`.
  *
  * @category queue metrics
  * @since 0.2.0
@@ -139,8 +139,8 @@ export const outboxSamples = counter("duroxide_outbox_samples_total", {
 })
 
 /**
- * Messages of the outbox that were not sent; of those that are due first, 10,000 are counted. Label: `state` (`waiting`: due
- * now, `delayed`: due later, `failing`: the last try has failed).
+ * Messages of the outbox that were not sent; of those that are due first, 10,000 are counted. Label: `state`
+ * (`waiting`: due now, `delayed`: due later, `failing`: the last try has failed).
  *
  * @category outbox metrics
  * @since 0.2.0
@@ -151,8 +151,8 @@ export const outboxMessages = gauge("duroxide_outbox_messages", {
 })
 
 /**
- * Age of the oldest message of the outbox that should have been sent, in seconds: since it was due or, if tries have failed,
- * since it was written; 0 without one.
+ * Age of the oldest message of the outbox that should have been sent, in seconds: since it was due or, if tries have
+ * failed, since it was written; 0 without one.
  *
  * @category outbox metrics
  * @since 0.2.0
@@ -167,8 +167,8 @@ export const outboxOldestAge = gauge("duroxide_outbox_oldest_age_seconds", {
 
 /**
  * Attempts at tasks that have ended in this process. Labels: `task_name` and `outcome` (`completed`, `failed`, `died`,
- * `unavailable`: a database, queue or network that it needs, `timed_out`, `lost`: its lease was lost or its task cancelled,
- * `stale`: its output was refused, `given_back`: ended by a shutdown).
+ * `unavailable`: a database, queue or network that it needs, `timed_out`, `lost`: its lease was lost or its task
+ * cancelled, `stale`: its output was refused, `given_back`: ended by a shutdown).
  *
  * @category task metrics
  * @since 0.2.0
@@ -203,8 +203,8 @@ export const taskStaleCommits = counter("duroxide_task_stale_commits_total", {
 })
 
 /**
- * Tasks that have not been completed or cancelled, by the last sweep of this worker, up to 1,000 of each. Label: `status`
- * (`pending`, `running`, `dead`).
+ * Tasks that have not been completed or cancelled, by the last sweep of this worker, up to 1,000 of each. Label:
+ * `status` (`pending`, `running`, `dead`).
  *
  * @category task metrics
  * @since 0.2.0
@@ -229,8 +229,8 @@ export const taskOldestAge = gauge("duroxide_task_oldest_age_seconds", {
 // -- deliveries -----------------------------------------------------------------------------------
 
 /**
- * Attempts to deliver a webhook. Labels: `outcome` (`delivered`; `failed`: it may be tried again; `refused`: it cannot succeed)
- * and `status` of the response (`2xx` to `5xx`, `none` without one).
+ * Attempts to deliver a webhook. Labels: `outcome` (`delivered`; `failed`: it may be tried again; `refused`: it cannot
+ * succeed) and `status` of the response (`2xx` to `5xx`, `none` without one).
  *
  * @category delivery metrics
  * @since 0.2.0

@@ -99,8 +99,9 @@ export const orchestrationProcessingDuration = duration(
 )
 
 /**
- * Turns run without a claim. Labels: `turn` (`first`: with the start of an instance; `next`: with results of activities)
- * and `answer` (`advanced`: stored; `queued`: only the start or the results were; `failed`: the store did not answer).
+ * Turns run without a claim. Labels: `turn` (`first`: with the start of an instance; `next`: with results of
+ * activities) and `answer` (`advanced`: stored; `queued`: only the start or the results were; `failed`: the store did
+ * not answer).
  *
  * @category runtime metrics
  * @since 0.2.0

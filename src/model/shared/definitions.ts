@@ -16,7 +16,9 @@ export type ServedBy = "typescript" | "rust"
 /** How a definition derives the instance id from a payload; undefined if every start gives its own id. */
 export type Ids = ((payload: never) => string) | undefined
 
-/** The id a start asks for: its own, else the one the definition derives. Without either it is empty, and is refused. */
+/**
+ * The id a start asks for: its own, else the one the definition derives. Without either it is empty, and is refused.
+ */
 export const idOf = (
   definition: { readonly instanceId: Ids },
   start: { readonly instanceId?: string | undefined; readonly payload?: unknown }

@@ -4,7 +4,7 @@
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 
-/** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones are longer than any limit. */
+/** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones exceed any limit. */
 export const wholeMs = (input: Duration.Input): number | undefined => {
   const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
   return Option.isSome(ms) && ms.value >= 0 && hasAmount(input) ? Math.ceil(ms.value) : undefined

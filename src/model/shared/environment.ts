@@ -1,8 +1,8 @@
 /**
  * Options as environment variables: a table says which variables set an option and what they may be.
  *
- * All variables of a table are read at once, so that one error names every wrong one. Values are never part of an error:
- * a variable may hold a secret, also by mistake.
+ * All variables of a table are read at once, so that one error names every wrong one. Values are never part of an
+ * error: a variable may hold a secret, also by mistake.
  */
 import * as Config from "effect/Config"
 import * as Duration from "effect/Duration"

@@ -1,9 +1,9 @@
 /**
  * Ids and texts that name things in the store.
  *
- * Ids of new instances that people give are checked here, and have at most 1,024 bytes. All others have at most 2,048: those
- * of children, which begin with the id of their parent, and of instances that Duroxide started. `provider/internal/check`
- * checks ids before they are stored.
+ * Ids of new instances that people give are checked here, and have at most 1,024 bytes. All others have at most 2,048:
+ * those of children, which begin with the id of their parent, and of instances that Duroxide started.
+ * `provider/internal/check` checks ids before they are stored.
  */
 import * as Effect from "effect/Effect"
 import { problemOf } from "./text.ts"

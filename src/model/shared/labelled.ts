@@ -1,8 +1,8 @@
 /**
  * Makes metrics, and the series of those with labels: one for each set of values.
  *
- * `Metric.withAttributes` computes the key of its series again each time two sets of values alternate. Here each series is
- * made once and remembers its key, so that an update costs one look into the registry.
+ * `Metric.withAttributes` computes the key of its series again each time two sets of values alternate. Here each series
+ * is made once and remembers its key, so that an update costs one look into the registry.
  */
 import * as Metric from "effect/Metric"
 
@@ -37,7 +37,7 @@ export const histogram = <const Labels extends ReadonlyArray<string>>(
       Metric.histogram(name, { description: options.description, boundaries: options.boundaries, attributes })
   )
 
-/** Of a statement or a turn, in milliseconds. */
+/** Histogram of how long a statement or a turn takes, in milliseconds. */
 export const duration = (name: string, description: string) =>
   histogram(name, {
     description,

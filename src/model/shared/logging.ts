@@ -8,7 +8,7 @@ import * as References from "effect/References"
 
 type Loggers = ReadonlySet<Logger.Logger<unknown, unknown>>
 
-/** The same loggers, with errors they throw dropped. */
+/** Makes loggers that drop what the given ones throw. */
 export const harmless = (loggers: Loggers): Loggers =>
   new Set([...loggers].map((logger) =>
     Logger.make((options) => {
@@ -20,7 +20,7 @@ export const harmless = (loggers: Loggers): Loggers =>
     })
   ))
 
-/** The same services, with loggers that cannot fail the effects run with them. */
+/** Replaces the loggers of services by loggers that cannot fail the effects run with them. */
 export const harmlessIn = <R>(services: Context.Context<R>): Context.Context<R> =>
   Context.add(services, References.CurrentLoggers, harmless(Context.get(services, References.CurrentLoggers)))
 

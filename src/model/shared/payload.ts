@@ -84,8 +84,8 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
-    // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is JSON that does not match the
-    // Schema, is such a string, unless it has quotes.
+    // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is JSON that does not match
+    // the Schema, is such a string, unless it has quotes.
     let json: unknown
     try {
       json = JSON.parse(text)

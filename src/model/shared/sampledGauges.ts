@@ -1,6 +1,7 @@
 /**
- * Gauges of what is in tables. No loop reads them: reading the metrics does. A reader, such as an exporter, finds the last
- * sample, and its reading leads to the next one; so a process whose metrics no one reads costs the database nothing.
+ * Gauges of what is in tables. No loop reads them: reading the metrics does. A reader, such as an exporter, finds the
+ * last sample, and its reading leads to the next one; so a process whose metrics no one reads costs the database
+ * nothing.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

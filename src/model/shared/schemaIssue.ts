@@ -17,7 +17,9 @@ export const describeThrown = (error: Schema.SchemaError): string =>
 
 const onOneLine = ({ message }: Schema.SchemaError) => message.replace(/\s*\n\s*/g, " ").slice(0, 300)
 
-/** A formatter shows the `input` that is an own property of an issue: the copy inherits all properties and owns none. */
+/**
+ * A formatter shows the `input` that is an own property of an issue: the copy inherits all properties and owns none.
+ */
 const withoutInput = (issue: SchemaIssue.Issue): SchemaIssue.Issue =>
   Object.create(issue, {
     ...("issue" in issue && { issue: { value: withoutInput(issue.issue) } }),

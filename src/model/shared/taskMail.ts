@@ -1,6 +1,6 @@
 /**
- * How the end of a task reaches the orchestration that calls it: an activity creates the task, and its end arrives in a mailbox
- * of the call, which has one message and one wait.
+ * How the end of a task reaches the orchestration that calls it: an activity creates the task, and its end arrives in a
+ * mailbox of the call, which has one message and one wait.
  */
 
 /** Activities that create the task of a call. A task may end before the activity that has created it. */

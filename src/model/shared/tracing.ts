@@ -12,12 +12,12 @@
  *
  * **Where the context is stored**
  *
- * In `traceparent`, a key of the messages and of the first event of an execution, in the form of W3C Trace Context. These
- * records are written and read anyway, so the context costs no statement, no column and no migration, works with every
- * driver, and lives exactly as long as what it describes. Without a tracer the key is absent, so nothing is written.
- * Duroxide in Rust ignores unknown keys at every level. An instance that Rust runs passes no context on: its
- * activities begin traces of their own. A column of `instances` would help there, but every claim would have to read it,
- * and every start to write it.
+ * In `traceparent`, a key of the messages and of the first event of an execution, in the form of W3C Trace Context.
+ * These records are written and read anyway, so the context costs no statement, no column and no migration, works with
+ * every driver, and lives exactly as long as what it describes. Without a tracer the key is absent, so nothing is
+ * written. Duroxide in Rust ignores unknown keys at every level. An instance that Rust runs passes no context on: its
+ * activities begin traces of their own. A column of `instances` would help there, but every claim would have to read
+ * it, and every start to write it.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -83,7 +83,7 @@ export const traceparent: Effect.Effect<string | undefined> = Effect.withFiberSu
   return span === undefined ? undefined : traceparentOf(span)
 })
 
-/** The same item with the context of the caller's span, if there is one. */
+/** Adds the context of the caller's span to an item, if there is one. */
 export const withTraceparent = <Item extends { readonly traceparent?: string }>(item: Item): Effect.Effect<Item> =>
   Effect.map(traceparent, (traceparent) => traceparent === undefined ? item : { ...item, traceparent })
 
@@ -107,7 +107,8 @@ export interface SpanOptions {
 /**
  * Begins a span that its caller ends; undefined where no spans are made. `options` is called only where they are.
  *
- * In a trace that is not sampled the tracer is not asked: the span only hands the trace on, to spans of the application.
+ * In a trace that is not sampled the tracer is not asked: the span only hands the trace on, to spans of the
+ * application.
  */
 export const openUnsafe = (
   context: Context.Context<never>,
@@ -171,7 +172,7 @@ export const within =
   (span: Tracer.AnySpan | undefined) => <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     span === undefined ? self : Effect.updateContext(self, Context.add(Tracer.ParentSpan, span))
 
-/** The same services, within the span if there is one. */
+/** Puts services within the span, if there is one. */
 export const withSpan = <R>(services: Context.Context<R>, span: Tracer.AnySpan | undefined): Context.Context<R> =>
   span === undefined ? services : Context.add(services, Tracer.ParentSpan, span)
 
@@ -186,7 +187,7 @@ export const endUnsafe = (span: Tracer.Span, exit: Exit.Exit<unknown, unknown>, 
 export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   endingAs(self, (exit) => exit)
 
-/** The same, with another exit for the span. */
+/** Ends the span that the caller is in together with `self`, with the exit that `shown` makes of that of `self`. */
 export const endingAs = <A, E, R>(
   self: Effect.Effect<A, E, R>,
   shown: (exit: Exit.Exit<A, E>) => Exit.Exit<unknown, unknown>
@@ -197,9 +198,9 @@ export const endingAs = <A, E, R>(
   })
 
 /**
- * Runs an operation in a span of its own, where spans are made, unless its parent is not sampled. It shows of the result
- * only what `bare` leaves. In place of `Effect.withSpan`, which makes a span for Effect's native tracer as well, and
- * changes the context twice.
+ * Runs an operation in a span of its own, where spans are made, unless its parent is not sampled. It shows of the
+ * result only what `bare` leaves. In place of `Effect.withSpan`, which makes a span for Effect's native tracer as well,
+ * and changes the context twice.
  */
 export const inSpan = <A, E, R>(
   self: Effect.Effect<A, E, R>,

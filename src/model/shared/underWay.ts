@@ -1,6 +1,7 @@
 /**
- * A statement that claims work for waiting callers and is not cut off when one of them is interrupted: it may claim what
- * that caller gives back at that moment. So the caller waits for its end, when what it took was given to others or back.
+ * A statement that claims work for waiting callers and is not cut off when one of them is interrupted: it may claim
+ * what that caller gives back at that moment. So the caller waits for its end, when what it took was given to others or
+ * back.
  */
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -37,8 +38,8 @@ export class UnderWay<Caller> {
 }
 
 /**
- * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under way:
- * without an answer of the store that would take as long as the longest statement, and as its repetitions.
+ * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under
+ * way: without an answer of the store that would take as long as the longest statement, and as its repetitions.
  */
 export const forkLoop = (loop: Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope> =>
   Effect.asVoid(

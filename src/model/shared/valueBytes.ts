@@ -3,8 +3,8 @@
  */
 
 /**
- * UTF-8 bytes. A string counts without the quotes and escapes of JSON, because Duroxide's typed API stores strings bare.
- * `dx_value_bytes` counts the same.
+ * UTF-8 bytes. A string counts without the quotes and escapes of JSON, because Duroxide's typed API stores strings
+ * bare. `dx_value_bytes` counts the same.
  */
 export const valueBytes = (text: string): number => bytesOf(text.startsWith(`"`) ? stringOf(text) : text)
 

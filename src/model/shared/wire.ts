@@ -172,7 +172,7 @@ const fieldWriter = (field: Fields[string]): Write => {
   }
 }
 
-/** Of the types that most fields have. */
+/** Writer of the types that most fields have. */
 const plainWriter = (ast: SchemaAST.AST): Write | undefined => {
   if (ast.encoding !== undefined) return undefined
   if (SchemaAST.isString(ast) && ast.checks === undefined) return writeText

@@ -15,7 +15,7 @@ export interface Batch {
 /** At most this many events, unless one instance has more. */
 export const maxEvents = 20_000
 
-/** The next batch after an id; undefined if there are no more instances. */
+/** The next batch after an id; undefined after the last one. */
 export const next = (file: SqliteFile, has: Has, after: string | undefined, limit: number) =>
   Effect.flatMap(idsAfter(file, has, after, limit), (all) =>
     file.reading((): Batch | undefined => {

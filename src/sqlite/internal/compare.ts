@@ -32,11 +32,11 @@ export interface Report {
   readonly schema: string
   /** Whether the target equals the file. */
   readonly isEqual: boolean
-  /** Of this file, as it is now. */
+  /** State of the import of this file, as the file is now. */
   readonly import: "finished" | "unfinished" | "never"
   /** Instances of the file, without those that an import has left out. */
   readonly instances: number
-  /** Those with a difference. */
+  /** Instances with a difference. */
   readonly differingInstances: number
   /** Ids that an import with `keep` has left out, which are not compared. */
   readonly kept: number
@@ -104,7 +104,8 @@ export const run = Effect.fnUntraced(function*(
   }
   const found = sources.find(({ name }) => name === "sessions")
   if (found !== undefined) {
-    // An import keeps a session that the target has. Without a lock, its last worker and the time of that decide nothing.
+    // An import keeps a session that the target has. Without a lock, its last worker and the time of that decide
+    // nothing.
     const sessions = { ...found, columns: found.columns.slice(0, 1) }
     const inFile = yield* file.reading(() => [...ofFile(sessions)])
     const inTarget = yield* all(targetRows(target, sessions, inFile.map(([id]) => String(id))))
@@ -171,7 +172,7 @@ function* fileRows(
   }
 }
 
-/** Those of the instances that have a lock. */
+/** Finds which of the instances have a lock. */
 const lockedOf = ({ run }: Target.Target, ids: ReadonlyArray<string>) =>
   Effect.map(
     run(
@@ -211,7 +212,7 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
   // More than the events of a batch, so that only an instance with more needs a second page.
   const pageSize = key.length > 0 ? 2 * Batches.maxEvents : undefined
   return {
-    /** Rows after one with a key, or from the first on; `isLast` if there are no more. */
+    /** Rows after one with a key, or from the first on; `isLast` if no row follows them. */
     page: (after: Differences.Compared | undefined) => {
       const bound = after === undefined
         ? ""
@@ -371,7 +372,9 @@ const compareSets = (
   }
 }
 
-/** Rows of an instance as texts, and the derived columns of those of the target that are not as an import leaves them. */
+/**
+ * Rows of an instance as texts, and the derived columns of those of the target that are not as an import leaves them.
+ */
 interface Group {
   readonly inFile: Array<string>
   readonly inTarget: Array<string>

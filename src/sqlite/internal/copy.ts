@@ -26,8 +26,8 @@ export interface Options {
   readonly onConflict?: "refuse" | "keep" | "replace" | undefined
   /**
    * Names of orchestrations whose executions under way are run on by this package. Others stay pinned to Duroxide's own
-   * version, and only its processes run them. A name that the file does not have is refused. Another call after the import
-   * pins the executions of more names. Defaults to none.
+   * version, and only its processes run them. A name that the file does not have is refused. Another call after the
+   * import pins the executions of more names. Defaults to none.
    */
   readonly serve?: ReadonlyArray<string> | undefined
   /** Instances per transaction, from 1 to 10,000; fewer if they have more than 20,000 events. Defaults to 500. */
@@ -45,8 +45,8 @@ export interface Report {
   readonly file: string
   readonly schema: string
   /**
-   * Whether the file is in WAL mode and has no `-wal` file beside it. Duroxide always leaves one, so this is an incomplete
-   * copy, which lacks the newest data, unless another program has closed the file.
+   * Whether the file is in WAL mode and has no `-wal` file beside it. Duroxide always leaves one, so this is an
+   * incomplete copy, which lacks the newest data, unless another program has closed the file.
    */
   readonly lacksLog: boolean
   /** SHA-256 of all that the file contains, without locks. */
@@ -64,8 +64,8 @@ export interface Report {
   /** How many executions under way were pinned to this package, as `serve` says. */
   readonly served: number
   /**
-   * How many executions of the file, by orchestration, are under way and stay pinned to Duroxide: only its processes run
-   * them. Of a name of `serve`: those that a process of Duroxide had locked.
+   * How many executions of the file, by orchestration, are under way and stay pinned to Duroxide: only its processes
+   * run them. Of a name of `serve`: those that a process of Duroxide had locked.
    */
   readonly stayPinned: Readonly<Record<string, number>>
   /** How many imports that had not ended were removed, as `discardUnfinished` says. */
@@ -204,7 +204,7 @@ export const run = Effect.fnUntraced(function*(
 // internal
 // -----------------------------------------------------------------------------
 
-/** Of one statement: what is in memory at a time. */
+/** Most rows of one statement: what is in memory at a time. */
 const chunkRows = 2000
 const chunkBytes = 4 * 1024 * 1024
 

@@ -14,8 +14,8 @@ export interface Difference {
   /** Its key, such as `execution 1, event 3`; empty if the instance has one such row. */
   readonly row: string
   /**
-   * `missing`: the target lacks the row of the file. `additional`: the file lacks it. `order`: the rows are equal, but in
-   * another order.
+   * `missing`: the target lacks the row of the file. `additional`: the file lacks it. `order`: the rows are equal, but
+   * in another order.
    */
   readonly kind: "missing" | "additional" | "differs" | "order"
   /** Those that differ; empty for other kinds. */

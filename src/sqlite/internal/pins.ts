@@ -57,8 +57,8 @@ export const staying = Effect.fnUntraced(function*(options: Options) {
 })
 
 /**
- * Pins executions of these names to this package, except those that have a lock; another call finds the rest. Returns how
- * many.
+ * Pins executions of these names to this package, except those that have a lock; another call finds the rest. Returns
+ * how many.
  */
 export const pin = Effect.fnUntraced(function*(options: Options, names: ReadonlyArray<string>) {
   const { target } = options
@@ -119,7 +119,10 @@ export const pin = Effect.fnUntraced(function*(options: Options, names: Readonly
 /** Ids of instances, numbers of executions, and when these began, in milliseconds. */
 type Chunk = readonly [ids: ReadonlyArray<string>, executions: ReadonlyArray<number>, startedAt: ReadonlyArray<number>]
 
-/** Executions of a chunk that are still the current ones, and those of the file: an id may have been deleted and used again. */
+/**
+ * Executions of a chunk that are still the current ones, and those of the file: an id may have been deleted and used
+ * again.
+ */
 const ofFile = `
   FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS given (instance_id, execution_id, started_at)
   JOIN instances AS i ON i.instance_id = given.instance_id AND i.current_execution_id = given.execution_id

@@ -13,7 +13,7 @@ export interface Progress {
   readonly total: number
   /** Since this phase began. */
   readonly elapsedMs: number
-  /** Of this phase, at its speed until now; null before there is one. */
+  /** Time that this phase still takes at its speed until now; null before it has a speed. */
   readonly remainingMs: number | null
 }
 

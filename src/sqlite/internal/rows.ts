@@ -17,8 +17,8 @@ export const noInstance = "noInstance"
 export const everything: Range = { after: undefined, upTo: undefined }
 
 /**
- * `bytes`: texts as stored, and a number for a value that is not a text; `text`: as strings; `payloadBytes`: long ones as
- * stored, others as strings.
+ * `bytes`: texts as stored, and a number for a value that is not a text; `text`: as strings; `payloadBytes`: long ones
+ * as stored, others as strings.
  */
 export type As = "bytes" | "text" | "payloadBytes"
 
@@ -26,7 +26,7 @@ export interface Row {
   readonly rowId: number
   /** One for each column. */
   readonly values: ReadonlyArray<Value>
-  /** Of its payloads. */
+  /** Bytes of its payloads. */
   readonly bytes: number
 }
 

@@ -23,7 +23,7 @@ export interface Column {
   readonly isNullable: boolean
   /** May be long. */
   readonly isPayload: boolean
-  /** Of a number, with either sign. */
+  /** Largest number, with either sign. */
   readonly most: number
   /** Over the row `t` of the file; milliseconds for a time. */
   readonly sql: (shape: Shape) => string
@@ -37,13 +37,16 @@ export interface Table {
   readonly columns: ReadonlyArray<Column>
   /** Where a row `t` of the file has the id of its instance; none for rows without one. */
   readonly ids: (has: Has) => ReadonlyArray<{ readonly sql: string; readonly where: string }>
-  /** Of the file; for tables with a key, the order of `key`. */
+  /** The order of rows in the file; for tables with a key, the order of `key`. */
   readonly order: string
   /** Columns, beginning with the id of the instance; empty for rows without a key. */
   readonly key: ReadonlyArray<string>
 }
 
-/** Columns of PostgreSQL that a file has not, by table, and what an import leaves in them: SQL over a row `t` of PostgreSQL. */
+/**
+ * Columns of PostgreSQL that a file has not, by table, and what an import leaves in them: SQL over a row `t` of
+ * PostgreSQL.
+ */
 export const derived: Readonly<Partial<Record<Name, ReadonlyArray<{ readonly name: string; readonly sql: string }>>>> =
   {
     // The triggers and functions of the store compute the route of an instance that Duroxide has written.
@@ -85,7 +88,7 @@ export const milliseconds = (sql: string): string =>
   `CASE typeof(${sql}) WHEN 'integer' THEN ${sql} WHEN 'real' THEN CAST(${sql} AS INTEGER)
     ELSE CAST(round((julianday(${sql}) - 2440587.5) * 86400000) AS INTEGER) END`
 
-/** The same, but a text for a text that is not a time. */
+/** Reads a time in milliseconds, and gives a text where the file has a text that is not a time. */
 const checkedTime = (sql: string): string =>
   `COALESCE(${milliseconds(sql)}, CASE WHEN ${sql} IS NOT NULL THEN 'no time' END)`
 
@@ -100,7 +103,7 @@ export const isPresent = ({ source }: Table, has: Has): boolean => has(source, p
 
 const presence: Readonly<Record<string, string>> = { worker_queue: "id", timer_queue: "id", sessions: "session_id" }
 
-/** Of a column of four bytes. Twice as many would fit, but the store continues to count. */
+/** Largest number of a column of four bytes. Twice as many would fit, but the store continues to count. */
 const mostOfFourBytes = 1_000_000_000
 
 interface Options {
@@ -123,7 +126,7 @@ const text = column("text")
 const number = column("number")
 const time = column("time")
 
-/** Of a time that the file may lack: then the beginning of the epoch. */
+/** Reads a time that the file may lack: then the beginning of the epoch. */
 const orEpoch = (sql: string) => `COALESCE(${checkedTime(sql)}, 0)`
 
 const pastTime = (name: string) => time(name, { from: () => orEpoch(`t.${name}`) })
@@ -374,7 +377,10 @@ export const state: ReadonlyArray<Table> = makeState()
 /** Copied at the end, so that no instance runs before all are there. */
 export const work: ReadonlyArray<Table> = makeWork()
 
-/** `work` in the order of its insertion. Messages come from the last to the first: each gets a smaller id than those before. */
+/**
+ * `work` in the order of its insertion. Messages come from the last to the first: each gets a smaller id than those
+ * before.
+ */
 export const insertedWork: ReadonlyArray<Table> = [
   ...work.filter(({ name }) => name === "orchestrator_queue").toReversed().map((table) => ({
     ...table,

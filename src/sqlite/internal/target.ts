@@ -37,8 +37,8 @@ export const open = Effect.fnUntraced(function*(
 })
 
 /**
- * Excludes other imports until the session ends. A killed process is gone for the server within these seconds, a host that
- * vanished within a minute.
+ * Excludes other imports until the session ends. A killed process is gone for the server within these seconds, a host
+ * that vanished within a minute.
  */
 export const lock = ({ run, schema }: Target) =>
   run(
@@ -112,7 +112,7 @@ export const saveProgress = (
 export const serve = ({ run }: Target, fingerprint: string, served: ReadonlyArray<string>) =>
   run("UPDATE sqlite_imports SET served = $2 WHERE fingerprint = $1", [fingerprint, served])
 
-/** Those of the ids that the target has. */
+/** Finds which of the ids the target has. */
 export const taken = ({ run }: Target, ids: ReadonlyArray<string>) =>
   Effect.map(
     run(
@@ -167,8 +167,8 @@ export const insert = ({ run }: Target, table: Tables.Table, rows: ReadonlyArray
     column.kind === "time" ? `to_timestamp(r.${column.name}::float8 / 1000)` : `r.${column.name}`
   )
   if (name === "orchestrator_queue") {
-    // Without a route, a trigger would choose the place of the message among those that are there. Batches are in order of
-    // the ids, so these are negative: what the file has is older than what was sent here before.
+    // Without a route, a trigger would choose the place of the message among those that are there. Batches are in order
+    // of the ids, so these are negative: what the file has is older than what was sent here before.
     names.push("route", "id")
     values.push("dx_message_route(r.instance_id, r.work_item)", "-nextval('orchestrator_queue_id_seq')")
   }

@@ -14,7 +14,7 @@ const store = (...events: ReadonlyArray<EventInput>) => turn("i", { executionId:
 const read = (instance: string, lastSeenVersion: number) =>
   Effect.flatMap(Provider, (provider) => provider.getCustomStatus(instance, lastSeenVersion))
 
-/** The same by the one look of a wait that is over at once. */
+/** Reads the status by the one look of a wait that is over at once. */
 const look = (instanceId: string, lastSeenVersion: number) =>
   Effect.flatMap(Provider, (provider) =>
     provider.awaitProgress({

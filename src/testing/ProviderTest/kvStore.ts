@@ -37,7 +37,7 @@ const change = (instance: string, executionId: number, ...events: ReadonlyArray<
 const get = (instance: string, key: string) =>
   Effect.flatMap(Provider, (provider) => provider.getKvValue(instance, key))
 
-/** The same by the one look of a wait that is over at once. */
+/** Reads the value by the one look of a wait that is over at once. */
 const look = (instanceId: string, key: string) =>
   Effect.flatMap(Provider, (provider) =>
     provider.awaitProgress({

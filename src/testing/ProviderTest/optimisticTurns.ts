@@ -1,6 +1,6 @@
 /**
- * Results of activities, stored together with the turn they lead to: only while the instance is exactly where the caller
- * believes it to be.
+ * Results of activities, stored together with the turn they lead to: only while the instance is exactly where the
+ * caller believes it to be.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -79,7 +79,7 @@ const delivers = (...messages: ReadonlyArray<WorkItem.WorkItem>) =>
     return claimed
   })
 
-/** Of a turn that differs from `next` in this, only the result is stored. */
+/** Checks that of a turn that differs from `next` in this, only the result is stored. */
 const refused = (changes: Partial<Advance>) =>
   Effect.gen(function*() {
     yield* queues("i", yield* working("i"), { ...next, ...changes })

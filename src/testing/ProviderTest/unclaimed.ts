@@ -100,7 +100,7 @@ export const scheduling = (instance: string, ids: ReadonlyArray<number> = [2]) =
     })
   })
 
-/** The same, and its activities are claimed. */
+/** Schedules the activities of an instance, and claims them. */
 export const working = (instance: string, ids: ReadonlyArray<number> = [2]) =>
   Effect.gen(function*() {
     yield* scheduling(instance, ids)

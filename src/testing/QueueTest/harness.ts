@@ -16,7 +16,7 @@ export class Settings extends Context.Service<Settings, {
   readonly pause: (duration: Duration.Duration) => Effect.Effect<void>
   /** A visibility timeout that tests wait for. */
   readonly timeout: Duration.Duration
-  /** Of the test for losses. */
+  /** Number of messages of the test for losses. */
   readonly messages: number
 }>()("duroxide-prisma/testing/QueueTest/Settings") {}
 

@@ -20,7 +20,7 @@ export interface Options {
   readonly time: virtualTime.VirtualTime
   readonly store: tables.Tables
   readonly readProgress: ProviderDriver["Service"]["readProgress"]
-  /** Of all executions of an instance. */
+  /** Reads the events of all executions of an instance. */
   readonly history: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
   /** By lock token. */
   readonly claimed: ReadonlyMap<string, WorkItem.Of<"ActivityExecute">>

@@ -4,7 +4,7 @@
 import type * as Event from "../../model/Event.ts"
 import { Ledger } from "../../replay/ledger.ts"
 
-/** Of the newest execution among `events`. */
+/** Describes the open waits of the newest execution among `events`. */
 export const describeWaits = (events: ReadonlyArray<Event.Event>): string => {
   const executionId = events.at(-1)?.executionId
   const current = events.filter((event) => event.executionId === executionId)
