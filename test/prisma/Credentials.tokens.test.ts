@@ -132,8 +132,8 @@ describe("layerEntra:", () => {
         }).pipe(Layer.provide(layerEntra()))
       ))
       const elapsedMs = (yield* Clock.currentTimeMillis) - startedMs
-      assert.isAbove(statements, 100)
-      assert.isAbove(backends.size, 20, "logins")
+      assert.isAbove(statements, 40)
+      assert.isAbove(backends.size, 10, "logins")
       assert.isAtMost(refused, endpoint.issued / 2)
       assert.strictEqual(endpoint.mostAtOnce, 1)
       // A token is replaced after half of its time, so more requests would be refreshes that none needed.

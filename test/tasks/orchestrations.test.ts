@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
@@ -8,7 +8,6 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as PgServer from "../utils/PgServer.ts"
@@ -23,6 +22,7 @@ const Undo = Activity.make("Undo", { payload: Schema.String })
 const Order = Orchestration.make("Order", { payload: Schema.Number, success: Schema.Number, error: Declined })
 const Dies = Orchestration.make("Dies", { success: Schema.String })
 const Races = Orchestration.make("Races", { success: Schema.Boolean })
+const Stop = Signal.make("Stop")
 const Waits = Orchestration.make("Waits")
 const Shares = Orchestration.make("Shares", { payload: Schema.String, success: Schema.Number, error: Declined })
 
@@ -36,9 +36,7 @@ const orchestrations = Layer.mergeAll(
     )
   ),
   Races.toLayer(() =>
-    Long.execute(undefined).pipe(
-      Effect.timeoutOption("1 second"),
-      Effect.map(Option.isNone),
+    Effect.raceFirst(Effect.as(Long.execute(undefined), false), Effect.as(Stop.wait, true)).pipe(
       Effect.tap(() => Undo.execute("after"))
     )
   ),
@@ -158,12 +156,16 @@ describe("Tasks: orchestrations", () => {
     () =>
       Effect.scoped(Effect.gen(function*() {
         const { sql, url } = yield* PgServer.database
+        const running = makeCalls<number>()
         const interrupted = makeCalls<number>()
         const undone = makeCalls<string>()
-        const long = Effect.onInterrupt(Effect.never, () => interrupted.add(1))
+        const long = Effect.andThen(running.add(1), Effect.onInterrupt(Effect.never, () => interrupted.add(1)))
         const { services } = yield* start(process(url, ok, undone.add, long))
         const client = Context.get(services, Client.Client)
-        assert.isTrue(yield* client.execute(Races, { instanceId: "r" }))
+        yield* client.start(Races, { instanceId: "r" })
+        yield* running.until(1)
+        yield* client.raise(Stop, "r")
+        assert.isTrue(yield* client.wait(Races, "r"))
         yield* interrupted.until(1)
         assert.deepStrictEqual(undone.calls, ["after"])
         assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Cancelled" }])
