@@ -23,7 +23,6 @@ const checks = [
     "test:postgres",
     "--",
     "15",
-    "suite.queues",
     "suite.turns",
     "test/prisma/indexes",
     "test/tasks/indexes",
