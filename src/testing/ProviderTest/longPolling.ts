@@ -66,7 +66,7 @@ const both: Readonly<Record<string, Test>> = {
     const { shortPollThreshold } = yield* Settings
     yield* fetchOrchestration()
     const { millis } = yield* timed(expectNoOrchestration({ pollTimeout: 300 }))
-    // A machine that others use is late; a wait that does not end is found all the same.
+    // A machine that others use is late; a wait that does not end is found anyway.
     assert.isBelow(millis, 5_000 + Duration.toMillis(shortPollThreshold))
   }),
 
