@@ -22,6 +22,17 @@ import type { Test, Topic } from "./harness.ts"
 
 const pollTimeout = 500
 
+/**
+ * Asserts that a trial takes less than that many milliseconds, at the third try at the latest: a machine that others use
+ * is late now and then, a provider that waits is late each time. Each trial has an instance of its own.
+ */
+const isBelow = <E, R>(boundMs: number, trial: (instanceId: string) => Effect.Effect<number, E, R>) =>
+  Effect.gen(function*() {
+    const taken: Array<number> = []
+    while (taken.length < 3 && !(taken.at(-1)! < boundMs)) taken.push(yield* trial(`i-${taken.length}`))
+    assert.isBelow(Math.min(...taken), boundMs)
+  })
+
 const isImmediate = <E, R>(fetch: Effect.Effect<unknown, E, R>) =>
   Effect.gen(function*() {
     const { shortPollThreshold } = yield* Settings
@@ -44,37 +55,41 @@ const long: Readonly<Record<string, Test>> = {
   test_long_poll_waits_for_timeout: waits(expectNoOrchestration({ pollTimeout })),
   test_long_poll_work_item_waits_for_timeout: waits(expectNoWork({ pollTimeout })),
 
-  a_waiting_fetch_sees_new_work: Effect.gen(function*() {
-    const [orchestration, work] = yield* parallel([
-      timed(Effect.map(fetchOrchestration({ pollTimeout: "10 seconds" }), Option.isSome)),
-      timed(Effect.map(fetchWork({ pollTimeout: "10 seconds" }), Option.isSome)),
-      Effect.as(
-        Effect.andThen(elapse(500), Effect.andThen(enqueueStart("i"), enqueueActivity("i", 1))),
-        { outcome: true, millis: 500 }
-      )
-    ])
-    for (const fetched of [orchestration!, work!]) {
-      assert.isTrue(fetched.outcome)
-      assert.isAtLeast(fetched.millis, 500)
-      assert.isBelow(fetched.millis, 5000)
-    }
-  })
+  a_waiting_fetch_sees_new_work: isBelow(2000, (instanceId) =>
+    Effect.gen(function*() {
+      const [orchestration, work] = yield* parallel([
+        timed(Effect.map(fetchOrchestration({ pollTimeout: "10 seconds" }), Option.isSome)),
+        timed(Effect.map(fetchWork({ pollTimeout: "10 seconds" }), Option.isSome)),
+        Effect.as(
+          Effect.andThen(elapse(500), Effect.andThen(enqueueStart(instanceId), enqueueActivity(instanceId, 1))),
+          { outcome: true, millis: 500 }
+        )
+      ])
+      for (const fetched of [orchestration!, work!]) {
+        assert.isTrue(fetched.outcome)
+        assert.isAtLeast(fetched.millis, 500)
+      }
+      return Math.max(orchestration!.millis, work!.millis)
+    }))
 }
 
 const both: Readonly<Record<string, Test>> = {
   test_fetch_respects_timeout_upper_bound: Effect.gen(function*() {
     const { shortPollThreshold } = yield* Settings
     yield* fetchOrchestration()
-    const { millis } = yield* timed(expectNoOrchestration({ pollTimeout: 300 }))
-    // A machine that others use is late; a wait that does not end is found anyway.
-    assert.isBelow(millis, 5_000 + Duration.toMillis(shortPollThreshold))
+    yield* isBelow(
+      300 + Math.max(200, Duration.toMillis(shortPollThreshold)),
+      () => Effect.map(timed(expectNoOrchestration({ pollTimeout: 300 })), ({ millis }) => millis)
+    )
   }),
 
   work_that_is_there_is_not_waited_for: Effect.gen(function*() {
     yield* fetchOrchestration()
-    yield* enqueueStart("i")
-    const { millis } = yield* timed(claimInstance("i", { pollTimeout: "5 seconds" }))
-    assert.isBelow(millis, 4500)
+    yield* isBelow(2000, (instanceId) =>
+      Effect.gen(function*() {
+        yield* enqueueStart(instanceId)
+        return (yield* timed(claimInstance(instanceId, { pollTimeout: "5 seconds" }))).millis
+      }))
   })
 }
 

@@ -54,10 +54,11 @@ export const delivery: Test.Topic = {
 
     "a delayed message is not delivered before its time": Effect.gen(function*() {
       const queue = yield* Queue
-      const { timeout } = yield* Test.Settings
-      yield* queue.publish("work", Test.message(1), { delay: timeout })
-      assert.lengthOf(yield* Test.receiveNow(), 0)
-      yield* Test.passTimeout
+      const [, delay] = yield* Test.inTime(Effect.fnUntraced(function*(delay) {
+        yield* queue.publish("work", Test.message(1), { delay })
+        assert.lengthOf(yield* Test.receiveNow(), 0)
+      }))
+      yield* Test.pass(delay)
       assert.deepStrictEqual(Test.numbers(yield* Test.receiveNow()), [1])
     }),
 

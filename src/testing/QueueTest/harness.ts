@@ -81,11 +81,25 @@ export const passUntilDone = <A, E>(fiber: Fiber.Fiber<A, E>, step: Duration.Dur
     return yield* Fiber.join(fiber)
   })
 
-/** Lets a visibility timeout of `timeout` end. */
-export const passTimeout = Effect.gen(function*() {
-  const { pause, timeout } = yield* Settings
-  yield* pause(Duration.sum(timeout, margin))
-})
+/** Lets that time end. */
+export const pass = (time: Duration.Duration) =>
+  Effect.flatMap(Settings, ({ pause }) => pause(Duration.sum(time, margin)))
+
+/**
+ * Runs a trial that ends within the time it is given. What took longer proves nothing, whatever came out: another trial
+ * follows with twice the time, once the messages of this one have come back. Returns the time as well.
+ */
+export const inTime = <A, E, R>(trial: (time: Duration.Duration) => Effect.Effect<A, E, R>) =>
+  Effect.gen(function*() {
+    let { timeout: time } = yield* Settings
+    while (true) {
+      const [elapsed, exit] = yield* Effect.timed(Effect.exit(trial(time)))
+      if (Duration.isLessThan(elapsed, time)) return [yield* exit, time] as const
+      yield* pass(time)
+      yield* receiveNow()
+      time = Duration.times(time, 2)
+    }
+  })
 
 /** Clocks of stores have whole milliseconds, and servers take a moment. */
 export const margin = Duration.millis(100)

@@ -6,10 +6,13 @@ import * as Test from "./harness.ts"
 
 /** A delivery whose visibility timeout has ended, and the next one. */
 const redelivered = Effect.gen(function*() {
-  const { timeout } = yield* Test.Settings
-  yield* Test.publish(1)
-  const first = yield* Test.receiveOne({ visibilityTimeout: timeout })
-  yield* Test.passTimeout
+  const [first, timeout] = yield* Test.inTime(Effect.fnUntraced(function*(visibilityTimeout) {
+    yield* Test.publish(1)
+    const first = yield* Test.receiveOne({ visibilityTimeout })
+    assert.lengthOf(yield* Test.receiveNow(), 0)
+    return first
+  }))
+  yield* Test.pass(timeout)
   return { first, second: yield* Test.receiveOne() }
 })
 
@@ -18,21 +21,17 @@ export const settling: Test.Topic = {
   tests: {
     "an acknowledged message does not come again": Effect.gen(function*() {
       const queue = yield* Queue
-      const { timeout } = yield* Test.Settings
-      yield* Test.publish(1)
-      const received = yield* Test.receiveOne({ visibilityTimeout: timeout })
-      yield* queue.ack("work", received.receipt)
-      yield* Test.passTimeout
+      const [, timeout] = yield* Test.inTime(Effect.fnUntraced(function*(visibilityTimeout) {
+        yield* Test.publish(1)
+        const received = yield* Test.receiveOne({ visibilityTimeout })
+        yield* queue.ack("work", received.receipt)
+      }))
+      yield* Test.pass(timeout)
       assert.lengthOf(yield* Test.receiveNow(), 0)
     }),
 
     "a message is hidden for the visibility timeout, then delivered again": Effect.gen(function*() {
-      const { timeout } = yield* Test.Settings
-      yield* Test.publish(1)
-      const first = yield* Test.receiveOne({ visibilityTimeout: timeout })
-      assert.lengthOf(yield* Test.receiveNow(), 0)
-      yield* Test.passTimeout
-      const second = yield* Test.receiveOne()
+      const { first, second } = yield* redelivered
       assert.deepStrictEqual(second.payload, first.payload)
       assert.deepStrictEqual([first.deliveryCount, second.deliveryCount], [1, 2])
       assert.notStrictEqual(second.receipt, first.receipt)
@@ -79,11 +78,13 @@ export const settling: Test.Topic = {
 
     "an extension hides the message for longer": Effect.gen(function*() {
       const queue = yield* Queue
-      const { timeout } = yield* Test.Settings
-      yield* Test.publish(1)
-      const { receipt } = yield* Test.receiveOne({ visibilityTimeout: timeout })
-      yield* queue.extendVisibility("work", receipt, Test.hidden)
-      yield* Test.passTimeout
+      const [receipt, timeout] = yield* Test.inTime(Effect.fnUntraced(function*(visibilityTimeout) {
+        yield* Test.publish(1)
+        const { receipt } = yield* Test.receiveOne({ visibilityTimeout })
+        yield* queue.extendVisibility("work", receipt, Test.hidden)
+        return receipt
+      }))
+      yield* Test.pass(timeout)
       assert.lengthOf(yield* Test.receiveNow(), 0)
       yield* queue.ack("work", receipt)
     }),
@@ -94,7 +95,7 @@ export const settling: Test.Topic = {
       yield* Test.publish(1)
       const { receipt } = yield* Test.receiveOne()
       yield* queue.extendVisibility("work", receipt, timeout)
-      yield* Test.passTimeout
+      yield* Test.pass(timeout)
       assert.strictEqual((yield* Test.receiveOne()).deliveryCount, 2)
     }),
 
