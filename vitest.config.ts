@@ -53,7 +53,7 @@ export default mergeConfig(base, {
         test: { name: "server", globalSetup, include: ["test/**/*.test.ts"], exclude: [...quick, long] }
       },
       // Crashes, chaos, random models and large tables, where a run takes minutes or gains by repetition.
-      { extends: true, test: { name: "long", globalSetup, include: [long] } }
+      { extends: true, test: { name: "long", globalSetup, include: [long], testTimeout: 600_000 } }
     ]
   }
 })

@@ -23,6 +23,7 @@ const checks = [
     "test:postgres",
     "--",
     "15",
+    "suite.queues",
     "suite.turns",
     "test/prisma/indexes",
     "test/tasks/indexes",

@@ -120,7 +120,7 @@ describe("layerEntra:", () => {
             // A slow login may be under way with the token before, which the endpoint has ended; the provider repeats that, too.
             Effect.tapError(() => Effect.sync(() => refused++)),
             Effect.retry({ times: 3, while: ({ reason }) => reason._tag === "Unavailable" }),
-            Effect.repeat({ until: () => endpoint.issued > 10 })
+            Effect.repeat({ until: () => endpoint.issued > 10 && statements > 100 && backends.size > 20 })
           )
         yield* Effect.all(Array.from({ length: 4 }, () => work), { concurrency: "unbounded" })
       }).pipe(Effect.provide(
@@ -132,8 +132,8 @@ describe("layerEntra:", () => {
         }).pipe(Layer.provide(layerEntra()))
       ))
       const elapsedMs = (yield* Clock.currentTimeMillis) - startedMs
-      assert.isAbove(statements, 40)
-      assert.isAbove(backends.size, 10, "logins")
+      assert.isAbove(statements, 100)
+      assert.isAbove(backends.size, 20, "logins")
       assert.isAtMost(refused, endpoint.issued / 2)
       assert.strictEqual(endpoint.mostAtOnce, 1)
       // A token is replaced after half of its time, so more requests would be refreshes that none needed.

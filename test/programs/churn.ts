@@ -315,8 +315,8 @@ await Effect.gen(function*() {
         schema,
         maxConnections: Number(connections),
         // A machine that others use answers late, which is not what this looks for.
-        checkoutTimeout: "3 minutes",
-        statementTimeout: "3 minutes"
+        checkoutTimeout: "8 minutes",
+        statementTimeout: "8 minutes"
       }))
     )
   ),
