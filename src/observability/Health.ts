@@ -69,7 +69,11 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
       problems.push(`the runtime of this process is ${state === "Failed" ? "failed" : "closing"}`)
     }
   }
-  const read = yield* answered("store", provider.readBacklog)
+  const taskHealth = yield* Effect.serviceOption(TaskHealth)
+  const [read, queues] = yield* Effect.all([
+    answered("store", provider.readBacklog),
+    Option.isSome(taskHealth) ? taskHealth.value.check : Effect.succeed({ report: null, problems: [] })
+  ], { concurrency: 2 })
   if (read === null) problems.push("the store did not answer")
   else {
     problems.push(...late("message", read.orchestrator.oldestAgeMs, takeoverMs(orchestrationLockTimeout)))
@@ -78,8 +82,6 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
       problems.push(...late(what, oldestAgeMs, takeoverMs(workerLockTimeout)))
     }
   }
-  const taskHealth = yield* Effect.serviceOption(TaskHealth)
-  const queues = Option.isSome(taskHealth) ? yield* taskHealth.value.check : { report: null, problems: [] }
   problems.push(...queues.problems)
   return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read, queues: queues.report }
 })

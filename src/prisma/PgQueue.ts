@@ -29,6 +29,7 @@ import { Queue } from "../queue/Queue.ts"
 import type { Payload, Received } from "../queue/Queue.ts"
 import {
   AccessDenied,
+  Closed,
   InvalidInput,
   PayloadInvalid,
   QueueError,
@@ -468,7 +469,7 @@ const reasonOf = (operation: string, reason: ProviderError["reason"]): Reason =>
   if (reason.isRetryable) return new Unavailable({ problem })
   switch (reason._tag) {
     case "Closed":
-      return new Unavailable({ problem: "the queue is closed" })
+      return new Closed({})
     case "AuthenticationFailed":
     case "PermissionDenied":
       return new AccessDenied({ problem })

@@ -107,7 +107,7 @@ export class DelayTooLong extends Schema.TaggedError<DelayTooLong>(id("DelayTooL
 }) {
   readonly isRetryable = false
   override get message() {
-    return `a delay of ${this.delayMs} ms is longer than ${this.maxMs} ms; send the message through the outbox`
+    return `a delay of ${this.delayMs} ms is longer than ${this.maxMs} ms; the outbox takes up to 3,650 days on every queue`
   }
 }
 
@@ -142,6 +142,19 @@ export class Unavailable extends Schema.TaggedError<Unavailable>(id("Unavailable
 }
 
 /**
+ * The layer of the queue is closed, or closes.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class Closed extends Schema.TaggedError<Closed>(id("Closed"))("Closed", {}) {
+  readonly isRetryable = false
+  override get message() {
+    return "the queue is closed"
+  }
+}
+
+/**
  * Anything else: a bug here, or an answer of the server that this version does not know.
  *
  * @category reasons
@@ -172,6 +185,7 @@ export type Reason =
   | InvalidInput
   | AccessDenied
   | Unavailable
+  | Closed
   | Unexpected
 
 /**
@@ -194,6 +208,7 @@ export class QueueError extends Schema.TaggedError<QueueError>("duroxide-prisma/
     InvalidInput,
     AccessDenied,
     Unavailable,
+    Closed,
     Unexpected
   ])
 }) {

@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
 import { proxyFor } from "../programs/latencyProxy.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
@@ -87,4 +88,15 @@ describe.concurrent("Closing a task worker whose database is silent", () => {
         assert.isAtMost(all, documented!)
       }).pipe(Effect.scoped))
   }
+})
+
+describe("A task worker that is closed", () => {
+  it.live("leaves nothing behind, even if a handler that cannot be interrupted dies later", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const child = yield* ChildProcess.start("lateHandler", url)
+      yield* child.printed("closed")
+      yield* child.ended
+      assert.notInclude(child.output(), "not settled")
+    }).pipe(Effect.scoped))
 })

@@ -21,7 +21,7 @@ import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import * as coalescer from "../../provider/internal/coalescer.ts"
 import type { Payload } from "../Queue.ts"
-import { QueueError, Unavailable } from "../QueueError.ts"
+import { Closed, QueueError } from "../QueueError.ts"
 import * as check from "./check.ts"
 import * as faults from "./sqsFaults.ts"
 
@@ -133,7 +133,7 @@ export const makeServer = Effect.fnUntraced(function*(call: Call, queue: string,
         splitOn: ({ reason: { _tag } }) => _tag === "Unexpected" || _tag === "PayloadInvalid",
         isHeld: () => false,
         patience: Duration.zero,
-        closed: new QueueError({ operation, queue, reason: new Unavailable({ problem: "the queue is closed" }) })
+        closed: new QueueError({ operation, queue, reason: new Closed({}) })
       }),
       (one) => (item: Item) => Effect.flatMap(one(item), Effect.fromResult)
     )

@@ -98,7 +98,7 @@ const untilOf = Effect.fnUntraced(function*(body: Uint8Array) {
     return yield* refuse(400, "the body is not a JSON object")
   }
   if (!("until" in given) || given.until === undefined) return undefined
-  const until = typeof given.until === "string" && isoTime.test(given.until) ? new Date(given.until) : undefined
+  const until = typeof given.until === "string" && isTime(given.until) ? new Date(given.until) : undefined
   if (until === undefined || Number.isNaN(until.getTime())) {
     return yield* refuse(400, "until is not a time in the format of ISO 8601")
   }
@@ -108,6 +108,10 @@ const untilOf = Effect.fnUntraced(function*(body: Uint8Array) {
   }
   return until
 })
+
+/** `Date` takes the 30th of February for the 2nd of March. */
+const isTime = (text: string) =>
+  isoTime.test(text) && new Date(`${text.slice(0, 10)}T00:00Z`).toJSON()?.slice(0, 10) === text.slice(0, 10)
 
 const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
 

@@ -78,8 +78,9 @@ export interface Webhook {
  * Creates the tasks of all instants that are due and have not fired: those up to `until`, which defaults to now.
  * Returns the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
  *
- * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute old. The
- * table `queue_triggers` has the time up to which each trigger has fired.
+ * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute older than
+ * `until`: a first run for a time that is long past makes the trigger begin then. The table `queue_triggers` has the time
+ * up to which each trigger has fired.
  *
  * @category operations
  * @since 0.2.0

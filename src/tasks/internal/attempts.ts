@@ -11,6 +11,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
+import * as FiberSet from "effect/FiberSet"
 import * as Metric from "effect/Metric"
 import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
@@ -88,6 +89,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
   const topics = yield* Topics
   const context = harmlessIn(yield* Effect.context<never>())
   const leases = yield* leasesOf.make(driver)
+  const inBackground = yield* FiberSet.makeRuntime<never, void, never>()
   const serves = {
     names: [...served.keys()],
     leaseMs: [...served.values()].map(({ leaseMs }) => leaseMs),
@@ -111,14 +113,14 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
 
   // -- settling ----------------------------------------------------------------------------------
 
-  /** Until the store answers, under the renewed lease. Fails only with what the store refuses for good. */
+  /** Until the store answers, under the renewed lease. Fails with what the store refuses for good, or once it is closed. */
   const settled = <A>(
     claimed: Claimed,
     settlement: Effect.Effect<A, ProviderError>,
     failures = 0
   ): Effect.Effect<A, ProviderError> =>
     Effect.catch(settlement, (error) => {
-      if (verdict(error) !== "Kept") return Effect.fail(error)
+      if (verdict(error) !== "Kept" || isClosed(error)) return Effect.fail(error)
       const pause = Duration.min(
         Duration.min(pauseAfter(failures), longestStorePause),
         Duration.millis(leaseMsOf(claimed) / 10)
@@ -291,7 +293,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
   const lose = (running: Running, fiber: Fiber.Fiber<unknown, unknown>) => {
     if (running.isCommitted) {
       // It has ended itself, unless the transaction in which it did was rolled back.
-      return void Effect.runForkWith(bases.get(running.claimed.name)!)(loseUnlessCommitted(running, fiber))
+      return void inBackground(loseUnlessCommitted(running, fiber))
     }
     running.isLost = true
     fiber.interruptUnsafe()
@@ -377,7 +379,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
         })),
     settle: (attempt) =>
       settle(attempt).pipe(
-        Effect.catch((error) => refusedBy(attempt.claimed, error)),
+        Effect.catch((error) => isClosed(error) ? Effect.fail(error) : refusedBy(attempt.claimed, error)),
         Effect.flatMap((outcome) => Effect.withFiberSucceed((fiber) => count(attempt, outcome, fiber.context))),
         Effect.catch((error) =>
           Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
@@ -430,6 +432,8 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
 const attempts = seriesOf(Metrics.taskAttempts)
 
 const duration = seriesOf(Metrics.taskDuration)
+
+const isClosed = ({ reason }: ProviderError) => reason._tag === "Closed"
 
 const soonMs = 10_000
 
