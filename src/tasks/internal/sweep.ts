@@ -68,7 +68,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
         isFull = false
         isOutage = true
         nextMs = monotonicMs(clock) + retryMs
-        return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
+        return Effect.logWarning("Tasks: cannot look for lost work; it tries again").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
         )
       },
@@ -98,7 +98,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
       isOutage = false
     })),
     Effect.catch((error) =>
-      Effect.logWarning("Task worker: cannot delete ended tasks; it tries again").pipe(
+      Effect.logWarning("Tasks: cannot delete ended tasks; it tries again").pipe(
         Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
       )
     )
