@@ -9,8 +9,8 @@
 //
 // and cli, the command line, on all of them,
 //
-// so that a second driver or runtime needs no other changes. A room imports another by its modules and its `shared/`, never by
-// its `internal/`, so that internal modules can change freely.
+// so that a second driver or runtime needs no other changes. A room imports another by its modules and its `shared/`,
+// never by its `internal/`, so that internal modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
 

@@ -1,8 +1,9 @@
 // Makes a clone ready, then runs a command in it: `node scripts/ready.mjs [NAME=value …] [command] [arguments]`.
 //
 // Ready means that dependencies are installed as in the lockfile, the Prisma client is generated from the schema, and
-// the module of the migrations is built; each is done only when it is missing or stale. The npm scripts begin with this,
-// so that each of them works on a fresh clone. It uses Node alone, because it starts before anything is installed.
+// the module of the migrations is built; each is done only when it is missing or stale. The npm scripts begin with
+// this, so that each of them works on a fresh clone. It uses Node alone, because it starts before anything is
+// installed.
 //
 // The command gets the variables of `.env`, unless the environment sets them. `.env.example` lists them.
 

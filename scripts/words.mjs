@@ -5,7 +5,7 @@
 // `node scripts/words.mjs [directory]` prints each phrase it finds and exits with 1 when there is one. Names in code
 // count as text, and a phrase is also found when a line break, or the start of the next line of a comment, divides it.
 //
-// In `src` it also checks how comments are set: a line of a comment ends at 120 columns, and a docstring begins with its
+// In code it also checks how comments are set: a line of a comment ends at 120 columns, and a docstring begins with its
 // own noun or verb and does not say "are no".
 
 import { readdirSync, readFileSync } from "node:fs"
@@ -54,14 +54,11 @@ const exceptions = [
 const skipped = /^(?:(?:.*\/)?node_modules|build|dist|\..*|prisma\/migrations|.*\/generated|.*\.generated\.ts)$/
 const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
 
-/** Rooms of `src` whose comments are not checked yet. */
-const unchecked = /^src\/(?:outbox|prisma|provider|queue|recipes|tasks)\//
-
 const root = resolve(process.argv[2] ?? ".")
 const files = listFiles("").filter((file) => !own.has(file))
 const breaches = [
   ...files.flatMap(phrasesOf),
-  ...files.filter((file) => /^src\/.*\.ts$/.test(file) && !unchecked.test(file)).flatMap(commentsOf)
+  ...files.filter((file) => /^(?:src|scripts|test)\/.*\.(?:ts|mjs)$/.test(file)).flatMap(commentsOf)
 ]
 for (const { file, instead, line, phrase } of breaches) console.error(`${file}:${line}: "${phrase}": write ${instead}`)
 console.log(breaches.length === 0 ? "Words: none of the list." : `Words: ${breaches.length} to rewrite.`)

@@ -17,7 +17,7 @@ import * as PgServer from "./utils/PgServer.ts"
 const Go = Mailbox.make("Go")
 
 const Count = KeyValue.make("count", Schema.Int)
-/** As the caller of another version might define it. */
+/** Definition that a caller of another version might have. */
 const Flag = KeyValue.make("count", Schema.Boolean)
 
 /** Counts its messages up to three; each execution takes one. */

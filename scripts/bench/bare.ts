@@ -1,4 +1,4 @@
-/** The same activities in a bare loop with as many slots, and nothing stored: the most that any runtime can reach. */
+/** Runs the activities in a bare loop with as many slots, and stores nothing: the most that any runtime can reach. */
 import type { Contender, Options } from "./contender.ts"
 
 export const open = async ({ load }: Options): Promise<Contender> => {

@@ -27,7 +27,9 @@ export interface Load {
   readonly observed: Observed | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
-  /** Plain jobs that are created together in place of an orchestration, which count one by one; 0 for orchestrations. */
+  /**
+   * Plain jobs that are created together in place of an orchestration, which count one by one; 0 for orchestrations.
+   */
   readonly jobs: number
   /** What is timed in place of an orchestration that other processes serve: see `elsewhere.ts`. */
   readonly noticed: "claim" | "end" | "round trip" | undefined
@@ -91,7 +93,7 @@ export interface Sample {
   readonly seconds: number
   /** Start to result of each orchestration that ended in the window. */
   readonly latenciesMs: ReadonlyArray<number>
-  /** Of the same, where the contender says it. */
+  /** `lastToFirst` of these orchestrations, where the contender says it. */
   readonly lastToFirst: ReadonlyArray<number>
   /** How many of them ended in each minute of the window. */
   readonly completedByMinute: ReadonlyArray<number>

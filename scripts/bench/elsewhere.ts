@@ -23,7 +23,9 @@ const Flow = Orchestration.make("Flow", {
   success: Schema.Struct({ claimedAtMs: Schema.Number, endedAtMs: Schema.Number })
 })
 
-/** `claim`: from the answer to a start until its claim. `end`: from the last activity until the waiter has the result. */
+/**
+ * `claim`: from the answer to a start until its claim. `end`: from the last activity until the waiter has the result.
+ */
 export const openElsewhere = async (
   { load: { pollMs, servers }, noticed, url }: {
     readonly url: string
@@ -58,7 +60,7 @@ export const openElsewhere = async (
 
 // internal
 
-/** Of the machine, milliseconds since the Unix epoch; the two processes and the server share it. */
+/** Clock of the machine, milliseconds since the Unix epoch; the two processes and the server share it. */
 const now = () => performance.timeOrigin + performance.now()
 
 const quiet = Layer.merge(

@@ -12,7 +12,9 @@ import type { Contender, Options } from "./contender.ts"
 
 const Job = Task.make("Job", { payload: { id: Schema.String, text: Schema.String } })
 
-/** Each call creates so many jobs and waits until all have ended. Sent wake-ups are not kept, as the peers keep none. */
+/**
+ * Each call creates so many jobs and waits until all have ended. Sent wake-ups are not kept, as the peers keep none.
+ */
 export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
   const atOnce = load.jobs === 1 ? 200 : 1000
   const left = new Map<string, { count: number; readonly end: () => void }>()

@@ -38,7 +38,9 @@ const statements = (variant: string, perMinute: number): Mark => ({
   most: () => perMinute
 })
 
-/** About twice what a quiet machine shows. Polling every 50 ms takes 19 ms, and 1,200 statements and more per minute. */
+/**
+ * About twice what a quiet machine shows. Polling every 50 ms takes 19 ms, and 1,200 statements and more per minute.
+ */
 const marksOf: Readonly<Record<string, ReadonlyArray<Mark>>> = {
   N: [latency("start to claim", 5), latency("end to waiter", 13)],
   Q: [

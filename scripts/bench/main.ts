@@ -7,8 +7,8 @@
  *     npm run bench -- hot-path [...]
  *
  * Runs on `DATABASE_URL`, whose role may create databases, else on an embedded PostgreSQL. The last line is one JSON
- * object. Exit code 1: an orchestration of ours failed, or with `--judge` a number missed its mark. README.md beside this
- * file says what the numbers mean.
+ * object. Exit code 1: an orchestration of ours failed, or with `--judge` a number missed its mark. README.md beside
+ * this file says what the numbers mean.
  */
 import os from "node:os"
 import { parseArgs } from "node:util"

@@ -1,6 +1,7 @@
 /**
- * What our notifications cost an application on the same server: this process inserts single rows, each in a transaction
- * of its own, while a child runs S8. A commit that notifies takes a lock that all such commits of the server share.
+ * What our notifications cost an application on the same server: this process inserts single rows, each in a
+ * transaction of its own, while a child runs S8. A commit that notifies takes a lock that all such commits of the
+ * server share.
  */
 import { fork } from "node:child_process"
 import { once } from "node:events"

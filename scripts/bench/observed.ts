@@ -45,7 +45,7 @@ const otlp = Layer.unwrap(
   Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
 )
 
-/** The same tracer, for which no trace is sampled that begins here. */
+/** A tracer that samples no trace that begins here. */
 const unsampled = Layer.effect(
   Tracer.Tracer,
   Effect.map(Effect.tracer, (tracer) =>

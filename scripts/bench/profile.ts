@@ -20,7 +20,7 @@ export const recordProfile = (file: string): () => void => {
 }
 
 export interface ProfileSummary {
-  /** Of the time the main thread was busy, by owner, largest first; adds up to 1. */
+  /** Shares of the time the main thread was busy, by owner, largest first; they add up to 1. */
   readonly fractions: Readonly<Record<string, number>>
   /** Functions that took most themselves. */
   readonly functions: ReadonlyArray<{ readonly name: string; readonly fraction: number }>

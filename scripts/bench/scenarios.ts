@@ -88,7 +88,7 @@ const words = (bytes: number) => {
   return text.slice(0, bytes)
 }
 
-/** As an activity, so that a peer runs one job. */
+/** One job as one activity, so that a peer runs one job, too. */
 const job = { activities: 1, jobs: 1 }
 
 const steps = (activities: number, inFlight: number) => ({ ...chain, activities, inFlight })

@@ -12,7 +12,7 @@ export interface Counters {
   /** Statements that clients sent, `BEGIN` and the like among them. */
   readonly statements: number | null
   readonly transactions: number
-  /** Of the whole server. */
+  /** Bytes of WAL of the whole server. */
   readonly walBytes: number
   /** User and system time of all processes of the server, milliseconds; null unless it runs on this machine. */
   readonly cpuMs: number | null
@@ -42,7 +42,9 @@ export interface Server {
   readonly close: () => Promise<void>
 }
 
-/** That of `DATABASE_URL`, whose role may create databases; else an embedded one, durable as production is. */
+/**
+ * Opens the server of `DATABASE_URL`, whose role may create databases; else an embedded one, durable as production is.
+ */
 export const open = async (): Promise<Server> => {
   const scope = Scope.makeUnsafe()
   const { description, url } = await Effect.runPromise(
@@ -137,7 +139,9 @@ const deadRows = "SELECT coalesce(sum(n_dead_tup), 0)::float8 AS \"deadRows\" FR
 const statementMs = `SELECT coalesce(sum(s.total_exec_time), 0) AS "statementMs"
   FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1 AND s.toplevel`
 
-/** Drops what runs that were killed have left; the name of a database begins with `bench_` and the id of its process. */
+/**
+ * Drops what runs that were killed have left; the name of a database begins with `bench_` and the id of its process.
+ */
 const sweep = async (client: pg.Client) => {
   const { rows } = await client.query<{ name: string }>(
     "SELECT datname AS name FROM pg_database WHERE datname ~ '^bench_[0-9]+_' AND datname NOT IN (SELECT datname FROM pg_stat_activity WHERE datname IS NOT NULL)"

@@ -1,4 +1,7 @@
-/** Runs S8 on the database of its first argument until its parent ends; the second says whether processes wake each other. */
+/**
+ * Runs S8 on the database of its first argument until its parent ends; the second says whether processes wake each
+ * other.
+ */
 import { plainLoad } from "./contender.ts"
 import { open } from "./ours.ts"
 

@@ -243,7 +243,7 @@ export const flows = (wanted: ReadonlyArray<string>): ReadonlyArray<string> => {
 export const firstVersions = (wanted: ReadonlyArray<string>): ReadonlyArray<string> =>
   wanted.includes("deploys") ? ["1.0.0"] : everyVersion
 
-/** Of the server's clock, milliseconds. What it delays can be as late after the run. */
+/** Longest step of the server's clock, milliseconds. What a step delays can be as late after the run. */
 export const longestStep = (minutes: number): number => minutes < 1 ? 5_000 : minutes < 2 ? 20_000 : 60_000
 
 export const inject = async (options: {

@@ -176,7 +176,7 @@ export const make = (options: {
     return runClient(name, task)
   }
 
-  /** Of the living processes that have a part. */
+  /** Names of the living processes that have a part. */
   const namesOf = (part: Part) =>
     [...slots, ...strangers].filter(({ parts }) => parts.includes(part)).map(({ process }) => process.name)
 

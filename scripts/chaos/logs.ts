@@ -10,7 +10,7 @@ export interface ClientLine {
   readonly sender: string
   readonly event: "call" | "acknowledged" | "failed"
   readonly call: "start" | "cancel" | "send" | "close" | "raise" | "ping" | "task" | "order" | "noOrder"
-  /** Of an instance, a process, an order, or the label of a task. */
+  /** Id of an instance, a process or an order, or the label of a task. */
   readonly id: string
   readonly program?: "Flow" | "Box" | "Launcher" | "Approval" | "Errand" | "Pill" | "TurnPill"
   /** Whether the task has its label as its key. */
@@ -57,7 +57,7 @@ export const clientFile = (directory: string, sender: string) => path.join(direc
 export const readClient = (directory: string, sender: string): ReadonlyArray<ClientLine> =>
   readLines(clientFile(directory, sender)).map((line) => ({ ...(line as Omit<ClientLine, "sender">), sender }))
 
-/** Of all clients, each in the order of its calls. */
+/** Lines of all clients, each in the order of its calls. */
 export const readClients = (directory: string): ReadonlyArray<ClientLine> =>
   readdirSync(directory).flatMap((file) => {
     const sender = /^client-(.*)\.jsonl$/.exec(file)?.[1]

@@ -33,7 +33,7 @@ export interface Process {
   readonly output: () => string
 }
 
-/** As in the programs: a clock that is never stepped. */
+/** A clock that is never stepped, the one of the programs. */
 export const now = (): number => performance.timeOrigin + performance.now()
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

@@ -92,7 +92,8 @@ const startServer = (directory: string) =>
 
 /**
  * Roles with the rights an application's processes need; tables of the application; a disk that can be full
- * (`chaos.full` names the tables that take no new rows); a clock that can be stepped (`chaos.clock`); notes of attempts.
+ * (`chaos.full` names the tables that take no new rows); a clock that can be stepped (`chaos.clock`); notes of
+ * attempts.
  */
 const prepare = ({ group, impatient, patient }: Record<"group" | "patient" | "impatient", string>) => `
   CREATE ROLE ${group} NOLOGIN;

@@ -2,8 +2,8 @@
  * What a partitioned history costs and brings: `npm run partitions -- --rows 1000000 --partitions 16`.
  *
  * Two schemas of one server get the same rows; in one of them history is partitioned. Then both run the same
- * orchestrations in turns, so that what else the machine does hits both. Prints rates, sizes, times of vacuum, and what a
- * partitioned queue would make of one claim. Uses the server of `DATABASE_URL`, else an embedded one.
+ * orchestrations in turns, so that what else the machine does hits both. Prints rates, sizes, times of vacuum, and what
+ * a partitioned queue would make of one claim. Uses the server of `DATABASE_URL`, else an embedded one.
  */
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Migrator, Partitions, PrismaProvider } from "duroxide-prisma/prisma"

@@ -18,9 +18,10 @@ export const functionsDirectory = path.join(root, "prisma/functions")
 export const fixedSearchPath = "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);"
 
 /**
- * What the line `-- settings of the hot path` in a function file stands for. A plan must not depend on statistics, which
- * a queue outdates within seconds, nor on the arguments of a call: one generic plan, along indexes, is right for every
- * size of the tables. Compiling (`jit`) costs more than such a statement. All seven take 0.8 microseconds per call.
+ * What the line `-- settings of the hot path` in a function file stands for. A plan must not depend on statistics,
+ * which a queue outdates within seconds, nor on the arguments of a call: one generic plan, along indexes, is right for
+ * every size of the tables. Compiling (`jit`) costs more than such a statement. All seven take 0.8 microseconds per
+ * call.
  */
 const hotPathSettings = [
   "search_path FROM CURRENT",

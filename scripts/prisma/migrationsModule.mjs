@@ -26,8 +26,8 @@ export function readMigrations(directory = migrationsDirectory) {
 }
 
 /**
- * The source of the module with the given migrations, which makes them available in a bundle as well. Beside each stands
- * what it creates, so that no code has to read SQL.
+ * The source of the module with the given migrations, which makes them available in a bundle as well. Beside each
+ * stands what it creates, so that no code has to read SQL.
  */
 export function renderModule(migrations) {
   const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``

@@ -3,9 +3,9 @@
  *
  *     npm run stress [-- --seconds 2] [--only "baseline 1/1,pool of 5"] [--results file]
  *
- * Runs on `DATABASE_URL`, else on an embedded PostgreSQL, in a schema of its own that it drops at the end. Adds one line
- * of JSON per configuration to the results file, `.duroxide/stress.jsonl` unless another is named. Exit code 1: a target
- * was missed. With `--seconds` the runs are too short to judge by their speed: only success counts.
+ * Runs on `DATABASE_URL`, else on an embedded PostgreSQL, in a schema of its own that it drops at the end. Adds one
+ * line of JSON per configuration to the results file, `.duroxide/stress.jsonl` unless another is named. Exit code 1: a
+ * target was missed. With `--seconds` the runs are too short to judge by their speed: only success counts.
  */
 import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"

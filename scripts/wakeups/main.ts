@@ -5,8 +5,8 @@
  *     npm run wakeups -- --faults kills --seconds 20
  *     npm run wakeups -- --faults drops --seconds 20
  *
- * `test/programs/wakeups/run.ts` says what is sent, and what the faults are. Runs on `DATABASE_URL`, whose role may create
- * databases, else on an embedded PostgreSQL. The last line is one JSON object. Exit code 1: a wake-up was lost.
+ * `test/programs/wakeups/run.ts` says what is sent, and what the faults are. Runs on `DATABASE_URL`, whose role may
+ * create databases, else on an embedded PostgreSQL. The last line is one JSON object. Exit code 1: a wake-up was lost.
  */
 import { Migrator } from "duroxide-prisma/prisma"
 import { DatabaseServer } from "duroxide-prisma/server"

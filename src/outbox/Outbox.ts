@@ -121,9 +121,8 @@ export const layer: Layer.Layer<Outbox, never, OutboxDriver | Topics> = Layer.ef
  *
  * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
  * - The commit notifies the publishers, once for all messages of the transaction. PostgreSQL commits transactions that
- *   notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with
- *   `SET LOCAL duroxide.notify = off` there is none, and publishers find the message when they next look, up to a
- *   minute later.
+ *   notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: `SET LOCAL duroxide.notify = off`
+ *   prevents it. Publishers then find the message with their next look, up to a minute later.
  *
  * **Example** (An order and the message about it)
  *
@@ -252,7 +251,7 @@ const addPayload = (
     yield* send({ queue, payload: json, delayMs })
   })
 
-/** That of SQS, so that a payload fits every queue. */
+/** Limit of SQS in bytes, so that a payload fits every queue. */
 const maxPayloadBytes = 262_144
 
 /** 10 years. */
@@ -274,7 +273,7 @@ const readSettings = Effect.fnUntraced(function*(options: PublisherOptions = {})
 
 const leastLeaseMs = 1000
 
-/** Of queues in the tables of the outbox's own schema. */
+/** The move to queues in the outbox's own schema; undefined if a queue is elsewhere. */
 const movesTo = (
   { queues }: Queue["Service"],
   stored: Stored | undefined,

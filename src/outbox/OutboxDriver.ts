@@ -66,7 +66,7 @@ export interface ClaimOptions {
   readonly token: string
   /** Messages of other queues stay. */
   readonly queues: ReadonlyArray<string>
-  /** Of each of these queues, if all are in this database: then the statement moves the messages. */
+  /** Limit of deliveries of each queue, if all queues are in this database: then the statement moves the messages. */
   readonly maxAttempts: ReadonlyArray<number> | undefined
   /** Whether moved messages stay, marked as sent; else they are deleted. */
   readonly keeps: boolean

@@ -2,9 +2,9 @@
  * Where the password of a login comes from, if it is not that of the URL: from a file, from a function of the
  * application, or from the platform as a short-lived token.
  *
- * An optional service. Everything that opens a connection (the pool, the connection that listens, migrations, the check of
- * `directUrl`) finds it in the context, and then ignores the password of its URL. A password matters only at login:
- * connections that are open stay open when it runs out.
+ * An optional service. Everything that opens a connection (the pool, the connection that listens, migrations, the check
+ * of `directUrl`) takes it from the context, and then ignores the password of its URL. A password matters only at
+ * login: open connections stay open when it runs out.
  *
  * @since 0.2.0
  */
@@ -45,7 +45,10 @@ export interface Request {
 export class Credentials extends Context.Service<Credentials, {
   /** What the passwords are, for messages: "a token of Microsoft Entra". */
   readonly kind: string
-  /** Passwords that the server must see as they are: sent only over TLS with a verified certificate. Defaults to false. */
+  /**
+   * Whether the server gets the password itself, not a hash: it is then sent only over TLS with a verified certificate.
+   * Defaults to false.
+   */
   readonly requiresTls?: boolean | undefined
   /** A password that is valid now. Asked for by each new connection. */
   readonly password: (request: Request) => Effect.Effect<Redacted.Redacted<string>, ProviderError.ProviderError>
@@ -67,8 +70,8 @@ export interface Options<E = never, R = never> {
   /** How long a password is used, more than 0. Defaults to 1 hour. */
   readonly timeToLive?: Duration.Input | undefined
   /**
-   * A new password is obtained this long before the old one runs out; if it fails, the old one is used until then. Defaults
-   * to half of `timeToLive`, which is the most.
+   * A new password is obtained this long before the old one runs out; if that fails, the old one is used until then. At
+   * most half of `timeToLive`, the default.
    */
   readonly refreshBefore?: Duration.Input | undefined
 }
@@ -78,10 +81,10 @@ export interface Options<E = never, R = never> {
  *
  * **Details**
  *
- * One call for all connections that need it, and again before `timeToLive` is over, or at once if the server refuses the
- * password: it may have been changed early. If a call fails while the last password is still in use, that one is used and
- * a warning logged; otherwise connecting fails with `ProviderError`, reason `Unavailable`, or `ConfigurationInvalid` if the
- * call returned no password.
+ * All connections share one call. It is repeated before `timeToLive` is over, or at once if the server refuses the
+ * password, which may have been changed early. If a call fails while the last password is still valid, that one is used
+ * and a warning logged; otherwise connecting fails with `ProviderError`, reason `Unavailable`, or
+ * `ConfigurationInvalid` if the call returned no password.
  *
  * @category layers
  * @since 0.2.0
@@ -160,11 +163,17 @@ export interface TokenCredential {
  * @since 0.2.0
  */
 export interface EntraOptions {
-  /** Obtains the tokens. Defaults to `DefaultAzureCredential` of `@azure/identity`: managed or workload identity, the Azure CLI, … */
+  /**
+   * Obtains the tokens. Defaults to `DefaultAzureCredential` of `@azure/identity`: managed or workload identity, the
+   * Azure CLI, …
+   */
   readonly credential?: TokenCredential | undefined
-  /** Of the managed or workload identity, if it is one of several. Defaults to `AZURE_CLIENT_ID`. */
+  /** Client id of the managed or workload identity, if there are several. Defaults to `AZURE_CLIENT_ID`. */
   readonly clientId?: string | undefined
-  /** What the tokens are for. Defaults to `https://ossrdbms-aad.database.windows.net/.default`; other clouds have another one. */
+  /**
+   * Scope of the tokens. Defaults to `https://ossrdbms-aad.database.windows.net/.default`; other clouds have another
+   * one.
+   */
   readonly scope?: string | undefined
   /** A new token is obtained this long before the old one runs out. Defaults to 10 minutes. */
   readonly refreshBefore?: Duration.Input | undefined
@@ -175,9 +184,9 @@ export interface EntraOptions {
  *
  * **Details**
  *
- * Needs the package `@azure/identity`, unless `credential` is given; opening fails with `ConfigurationInvalid` without it.
- * Tokens are replaced as the passwords of `layer`. If the very first one cannot be obtained because the identity is refused
- * or missing, connecting fails with `ConfigurationInvalid`; any other failure is `Unavailable`.
+ * Needs the package `@azure/identity`, unless `credential` is given; opening fails with `ConfigurationInvalid` without
+ * it. Tokens are replaced as the passwords of `layer`. If the very first one cannot be obtained because the identity is
+ * refused or missing, connecting fails with `ConfigurationInvalid`; any other failure is `Unavailable`.
  *
  * @category layers
  * @since 0.2.0
@@ -207,11 +216,15 @@ export const layerEntra = (options: EntraOptions = {}): Layer.Layer<Credentials,
 export interface RdsOptions {
   /** Region of the database. Defaults to that of the environment (`AWS_REGION`) or the profile. */
   readonly region?: string | undefined
-  /** The name of the database's endpoint, if the URL has another one, such as that of a tunnel. Defaults to that of the URL. */
+  /**
+   * Name of the database's endpoint, if the URL names another one, such as a tunnel. Defaults to the host of the URL.
+   */
   readonly hostname?: string | undefined
   /** The port of that endpoint. Defaults to that of the URL. */
   readonly port?: number | undefined
-  /** A new token is made this long before the old one, which is valid for 15 minutes, runs out. Defaults to 5 minutes. */
+  /**
+   * A new token is made this long before the old one, which is valid for 15 minutes, runs out. Defaults to 5 minutes.
+   */
   readonly refreshBefore?: Duration.Input | undefined
 }
 
@@ -220,9 +233,9 @@ export interface RdsOptions {
  *
  * **Details**
  *
- * Needs the package `@aws-sdk/rds-signer`; opening fails with `ConfigurationInvalid` without it. The credentials of AWS come
- * from where its SDK finds them: environment, files, container or instance role. Tokens are replaced as the passwords of
- * `layer`; each user and server has its own.
+ * Needs the package `@aws-sdk/rds-signer`; opening fails with `ConfigurationInvalid` without it. The credentials of AWS
+ * come from where its SDK finds them: environment, files, container or instance role. Tokens are replaced as the
+ * passwords of `layer`; each user and server has its own.
  *
  * @category layers
  * @since 0.2.0

@@ -29,8 +29,8 @@ import * as StartLine from "./internal/startLine.ts"
 import type * as Protection from "./internal/tls.ts"
 
 /**
- * What TLS needs besides the URL; instead of files that the URL names (`sslrootcert`, `sslcert`, `sslkey`). Any of these asks
- * for TLS. Whether the server's certificate is verified, `sslmode` of the URL says.
+ * Certificates and keys for TLS, instead of files that the URL names (`sslrootcert`, `sslcert`, `sslkey`). Any of these
+ * asks for TLS. `sslmode` of the URL says whether the server's certificate is verified.
  *
  * @category options
  * @since 0.2.0
@@ -57,8 +57,8 @@ export interface Options {
    */
   readonly schema?: string | undefined
   /**
-   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. When all of them are busy for more
-   * than a second, one more renews locks and leases.
+   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. When all of them are busy
+   * for more than a second, one more renews locks and leases.
    */
   readonly maxConnections?: number | undefined
   /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
@@ -69,13 +69,13 @@ export interface Options {
    */
   readonly statementTimeout?: Duration.Input | undefined
   /**
-   * A connection that no statement has used for this time is closed; more than 0. Defaults to 10 minutes: a login costs much
-   * more than an idle connection, and a quiet night should give the server's memory back.
+   * A connection that no statement has used for this time is closed; more than 0. Defaults to 10 minutes: a login costs
+   * much more than an idle connection, but a quiet night should free memory of the server.
    */
   readonly idleTimeout?: Duration.Input | undefined
   /**
    * A connection this old is closed after its statement, and replaced when it is needed; more than 0. Defaults to 30
-   * minutes: so new logins use new passwords, a changed address of the server is noticed, and its sessions release what they
+   * minutes: so new passwords and a changed address of the server come into use, and its sessions release what they
    * have cached.
    */
   readonly maxLifetime?: Duration.Input | undefined
@@ -173,7 +173,8 @@ export const make = Effect.fn("Database.make")(
       return { pool, adapter, client }
     })
     const main = yield* open(settings.maxConnections)
-    // Nothing that this process does for long, such as reads of large histories, may end its locks. It connects when it is needed.
+    // Renews locks while reads of large histories, or other long work, keep the pool busy. It connects when it is
+    // needed.
     const reserve = yield* open(1)
     const { client, pool } = main
     const pools = [pool, reserve.pool]
@@ -318,8 +319,8 @@ const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: nu
   )
 
 /**
- * The adapter misreads `timestamptz` in every session time zone except UTC. A pooler gives the connection to other
- * clients as well: it tracks the time zone per client, but would leak our statement timeout and isolation level to the others.
+ * The adapter misreads `timestamptz` in every session time zone except UTC. A pooler shares the connection with other
+ * clients: it tracks the time zone per client, but would leak our statement timeout and isolation level to them.
  */
 const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
   settings.preparedStatements
@@ -331,8 +332,8 @@ const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
 
 /**
  * Large texts are compressed with LZ4, where the server was built with it and no other method is set: PostgreSQL's own
- * method takes ten times as long. A setting of the column would do the same for all sessions, but a dump of the schema could
- * then not be restored on every server.
+ * method takes ten times as long. A setting of the column would do the same for all sessions, but a dump of the schema
+ * could then not be restored on every server.
  */
 const fastCompression = `SELECT set_config(name, 'lz4', false) FROM pg_settings ` +
   `WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals) AND source = 'default'`

@@ -131,7 +131,7 @@ export class LockTimeout extends Schema.TaggedError<LockTimeout>(id("LockTimeout
  */
 export class TablesInUse extends Schema.TaggedError<TablesInUse>(id("TablesInUse"))("TablesInUse", {
   schema: Schema.String,
-  /** Those of the oldest transaction; empty if it has just ended. */
+  /** Tables that the oldest transaction holds; empty if it has just ended. */
   tables: Schema.Array(Schema.String),
   waitedMs: Schema.Finite
 }) {
@@ -172,7 +172,7 @@ export class LocksLive extends Schema.TaggedError<LocksLive>(id("LocksLive"))("L
   instances: Schema.Int,
   activities: Schema.Int,
   sessions: Schema.Int,
-  /** Of tasks, messages of queues, and messages of the outbox. */
+  /** Leases of tasks, messages of queues, and messages of the outbox. */
   leases: Schema.Int
 }) {
   readonly isRetryable = true

@@ -122,16 +122,16 @@ export const verify = Effect.fn("Migrator.verify")(
  *
  * Each call checks every column first. It adds our functions, our indexes, storage parameters of tables that have none,
  * and the rows of `_prisma_migrations`. It changes no row, column or function of duroxide-pg, and only reads
- * `_duroxide_migrations`; it holds the migration lock of duroxide-pg meanwhile. What is queued gets its route, and runs as
- * what is queued later.
+ * `_duroxide_migrations`; it holds the migration lock of duroxide-pg meanwhile. Work that is queued gets its route, and
+ * runs like work that is queued later.
  *
  * Fails with `MigrationError`: `LayoutMismatch`, which lists the differences, or a reason of `migrate`. If the columns
  * fit but duroxide-pg is newer than this code knows, it logs a warning.
  *
  * **Gotchas**
  *
- * Needs the role that owns the tables. Writes to a table wait while its indexes are built: less than a second for a queue
- * of 400,000 rows. Their routes take 20 seconds, for which nothing waits.
+ * Needs the role that owns the tables. Writes to a table wait while its indexes are built: less than a second for a
+ * queue of 400,000 rows. Setting their routes takes 20 seconds, and nothing waits for it.
  *
  * @category operations
  * @since 0.1.0

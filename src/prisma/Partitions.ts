@@ -33,9 +33,10 @@ export interface Options {
  *
  * **Details**
  *
- * One transaction, which locks the table exclusively and copies every row: turns wait meanwhile. Later migrations work on
- * the partitioned table. Fails with `ProviderError`, operation `partition`: `Contention` if the lock is not free within 10
- * seconds, `ConfigurationInvalid`, `PermissionDenied`, or a reason of the connection. A schema of duroxide-pg is refused.
+ * One transaction locks the table exclusively and copies every row: turns wait meanwhile. Later migrations work on the
+ * partitioned table. Fails with `ProviderError`, operation `partition`: `Contention` if the lock is not free within 10
+ * seconds, `ConfigurationInvalid`, `PermissionDenied`, or a reason of the connection. A schema of duroxide-pg is
+ * refused.
  *
  * @category operations
  * @since 0.2.0

@@ -1,8 +1,9 @@
 /**
  * Queues in PostgreSQL, in the tables `queue_messages` and `queue_dead`.
  *
- * A receive leases messages for the visibility timeout. A receiver whose lease has ended can no longer settle the message,
- * whether or not another one has received it meanwhile. Processes wake each other, so that an idle one sends no statements.
+ * A receive leases messages for the visibility timeout. A receiver whose lease has ended can no longer settle the
+ * message, whether or not another one has received it meanwhile. Processes wake each other; an idle one sends one
+ * statement per queue and minute.
  *
  * @since 0.2.0
  */
@@ -63,8 +64,8 @@ export interface Options {
    */
   readonly clock?: "database" | "effect" | undefined
   /**
-   * How often a receive that waits looks for messages while the process cannot listen, at least 1 millisecond. Defaults to
-   * 1 second.
+   * How often a receive that waits looks for messages while the process cannot listen, at least 1 millisecond. Defaults
+   * to 1 second.
    */
   readonly pollInterval?: Duration.Input | undefined
   /**
@@ -75,8 +76,8 @@ export interface Options {
 }
 
 /**
- * The options that environment variables give, as `docs/configuration.md` lists them; one error names each that cannot be
- * used. `queues` is set in code.
+ * The options that environment variables give, as `docs/configuration.md` lists them. One error names each that cannot
+ * be used. `queues` is set in code.
  *
  * @category configuration
  * @since 0.2.0

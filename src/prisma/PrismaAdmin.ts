@@ -302,7 +302,6 @@ const deletions = ({ rows }: Store) => ({
     return deleteOutcome(row!)
   }),
 
-  // One statement over two tables.
   pruneExecutions: Effect.fn("PrismaAdmin.pruneExecutions")(
     function*({ completedBeforeMs, instanceId, keepLast }) {
       const [row] = yield* rows<{ readonly out_executions_deleted: bigint; readonly out_events_deleted: bigint }>(

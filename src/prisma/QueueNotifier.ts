@@ -59,7 +59,7 @@ export const HintMessage = Message.make("hint", {
 /**
  * The notifier of the schema of `Database`. One of the processes must run `Outbox.publisher` on the same `Queue`.
  *
- * Fails with `QueueError`, reason `InvalidInput`, if a name cannot be that of a queue, or there is none.
+ * Fails with `QueueError`, reason `InvalidInput`, if `inboxes` is empty or contains a name that a queue cannot have.
  *
  * @category constructors
  * @since 0.2.0
@@ -238,7 +238,7 @@ interface Lease {
    * Time of the newest renewal, exactly as stored: another process that has taken the inbox since has written another.
    */
   readonly seenAt: string
-  /** The same time, milliseconds since the Unix epoch. */
+  /** `seenAt` in milliseconds since the Unix epoch. */
   readonly seenMs: number
   /** Time at which this process learned of it, by its monotonic clock. */
   readonly heardMs: number
@@ -289,7 +289,7 @@ const makeLeases = (
     ))
 
   return {
-    /** A free inbox, or why there is none. Processes that start together may choose the same one, so it tries again. */
+    /** A free inbox, or why none is free. Processes that start together may choose the same one, so it tries again. */
     take: Effect.gen(function*() {
       for (let tries = 0; tries < 5; tries++) {
         const taken = yield* takeOne

@@ -37,8 +37,8 @@ import * as PrismaDriver from "./PrismaDriver.ts"
  *
  * **Details**
  *
- * `url` leads to the standby. `maxConnections` defaults to 2 and `applicationName` to `duroxide-prisma reader`; the other
- * options of the connection have the defaults of `Database`.
+ * `url` leads to the standby. `maxConnections` defaults to 2 and `applicationName` to `duroxide-prisma reader`; the
+ * other options of the connection have the defaults of `Database`.
  *
  * @category options
  * @since 0.2.0
@@ -69,11 +69,11 @@ export type Reads = Omit<
  *
  * **Details**
  *
- * It is connected to by the first read. Reads that come meanwhile wait for the same attempt. When it fails, reads fail at
- * once for as long as it took; then the next one connects again. Its sessions take no writes, also where
- * the URL leads to a primary, unless `preparedStatements` is false: a pooler shares its sessions. Every call fails with
- * `ProviderError`. A read that the standby cancels, because it conflicts with what the standby replays (40001), is sent
- * once more.
+ * The first read connects. Reads that come meanwhile wait for the same attempt. When it fails, reads fail at once for
+ * as long as it took; then the next one connects again. The sessions take no writes, even if the URL leads to a
+ * primary, unless `preparedStatements` is false: a pooler shares its sessions. Every call fails with `ProviderError`. A
+ * read that fails with a retryable error is sent once more, for example when the standby cancels it because it
+ * conflicts with what is replayed (40001).
  *
  * @category services
  * @since 0.2.0
@@ -82,8 +82,8 @@ export class ReadReplica extends Context.Service<ReadReplica, {
   /** `host:port/database`, fit for messages. */
   readonly address: string
   /**
-   * How far it is behind, in milliseconds: 0 when it has replayed all that it received and is connected to its primary,
-   * else the age of the newest transaction that it has replayed. Null if the URL leads to a server that is not a standby.
+   * How far the standby is behind, in milliseconds: 0 when it has replayed all that it received and is connected to its
+   * primary, otherwise the age of the newest transaction that it has replayed. Null if the server is not a standby.
    *
    * A standby whose primary is silent counts as connected for its `wal_receiver_timeout`, a minute by default.
    */
@@ -96,8 +96,8 @@ export class ReadReplica extends Context.Service<ReadReplica, {
 /**
  * The replica of a URL; its connections are closed with the scope.
  *
- * Fails with `ProviderError`, operation `connect` and reason `ConfigurationInvalid`, if the URL or `maxLag` cannot be used.
- * A replica that cannot be reached fails the reads, not this.
+ * Fails with `ProviderError`, operation `connect` and reason `ConfigurationInvalid`, if the URL or `maxLag` cannot be
+ * used. If the replica cannot be reached, the reads fail, not this.
  *
  * @category constructors
  * @since 0.2.0
@@ -181,8 +181,8 @@ export const layerConfig = (
   Layer.effect(ReadReplica, Effect.flatMap(Config.unwrap(options), make))
 
 /**
- * `Admin` of the drivers in context, as `FromDriver.layerAdmin`, except that it reads from the `ReadReplica` in context, if
- * there is one. What it deletes it has read from the primary.
+ * `Admin` of the drivers in context, as `FromDriver.layerAdmin`, except that it reads from the `ReadReplica` in
+ * context, if there is one. What it deletes it has read from the primary.
  *
  * @category layers
  * @since 0.2.0
@@ -238,7 +238,7 @@ const open = Effect.fnUntraced(
 )
 
 /**
- * A standby that has replayed nothing since its start counts from its start. Without a connection to its primary it cannot
+ * The lag of a standby that has replayed nothing counts from its start. Without a connection to its primary it cannot
  * know what it lacks.
  */
 const lagSql = Prisma.sql`
@@ -278,7 +278,7 @@ const readsBy = (
   return reads
 }
 
-/** Those of the replica, and of the primary as far as `fallback` says so. One warning for each time that begins. */
+/** Reads from the replica, and from the primary where `fallback` says so. Logs one warning each time that begins. */
 const readsOf = ({ address, fallback, reads }: ReadReplica["Service"], primary: Reads): Reads => {
   if (fallback === "none") return reads
   let isMissed = false

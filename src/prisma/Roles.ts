@@ -1,8 +1,8 @@
 /**
  * Roles with the least rights: one that migrates, one for workers, one for clients, one that only reads.
  *
- * What each may do stands in `prisma/roles/*.sql` of the package, plain SQL that can also be run by hand. Roles are made
- * without a login, to be granted to the logins of an application; a role that exists keeps its login.
+ * What each may do stands in `prisma/roles/*.sql` of the package, plain SQL that can also be run by hand. Roles are
+ * created without a login, to be granted to the logins of an application; an existing role keeps its login.
  *
  * @since 0.2.0
  */
@@ -28,8 +28,8 @@ export type Role = "migrator" | "worker" | "client" | "reader"
  */
 export interface Options {
   /**
-   * A login that may grant: the owner of the tables, or an administrator. It must be allowed to create roles, unless they
-   * exist.
+   * A login that may grant: the owner of the tables, or an administrator. It must be allowed to create roles that do
+   * not exist yet.
    */
   readonly url: string | Redacted.Redacted<string>
   /** Without quotes in it. Defaults to the URL's `schema` parameter, then to `public`. */
@@ -49,9 +49,9 @@ export interface Options {
  * **Details**
  *
  * Rights on our tables that the file does not name are taken away. Each file is one transaction; running processes keep
- * working. Fails with `ProviderError`, operation `applyRoles`: `PermissionDenied`, which names the role if it does not
- * exist and this login may not create it, `SchemaMismatch` before the first migration, `ConfigurationInvalid` for a name
- * with quotes, or a reason of the connection.
+ * working. Fails with `ProviderError`, operation `applyRoles`: `PermissionDenied`, which names a missing role that this
+ * login may not create; `SchemaMismatch` before the first migration; `ConfigurationInvalid` for a name with quotes; or
+ * a reason of the connection.
  *
  * @category operations
  * @since 0.2.0

@@ -60,9 +60,9 @@ export interface Joined
  *
  * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
  * - The commit notifies the processes that listen, once for all that the transaction starts and sends. PostgreSQL
- *   commits transactions that notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with
- *   `SET LOCAL duroxide.notify = off` there is none, and processes that listen find the work with their next fallback
- *   look, up to `fallbackPollInterval` (5 minutes) later.
+ *   commits transactions that notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: `SET LOCAL
+ *   duroxide.notify = off` prevents it. Processes that listen then find the work with their next fallback look, up to
+ *   `fallbackPollInterval` (5 minutes) later.
  * - Until the commit, another start of the same instance id waits for the outcome. Keep the transaction short, and
  *   start several instances in the order of their ids, or two such transactions may deadlock.
  * - An interrupted call may still run its statement. Roll back the transaction in this case.

@@ -58,7 +58,7 @@ export interface InstanceFilter {
  * @since 0.2.0
  */
 export interface InstanceSearch {
-  /** That of their current execution. Cancelled ones are among the `Failed`. */
+  /** Status of the current execution. Cancelled instances count as `Failed`. */
   readonly status?: ExecutionStatus | undefined
   readonly orchestrationName?: string | undefined
   /** Only direct children of this one. */
@@ -162,7 +162,7 @@ type Call<A> = Effect.Effect<A, ProviderError>
  * **Details**
  *
  * Every call fails with `ProviderError`. Bad input is refused with `InvalidInput` before anything is read or written:
- * texts PostgreSQL cannot hold, ids, counts and times that are no whole numbers from 0 to 2^53 - 1.
+ * texts PostgreSQL cannot hold; ids, counts and times that are not whole numbers from 0 to 2^53 - 1.
  *
  * @category services
  * @since 0.2.0
@@ -223,12 +223,13 @@ export class Admin extends Context.Service<Admin, {
     options?: { readonly force?: boolean | undefined }
   ) => Call<Deleted>
   /**
-   * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does; what runs is passed over. A
-   * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree would
-   * meet, such as `ConnectionLost`.
+   * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does. Running instances are left
+   * out. A tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every
+   * tree would meet, such as `ConnectionLost`.
    *
    * One call takes `limit` roots (1,000) at most, so `{}` does not delete everything. More may be left as long as
-   * `instancesDeleted` is not 0: repeat the call until it is. Trees that cannot be deleted are selected again each time.
+   * `instancesDeleted` is not 0: repeat the call until it is. Trees that cannot be deleted are selected again each
+   * time.
    */
   readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */

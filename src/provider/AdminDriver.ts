@@ -211,7 +211,7 @@ export interface Selection {
  * @since 0.2.0
  */
 export interface Listing {
-  /** That of their current execution. */
+  /** Status of the current execution. */
   readonly status: ExecutionStatus | null
   readonly orchestrationName: string | null
   readonly parentInstanceId: string | null
@@ -265,8 +265,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
   /**
-   * Takes instances away from the processes that run them: for `holdForMs` no claim takes those that have not ended, and
-   * turns under way have lost their lock. Their children are read after that.
+   * Keeps instances that have not ended from running for `holdForMs`: no claim takes them, and turns under way lose
+   * their lock. Their children are read after that.
    */
   readonly holdInstances: (options: {
     readonly instanceIds: ReadonlyArray<string>

@@ -3,10 +3,10 @@
  *
  * Decoding, retries, batching, waiting and the rules of deletion are done here, once for every driver.
  *
- * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes those that wait
- * for it. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads` or
- * `admin`. How calls share statements is in `coalescer`, how often one is sent and who learns of its
- * outcome in `operations` and `gate`; every wake-up inside the process passes through `wakeups`.
+ * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes those that
+ * wait for it. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads`
+ * or `admin`. `coalescer` lets calls share statements; `operations` and `gate` decide how often a statement is sent and
+ * who learns of its outcome; every wake-up inside the process passes through `wakeups`.
  *
  * @since 0.2.0
  */
@@ -52,8 +52,8 @@ export interface LongPolling {
    */
   readonly enabled?: boolean | undefined
   /**
-   * Longest pause between two looks for work while a fetch waits to be woken, and between two looks on behalf of a caller
-   * that waits for an end, a status or a value. Defaults to 5 minutes.
+   * Longest pause between two looks for work while a fetch waits to be woken, and between two looks on behalf of a
+   * caller that waits for an end, a status or a value. Defaults to 5 minutes.
    */
   readonly fallbackPollInterval?: Duration.Input | undefined
   /** Longest time that a fetch waits, whatever its poll timeout. Defaults to 30 seconds. */
@@ -91,8 +91,9 @@ export interface Options {
   /** Most items in one statement. Defaults to 64. Looks for instances that have ended take up to 1,000. */
   readonly maxBatch?: number | undefined
   /**
-   * How long a call keeps trying, from its beginning, while another transaction locks the rows it writes; then it fails
-   * with `Contention`. The ack of a turn keeps trying for half a second at most. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
+   * How long a call keeps trying while another transaction locks the rows it writes; then it fails with `Contention`.
+   * The ack of a turn tries for half a second at most. Defaults to 30 seconds. `PrismaProvider` has one setting for
+   * this and for its statements.
    */
   readonly statementTimeout?: Duration.Input | undefined
 }

@@ -46,29 +46,29 @@ export type * from "./calls/turns.ts"
  *
  * Claims, acks of turns, renewals, sweeps of messages and reads repeat a retryable failure after 50, 100 and 150
  * milliseconds, so they are sent up to four times. All other calls are sent once: a repeated enqueue could deliver
- * twice, and the caller that acks an activity keeps its outcome and acks again itself. Calls share statements. A shared
- * statement that fails because of one call has stored nothing; each of its calls is then sent alone, once or up to four
- * times as above. A call that stores what another transaction has locked is sent until `statementTimeout` is over, the
- * ack of a turn for half a second, because its caller keeps other instances from their turns; then it fails with
- * `Contention`. Nothing above the provider repeats a failed call at once: the runtime pauses the instance, or keeps the
- * outcome, and comes back after 100 milliseconds or more.
+ * twice, and the caller that acks an activity keeps its outcome and acks again itself. Calls share statements. When a
+ * shared statement fails because of one call, it has stored nothing, and each call is then sent alone, once or up to
+ * four times as above. While another transaction locks what a call writes, the call is sent again until
+ * `statementTimeout` is over, then fails with `Contention`. The ack of a turn gives up after half a second, because its
+ * caller keeps other instances from their turns. Nothing above the provider repeats a failed call at once: the runtime
+ * pauses the instance, or keeps the outcome, and comes back after 100 milliseconds or more.
  *
  * **How much a claim of instances carries**
  *
- * It asks for 4 MiB of messages at first, at least one message. After a claim that took longer than a quarter of its lock,
- * as on a slow link, the next one asks for half of that, down to 64 KiB; after full claims that were quick for twice as
- * much, up to 16 MiB. The lock of a slow claim is renewed before the instance is handed out; if that fails, it is not.
+ * The first claim asks for 4 MiB of messages, and always gets at least one message. After a claim that took longer than
+ * a quarter of its lock, as on a slow link, the next one asks for half as much, down to 64 KiB; after quick full
+ * claims, for twice as much, up to 16 MiB. The lock of a slow claim is renewed before the instance is handed out;
+ * without that renewal it is not handed out.
  *
- * A call takes ids, tokens and what is stored by position. One that takes a time or another setting takes a single
- * object, in which every value has its name.
+ * A call takes ids, tokens and what is stored by position. A call with a time or another setting takes a single object.
  *
  * **Input**
  *
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; ids and
  * counts that are not whole numbers up to 2^53 - 1; negative durations, locks of no duration, durations beyond the year
  * 9999, infinity included. What is stored has limits in bytes of UTF-8: 2,048 for ids of instances, 1,024 for names,
- * versions and ids of sessions, 2,560 for a key together with the id of its instance, 256 for tags. Fractions of a millisecond are rounded up. Unknown ids and
- * tokens, empty sets and a poll timeout of any length are accepted.
+ * versions and ids of sessions, 2,560 for a key together with the id of its instance, 256 for tags. Fractions of a
+ * millisecond are rounded up. Unknown ids and tokens, empty sets and a poll timeout of any length are accepted.
  *
  * @category services
  * @since 0.1.0
@@ -96,8 +96,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**
-   * Stores a turn, deletes its batch except the messages that are `left`, and ends the lock. Fails with `LockLost` if the
-   * lock is no longer live, and with `DuplicateEvent` if an event id is taken; then nothing is stored.
+   * Stores a turn, deletes its batch except the messages that are `left`, and ends the lock. Fails with `LockLost` if
+   * the lock is no longer live, and with `DuplicateEvent` if an event id is taken; then nothing is stored.
    */
   readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
 
@@ -105,10 +105,11 @@ export class Provider extends Context.Service<Provider, {
   readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
 
   /**
-   * Abandons a claim: its batch may be claimed again. `delay` pauses the instance: until it has passed, neither the batch
-   * nor later messages are claimed, so their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`, for a
-   * batch that lacks what begins the execution, puts it in front of all other messages of the instance, if it is due;
-   * then there is no pause. Works on an expired lock that was not taken over; else fails with `LockLost`.
+   * Abandons a claim: its batch may be claimed again. `delay` pauses the instance: until it has passed, neither the
+   * batch nor later messages are claimed, so their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`
+   * is for a batch that lacks what begins the execution: if that message is due, it is put in front of all others of
+   * the instance, and `delay` does not apply. Works on an expired lock that was not taken over; otherwise fails with
+   * `LockLost`.
    */
   readonly abandonOrchestrationItem: (options: {
     readonly lockToken: string
@@ -118,7 +119,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<void, ProviderError>
 
   /**
-   * Extends the lock to now + `extendFor`, also one that expired and was not taken over; fails with `LockLost` otherwise.
+   * Extends the lock to now + `extendFor`, even an expired one if it was not taken over; otherwise fails with
+   * `LockLost`.
    */
   readonly renewOrchestrationItemLock: (options: {
     readonly lockToken: string
@@ -148,16 +150,16 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
 
   /**
-   * Stores results of activities together with the turn they lead to, if the instance is exactly where the caller believes
-   * it to be; otherwise only the results, as `ackWorkItem` does. Sent once: after a failure the turn may be stored or not,
-   * and `LockLost` at the `ackWorkItem` of its results says that it may be.
+   * Stores results of activities together with the turn they lead to, if the instance is exactly where the caller
+   * believes it to be; otherwise only the results, as `ackWorkItem` does. Sent once: after a failure the turn may be
+   * stored or not. A later `ackWorkItem` of its results that fails with `LockLost` means that it may be.
    */
   readonly advanceOrchestration: (turn: OptimisticTurn) => Effect.Effect<OptimisticAnswer, ProviderError>
 
   /**
-   * Asks `begin` for the first turn of each start without a delay, until the scope is closed. The turn is stored together
-   * with the start, if that is possible. `nowMs` is the time of the turn; the start is for processes that claim
-   * executions pinned to `pinnedVersion`.
+   * Asks `begin` for the first turn of each start without a delay, until the scope is closed. The turn is stored
+   * together with the start, if that is possible. `nowMs` is the time of the turn. The start is for processes that
+   * claim executions pinned to `pinnedVersion`.
    */
   readonly onStart: (
     begin: (
@@ -174,8 +176,8 @@ export class Provider extends Context.Service<Provider, {
   readonly storeNowMs: () => number | undefined
 
   /**
-   * Claims activities, oldest first; waits for the first as `fetchOrchestrationItem` does, and returns none when there is
-   * no work.
+   * Claims activities, oldest first; waits for the first as `fetchOrchestrationItem` does, and returns none when there
+   * is no work.
    */
   readonly fetchWorkItems: (options: {
     readonly lockTimeout: Duration.Duration
@@ -185,8 +187,8 @@ export class Provider extends Context.Service<Provider, {
     readonly activities?: ReadonlyArray<string> | undefined
     readonly session: Option.Option<SessionConfig>
     /**
-     * Most activities to claim: called before each claim, as the number may change during the wait. Below 1 the call ends
-     * at once, without a claim. Defaults to 1.
+     * Most activities to claim, read before each claim, as it may change during the wait. Below 1 the call ends at
+     * once, without a claim. Defaults to 1.
      */
     readonly most?: (() => number) | undefined
     /** See `fetchOrchestrationItem`. */
@@ -199,7 +201,9 @@ export class Provider extends Context.Service<Provider, {
     completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
   ) => Effect.Effect<void, ProviderError>
 
-  /** Abandons the claim of an activity, which is visible again after `delay`; otherwise as `abandonOrchestrationItem`. */
+  /**
+   * Abandons the claim of an activity, which is visible again after `delay`; otherwise as `abandonOrchestrationItem`.
+   */
   readonly abandonWorkItem: (options: {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>
@@ -268,8 +272,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<number, ProviderError>
 
   /**
-   * A number that changes when this process has stored work, or has learnt that others have; and with each call, while it
-   * cannot learn that. Housekeeping can be left out while it stays the same.
+   * A number that changes when this process stores work or learns that others have. While it cannot learn that, the
+   * number changes with each call. Housekeeping can be left out while it stays the same.
    */
   readonly activity: Effect.Effect<number>
 
@@ -286,12 +290,13 @@ export class Provider extends Context.Service<Provider, {
   readonly readBacklog: Effect.Effect<Backlog, ProviderError>
 
   /**
-   * Waits until the instance has ended, also for the start of an unknown one; `none` if it has not ended after `timeout`.
+   * Waits until the instance has ended, also for the start of an unknown one; `none` if it has not ended after
+   * `timeout`.
    *
-   * An end stored by this process is known without a read, and at once. For others the store is asked: first at once, then
-   * when another process announces a change of the instance, and repeatedly while changes are not announced, in statements
-   * that all callers share. A first look that is slow does not count for `timeout`, and there is none for an instance that
-   * this process has started within the last 100 milliseconds.
+   * An end stored by this process is known at once, without a read. For other ends the store is asked, in statements
+   * that all callers share: at once, then when another process announces a change of the instance, and repeatedly while
+   * changes are not announced. A slow first look does not count for `timeout`. The first look is left out for an
+   * instance that this process started within the last 100 milliseconds.
    */
   readonly awaitEnd: <E = never>(options: {
     readonly instanceId: string
@@ -304,13 +309,13 @@ export class Provider extends Context.Service<Provider, {
   /**
    * Waits until `until` finds what it looks for in the progress of the instance, also for the start of an unknown one.
    *
-   * It is called with what is stored when the wait begins, and after each turn that changes the status or the value; turns
-   * that follow each other quickly may be seen as one. What a turn stores is known as in `awaitEnd`. The progress of an
-   * instance that has ended is that of its last turn.
+   * `until` is called with what is stored when the wait begins, and after each turn that changes the status or the
+   * value; turns that follow each other quickly may be seen as one. The store is asked as in `awaitEnd`. An ended
+   * instance has the progress of its last turn.
    */
   readonly awaitProgress: <A>(options: {
     readonly instanceId: string
-    /** Of the value. Defaults to none: only the status is looked at. */
+    /** Key of a value to look at. Without one, only the status is looked at. */
     readonly key?: string | undefined
     readonly until: (progress: Progress) => Option.Option<A>
     /** Defaults to no limit. */
@@ -326,9 +331,9 @@ export class Provider extends Context.Service<Provider, {
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /**
-   * Calls `listener` when another process announces that instances have changed, or that their activities are cancelled,
-   * until the scope is closed. `hasChanged` says whether an instance may be one of them. After announcements were lost, as
-   * at the beginning and at the end of a connection, it is true of every instance.
+   * Calls `listener` when another process announces that instances have changed, or that their activities are
+   * cancelled, until the scope is closed. `hasChanged` says whether an instance may be one of them: every instance,
+   * when announcements may have been lost, as at the beginning and the end of a connection.
    */
   readonly onChanged: (
     listener: (hasChanged: (instanceId: string) => boolean) => void

@@ -1,9 +1,9 @@
 /**
  * The seam a storage implements: sets of encoded items in, one answer per item out.
  *
- * A driver stores, says which rows a claim may take, and passes on the wake-ups of its store. Decoding, retries, batching
- * and waiting are done once, above it, by `FromDriver.make`. Strings of the types below are row texts (`Event.encode`,
- * `WorkItem.encode`); ids and milliseconds are safe integers.
+ * A driver stores, says which rows a claim may take, and passes on the wake-ups of its store. Decoding, retries,
+ * batching and waiting are done once, above it, by `FromDriver.make`. Strings of the types below are row texts
+ * (`Event.encode`, `WorkItem.encode`); ids and milliseconds are safe integers.
  *
  * The types of its calls are in the folder `driver`: what a driver claims, stores and reads.
  *
@@ -12,15 +12,15 @@
  * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
  * - Items of a set succeed or fail on their own: a lost lock or a duplicate event never fails its neighbours. Answers
  *   stand in the order of the items.
- * - The turns of one set are stored at one moment, in steps over the whole set: insert the activities of all turns; apply
- *   all cancellations; delete the timers of ended executions; send all messages. So a cancellation deletes an activity
- *   that another turn of the set schedules, whatever their order.
+ * - The turns of one set are stored at one moment, in steps over the whole set: insert the activities of all turns;
+ *   apply all cancellations; delete the timers of ended executions; send all messages. So a cancellation deletes an
+ *   activity that another turn of the set schedules, whatever their order.
  * - A claim never waits for another claim; it takes the next candidate instead.
- * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
- *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
- * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests. If it is set back,
- *   messages and activities that were not to wait are visible nevertheless, to a claim that finds nothing else, within
- *   seconds; and such messages keep their order.
+ * - A call that stores items waits only shortly for what another transaction holds, then fails with `Contention`,
+ *   `sqlState` 55P03. The caller then tries each item by itself, so that one that is held delays no other.
+ * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests. If it is set
+ *   back, a claim that finds nothing else still sees, within seconds, messages and activities that were not to wait;
+ *   such messages keep their order.
  * - `lockToken` is opaque to callers; the driver finds the row by primary key from it.
  *
  * **What a driver recognises in texts**
@@ -33,11 +33,11 @@
  *   queued start is a child that has no row yet.
  * - `{"TimerFired"` messages are deleted when their execution ends, unless they are due by then.
  * - `requeued` makes `{"QueueMessage":{"instance":…,"name":…,"data":…}}` of the `name` and the `data` of an event.
- * - An event has its kind in `type`: `InstanceState.failure` is the last event of a failed execution, passing over those
- *   whose kind ends with `CancelRequested`, if it is `OrchestrationFailed`.
+ * - An event has its kind in `type`: `InstanceState.failure` is the last event of a failed execution, passing over
+ *   those whose kind ends with `CancelRequested`, if it is `OrchestrationFailed`.
  *
- * Everything else is opaque. Compare kinds as prefixes of the text. Where a field is needed, a text that no parser can
- * read has none: it must fail neither a claim nor a deletion.
+ * Everything else is opaque. Compare kinds as prefixes of the text. Where a field is needed, treat a text that no
+ * parser can read as one without it: it must fail neither a claim nor a deletion.
  *
  * @since 0.1.0
  */
@@ -86,8 +86,8 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
 
   /**
    * Claims up to `limit` instances that have a visible message and no live lock, earliest message first, and marks
-   * their visible messages with the lock's token. Messages of an id that has neither an instance nor a queued start stay
-   * where they are: they wait for the start.
+   * their visible messages with the lock's token. Messages of an id that has neither an instance nor a queued start
+   * stay where they are: they wait for the start.
    */
   readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
   /** Stores turns and releases their locks. Needs a live lock. */
@@ -126,8 +126,8 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   ) => Call<ReadonlyArray<OptimisticAnswer>>
 
   /**
-   * Looks through messages for ids without an instance, in steps of `limit` rows. A message whose instance exists by now
-   * becomes claimable; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
+   * Looks through messages for ids without an instance, in steps of `limit` rows. A message whose instance exists by
+   * now becomes claimable; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
    * as `after` of the next call; null ends it.
    */
   readonly sweepMessages: (
@@ -168,13 +168,13 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   /** States of the given instances, in any order; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
   /**
-   * Those of the given instances that have ended, in any order. It is asked repeatedly about up to 1,000 instances that
-   * have not, on behalf of callers that wait: an instance that has not ended should cost a lookup or two by its id.
+   * Which of the given instances have ended, in any order. Called repeatedly for up to 1,000 instances that callers
+   * wait for: one that has not ended should cost a lookup or two by its id.
    */
   readonly readEnds: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<EndedInstance>>
   /**
-   * The progress of instances that have ended, or have events that the caller does not know; null for all others, unknown
-   * ones included. Asked as often as `readEnds`: an item that is answered with null should cost a few lookups.
+   * The progress of instances that have ended, or have events that the caller does not know; null for all others,
+   * unknown ones included. Called as often as `readEnds`: an item that is answered with null should cost a few lookups.
    */
   readonly readProgress: (items: ReadonlyArray<ReadProgress>) => Call<ReadonlyArray<InstanceProgress | null>>
 
@@ -205,17 +205,17 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly readBacklog: (options: { readonly limit: number }) => Call<Backlog>
 
   /**
-   * When work becomes claimable next by the passing of time alone. Optional: without it, what other processes have left is
-   * found by the fallback looks. It is called rarely: after each connection of the notifier, with fallback looks, and when
-   * a time has come that another process had stored.
+   * When work next becomes claimable by the passing of time alone. Optional: without it, fallback looks find what other
+   * processes have left. Called rarely: after each connection of the notifier, with fallback looks, and when a time has
+   * come that another process had stored.
    */
   readonly readNextDue?: Call<NextDue>
 
   /**
-   * When live locks run out. It may look at the oldest work of each definition only, because that is claimed first.
-   * Optional: without it, a process finds locks of others that died before it began half a second after its own lock
-   * timeout, and longer ones by the fallback looks. It is called rarely: after each connection of the notifier, and when
-   * the first of these locks has run out.
+   * When live locks run out. It may look only at the oldest work of each definition, because that is claimed first.
+   * Optional: without it, a process looks for locks of processes that died before it began half a second after its own
+   * lock timeout, and finds longer ones by the fallback looks. Called rarely: after each connection of the notifier,
+   * and when the first of these locks has run out.
    */
   readonly readLocks?: Call<LiveLocks>
 }>()("duroxide-prisma/ProviderDriver") {}

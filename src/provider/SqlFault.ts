@@ -18,13 +18,13 @@ import * as ProviderError from "./ProviderError.ts"
  * Accepts the errors of raw and of model queries, of transactions (a failed COMMIT arrives without a code), of `pg`
  * itself and of sockets. An unknown error is `Unexpected`, not retryable, with the scrubbed error as `cause`.
  *
- * An error of the server is classified by its SQLSTATE, and never by its text, which has the language of
- * `lc_messages`; only PgBouncer, which speaks English, has one code for most errors.
+ * An error of the server is classified by its SQLSTATE, never by its text, whose language depends on `lc_messages`.
+ * Only errors of PgBouncer are classified by their English text, because most share one code.
  *
  * **Gotchas**
  *
- * A cancelled statement (57014) is retryable, also if a person has cancelled it: the server has one code for that and for an
- * expired statement timeout.
+ * A cancelled statement (57014) is retryable, even if a person has cancelled it: an expired statement timeout has the
+ * same code.
  *
  * @category conversions
  * @since 0.1.0

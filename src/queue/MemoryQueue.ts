@@ -80,7 +80,7 @@ export const make = Effect.fnUntraced(function*(
       const nowMs = yield* Clock.currentTimeMillis
       const id = ++lastId
       to.messages.set(id, { id, json, visibleAtMs: nowMs + delayMs, token: null, attempts: 0 })
-      hasChanged(to)
+      announceChange(to)
     }),
 
     receive: Effect.fnUntraced(function*(queue, options) {
@@ -109,7 +109,7 @@ export const make = Effect.fnUntraced(function*(
       const { message, nowMs, to } = yield* leased("extendVisibility", queue, receipt)
       message.visibleAtMs = nowMs + timeoutMs
       if (timeoutMs === 0) message.token = null
-      hasChanged(to)
+      announceChange(to)
     }),
 
     deadLetter: Effect.fnUntraced(function*(queue, { receipt }, _reason) {
@@ -126,7 +126,7 @@ export const make = Effect.fnUntraced(function*(
       for (const message of revived) {
         to.messages.set(message.id, { ...message, visibleAtMs: nowMs, token: null, attempts: 0 })
       }
-      hasChanged(to)
+      announceChange(to)
       return revived.length
     }),
 
@@ -170,7 +170,7 @@ interface Message {
   attempts: number
 }
 
-const hasChanged = (to: Stored) => {
+const announceChange = (to: Stored) => {
   to.changed.openUnsafe()
   to.changed = Latch.makeUnsafe()
 }

@@ -1,8 +1,8 @@
 /**
- * Kinds of messages: the payload of each is described by a Schema.
+ * Kinds of messages, each with a Schema for its payload.
  *
- * Messages are small. They name what happened and what it happened to; the data itself is in the database or in an object
- * store.
+ * Messages are small. They name what happened and what it happened to; the data itself is in the database or in an
+ * object store.
  *
  * @since 0.2.0
  */
@@ -26,8 +26,8 @@ export interface Message<Kind extends string, Fields extends PayloadFields> {
   /** The payload of a message. Fails with `PayloadInvalid` if the value is not of the Schema. */
   readonly encode: (value: Value<Fields>) => Effect.Effect<Payload, PayloadInvalid>
   /**
-   * The value of a payload, without `kind`; fields that the Schema does not have are ignored. Fails with `PayloadInvalid` if
-   * the payload is of another kind or not of the Schema.
+   * The value of a payload, without `kind`; fields that the Schema does not have are ignored. Fails with
+   * `PayloadInvalid` for another kind, or a payload that does not fit the Schema.
    */
   readonly decode: (payload: Payload) => Effect.Effect<Value<Fields>, PayloadInvalid>
 }

@@ -1,8 +1,8 @@
 /**
  * Message queues: at-least-once delivery without order, in PostgreSQL or in SQS, by the same rules.
  *
- * A message is a wake-up, not authority: its receiver claims the work it names by a lease in PostgreSQL. So it does no harm
- * if a message comes twice, late, or in another order, and a lost one only delays.
+ * A message is a wake-up, not a permission: its receiver claims the work it names by a lease in PostgreSQL. So a
+ * message does no harm when it comes twice, late or in another order, and a lost one only causes a delay.
  *
  * Applications do not publish. They write to the `Outbox` in the transaction that makes the message necessary, and a
  * publisher sends it later.
@@ -49,14 +49,14 @@ export interface Depth {
 export class Queue extends Context.Service<Queue, {
   /** For logs and metrics: `memory`, `postgresql`, `sqs`. */
   readonly name: string
-  /** Names of its queues. A publisher of the outbox sends to these, and leaves messages for others to other publishers. */
+  /** Names of its queues. A publisher of the outbox sends only to these. */
   readonly queues: ReadonlyArray<string>
   /** Longest delay of a publish, milliseconds. */
   readonly maxDelayMs: number
   /** Most bytes of a payload as JSON in UTF-8. */
   readonly maxPayloadBytes: number
   /**
-   * Sends a message that becomes visible after `delay`, which defaults to none. If it fails with `Unavailable`, the message
+   * Sends a message that becomes visible after `delay`, by default at once. If it fails with `Unavailable`, the message
    * may have been sent.
    */
   readonly publish: (
@@ -65,8 +65,9 @@ export class Queue extends Context.Service<Queue, {
     options?: { readonly delay?: Duration.Input | undefined }
   ) => Effect.Effect<void, QueueError>
   /**
-   * Receives up to `maxMessages` messages and hides them from others for `visibilityTimeout`. While there is none, waits up
-   * to `wait`, then answers with none. A message that was delivered too often goes to the dead letters instead.
+   * Receives up to `maxMessages` messages and hides them from others for `visibilityTimeout`. Waits up to `wait` for
+   * the first one, then returns an empty array. A message that was delivered too often goes to the dead letters
+   * instead.
    */
   readonly receive: (queue: string, options: {
     /** 1 to 1,000; SQS gives 10 at most. */
@@ -79,8 +80,8 @@ export class Queue extends Context.Service<Queue, {
   /** Deletes a delivered message. Fails with `ReceiptExpired` if it may have been delivered again. */
   readonly ack: (queue: string, receipt: string) => Effect.Effect<void, QueueError>
   /**
-   * Hides a delivered message for `timeout` from now on, at most 12 hours; with 0 it can be delivered again at once, and
-   * the receipt has expired.
+   * Hides a delivered message for `timeout` from now on, at most 12 hours; with 0 it can be delivered again at once,
+   * and the receipt has expired.
    */
   readonly extendVisibility: (
     queue: string,
@@ -93,7 +94,7 @@ export class Queue extends Context.Service<Queue, {
   readonly redrive: (queue: string, options: { readonly limit: number }) => Effect.Effect<number, QueueError>
   readonly depth: (queue: string) => Effect.Effect<Depth, QueueError>
   /**
-   * Of a queue in a database.
+   * How to reach the tables of a queue in a database.
    *
    * @internal
    */

@@ -85,7 +85,7 @@ export class PayloadInvalid extends Schema.TaggedError<PayloadInvalid>(id("Paylo
  * @since 0.2.0
  */
 export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>(id("PayloadTooLarge"))("PayloadTooLarge", {
-  /** Of the payload as JSON in UTF-8. */
+  /** Size of the payload as JSON in UTF-8. */
   bytes: Schema.Number,
   maxBytes: Schema.Number
 }) {
@@ -96,7 +96,8 @@ export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>(id("Pay
 }
 
 /**
- * The queue does not hold messages back for that long. `Outbox` does: it keeps them in PostgreSQL until the time is near.
+ * The queue does not hold messages back for that long. `Outbox` does: it keeps them in PostgreSQL until they are nearly
+ * due.
  *
  * @category reasons
  * @since 0.2.0

@@ -1,9 +1,9 @@
 /**
- * Queues in Amazon SQS, standard ones, or in a server that speaks its protocol.
+ * Standard queues in Amazon SQS, or in a server that speaks its protocol.
  *
- * SQS counts in seconds: visibility timeouts, delays and waits are rounded up. It delivers at least once and in no order, as
- * all queues here do. It may deliver a message again although it has accepted the ack, so a worker relies only on its lease
- * in PostgreSQL.
+ * SQS counts in seconds: visibility timeouts, delays and waits are rounded up. It delivers at least once and in no
+ * order, as all queues here do. It may deliver a message again after it has accepted the ack, so a worker relies only
+ * on its lease in PostgreSQL.
  *
  * Needs the package `@aws-sdk/client-sqs`.
  *
@@ -55,8 +55,8 @@ export interface Declaration {
   /** Defaults to the queue that the redrive policy names. A queue needs one. */
   readonly deadLetterUrl?: string | undefined
   /**
-   * With `create`: after this many deliveries without an ack a message goes to the dead letters, 1 to 1,000. Defaults to 20.
-   * Otherwise the redrive policy of the queue decides.
+   * With `create`: after this many deliveries without an ack a message goes to the dead letters, 1 to 1,000. Defaults
+   * to 20. Otherwise the redrive policy of the queue decides.
    */
   readonly maxAttempts?: number | undefined
 }
@@ -71,21 +71,21 @@ export interface Options {
   /** The queues by the name that the application uses: 1 to 75 letters, digits, hyphens and underscores. */
   readonly queues: Readonly<Record<string, Declaration>>
   /**
-   * For development and tests: creates each queue that does not exist, its dead letter queue `<name>-dead`, and their redrive
-   * policy. Defaults to false.
+   * For development and tests: creates each queue that does not exist, its dead letter queue `<name>-dead`, and their
+   * redrive policy. Defaults to false.
    */
   readonly create?: boolean | undefined
   /**
-   * Configuration of the SDK's client, or a client, which the application closes. Without one, region and credentials come
-   * from where the SDK finds them: environment, files, container or instance role.
+   * Configuration of the SDK's client, or a client, which the application closes. Without one, region and credentials
+   * come from where the SDK finds them: environment, files, container or instance role.
    */
   readonly client?: SQSClientConfig | SQSClient | undefined
 }
 
 /**
  * The queues of SQS. Opening looks up each one whose URLs are not given; fails with `QueueNotFound`, `AccessDenied` or
- * `Unavailable` if that fails, and with `InvalidInput` if an option is out of its range, no region is set, or a queue has no
- * dead letter queue.
+ * `Unavailable` if that fails, and with `InvalidInput` if an option is out of its range, no region is set, or a queue
+ * has no dead letter queue.
  *
  * @category layers
  * @since 0.2.0
@@ -131,8 +131,8 @@ export const make = Effect.fnUntraced(function*(
   })
 
   /**
-   * What no receiver can read must not come again and again. If the move fails, the message comes once more, and in the end
-   * the redrive policy moves it.
+   * A message that no receiver can read must not come again and again. If the move fails, the message comes once more,
+   * and in the end the redrive policy moves it.
    */
   const buryForeign = (queue: string, server: Server, { Body = "", ReceiptHandle }: Message, problem: string) =>
     server.sendDead({ body: Body, reason: problem }).pipe(

@@ -64,7 +64,7 @@ export interface CreateOptions {
 export class DeliveryFailed extends Schema.TaggedError<DeliveryFailed>("duroxide-prisma/DeliveryFailed")(
   "DeliveryFailed",
   {
-    /** Of the response; null without one. */
+    /** Status of the response; null without one. */
     status: Schema.NullOr(Schema.Number),
     problem: Schema.String,
     /** Whether no other attempt follows. */
@@ -282,7 +282,7 @@ export const layer = <E, R>(options: Options<E, R>): Layer.Layer<Task.Handler<"w
  * @since 0.2.0
  */
 export const sign = (request: {
-  /** The same each time the event is sent. */
+  /** Stays the same each time the event is sent. */
   readonly id: string
   readonly body: string | Uint8Array
   readonly secret: Endpoint["secret"]

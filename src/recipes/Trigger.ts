@@ -9,7 +9,7 @@
  *
  * @since 0.2.0
  */
-import * as Schedule from "effect/Cron"
+import * as EffectCron from "effect/Cron"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -271,13 +271,13 @@ const checkName = (name: string) => {
   )
 }
 
-const parse = (name: string, expression: string, timeZone: string): Schedule.Cron => {
+const parse = (name: string, expression: string, timeZone: string): EffectCron.Cron => {
   const parsed = cronInstants.parse(expression, timeZone)
   if (Result.isFailure(parsed)) {
     return refuse(name, `cron ${JSON.stringify(expression)}, ${timeZone}`, parsed.failure.message)
   }
   try {
-    Schedule.next(parsed.success)
+    EffectCron.next(parsed.success)
   } catch {
     refuse(name, `cron ${JSON.stringify(expression)}`, "no date fits it")
   }

@@ -228,7 +228,11 @@ export {
  * **Example** (A task and its handler)
  *
  * ```ts
- * const Resize = Task.make("Resize", { payload: { image: Schema.String }, success: Schema.String, timeout: "5 minutes" })
+ * const Resize = Task.make("Resize", {
+ *   payload: { image: Schema.String },
+ *   success: Schema.String,
+ *   timeout: "5 minutes"
+ * })
  *
  * const ResizeLive = Resize.toLayer(Effect.fn(function*({ image }) {
  *   const { idempotencyKey } = yield* Task.Attempt

@@ -69,7 +69,7 @@ export class TaskDriver extends Context.Service<TaskDriver, {
     reason: string,
     replies: boolean
   ) => Call<ReadonlyArray<"Cancelled" | "Ended" | "Missing">>
-  /** Those of the tasks that have ended. The others are marked as awaited: their ends are announced. */
+  /** Which of the tasks have ended. The others are marked as awaited: their ends are announced. */
   readonly await: (ids: ReadonlyArray<string>) => Call<ReadonlyArray<EndedTask>>
   /** The end of a task, or null: it will arrive in the mailbox of the caller. */
   readonly join: (taskId: string, caller: Caller) => Call<End | null>
@@ -286,7 +286,7 @@ export interface AttemptEnd {
   readonly outcome: "Failed" | "Died" | "Unavailable" | "TimedOut" | "GivenBack"
   /** The failure as JSON text. */
   readonly error: string | null
-  /** Before the next attempt; null: there is none. */
+  /** Pause before the next attempt; null if the task is dead. */
   readonly delayMs: number | null
   /** Whether it is one of the attempts that the task may have. */
   readonly counts: boolean

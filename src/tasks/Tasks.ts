@@ -1,8 +1,8 @@
 /**
  * Creates tasks, waits for their ends, and manages them.
  *
- * Creating a task writes its row and a row of the outbox in one statement: a publisher (`Outbox.publisher`) sends the wake-up
- * later. A process that only creates tasks needs no queue and no handlers.
+ * Creating a task writes its row and a row of the outbox in one statement: a publisher (`Outbox.publisher`) sends the
+ * wake-up later. A process that only creates tasks needs no queue and no handlers.
  *
  * @since 0.2.0
  */
@@ -50,13 +50,13 @@ export interface Creator {
 }
 
 /**
- * Creates tasks inside a transaction of the application, that of `Transaction` of `duroxide-prisma/prisma`: the rows of the application and the tasks commit
- * together or not at all.
+ * Creates tasks inside a transaction of the application, through `Transaction` of `duroxide-prisma/prisma`: the rows of
+ * the application and the tasks commit together or not at all.
  *
  * **Details**
  *
- * Each call is one statement on the connection, as in `Transaction.make`, whose details and gotchas apply. Until the commit,
- * another creation with the same key waits for the outcome.
+ * Each call is one statement on the connection, as in `Transaction.make`, whose details and gotchas apply. Until the
+ * commit, another creation with the same key waits for the outcome.
  *
  * **Example** (An order and the task that confirms it)
  *
@@ -81,8 +81,8 @@ export type { AttemptRecord, DeadTask, Failure, Status } from "./internal/reads.
  *
  * **Details**
  *
- * Every method fails with `ProviderError` when the database fails; bad input is refused before anything is written, with
- * `PayloadMismatch`, `PayloadTooLarge`, or the reason `InvalidInput`. Creations of the same time share statements.
+ * Every method fails with `ProviderError` when the database fails. Bad input is refused before anything is written,
+ * with `PayloadMismatch`, `PayloadTooLarge`, or the reason `InvalidInput`. Simultaneous creations share statements.
  *
  * After `ConnectionLost` a task may be created or not: repeat it with a key.
  *
@@ -98,8 +98,8 @@ export class Tasks extends Context.Service<
     /**
      * Waits until the task has ended, and returns its typed result or failure.
      *
-     * An end is known within milliseconds, by a hint; without a connection that listens, within about a second. Waits share
-     * their statements, so a process may have thousands.
+     * A hint makes an end known within milliseconds; without a connection that listens it takes about a second. Waits
+     * share their statements, so a process may have thousands.
      */
     readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
       task: Task.Task<any, P, S, E>,
@@ -122,9 +122,9 @@ export class Tasks extends Context.Service<
     >
     /**
      * Cancels a task: a waiting one never runs. The attempt of a running one can no longer commit; its handler is
-     * interrupted at once by a hint, or with its next heartbeat. While a transaction of its handler holds the task (`commit`,
-     * `lock`), it waits up to 30 seconds for the end of that, then fails with the reason `Contention`. Returns whether it was cancelled by this call; an ended or
-     * unknown task stays as it is.
+     * interrupted at once by a hint, or with its next heartbeat. While a transaction of the handler holds the task
+     * (`commit`, `lock`), the call waits up to 30 seconds, then fails with the reason `Contention`. Returns whether
+     * this call cancelled the task; an ended or unknown task stays as it is.
      */
     readonly cancel: (taskId: string, reason: string) => Effect.Effect<boolean, ProviderError>
     /** The attempts at a task, in order. Empty for an unknown one. */
@@ -136,8 +136,8 @@ export class Tasks extends Context.Service<
       readonly limit?: number | undefined
     }) => Effect.Effect<ReadonlyArray<DeadTask>, ProviderError>
     /**
-     * Gives dead tasks all their attempts again, from now on; returns their ids. Tasks that are not dead stay as they are. By
-     * name, up to 1,000 tasks with each call, the first that died first.
+     * Gives dead tasks all their attempts again; returns their ids. Other tasks stay as they are. By name, each call
+     * takes up to 1,000 tasks, in the order of their deaths.
      */
     readonly redrive: (
       which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }
@@ -192,9 +192,9 @@ export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | 
 export const layer: Layer.Layer<Tasks, never, TaskDriver | Topics> = Layer.effect(Tasks, make)
 
 /**
- * Finds tasks whose wake-ups were lost and attempts of lost workers, as each `TaskWorker` does, five seconds later: for a
- * system that may have no worker for a while, such as one whose workers are started by the length of their queue. One process
- * of it is enough, for example that of the publisher. It sends a statement a minute while nothing happens.
+ * Finds tasks whose wake-ups were lost and attempts of lost workers, as each `TaskWorker` does, but five seconds later.
+ * For a system that may have no worker for a while, for example when the length of the queue starts workers. One
+ * process is enough, such as the publisher's. It sends a statement a minute while nothing happens.
  *
  * @category layers
  * @since 0.2.0
@@ -237,7 +237,8 @@ export const activities = [calls.CreateTask, calls.RunTask, calls.CancelTask] as
 export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["name"]>
 
 /**
- * The handlers of `activities`. The tasks must be in the schema of the orchestrations: the end of a task and the message about it are one transaction.
+ * The handlers of `activities`. The tasks must be in the schema of the orchestrations, because the end of a task and
+ * the message about it are one transaction.
  *
  * @category activities
  * @since 0.2.0

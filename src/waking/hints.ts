@@ -144,10 +144,10 @@ export const make = Effect.fnUntraced(function*(
 
   // -- announcing --------------------------------------------------------------------------------
 
-  const outbox = new Outbox()
+  const outgoing = new Outgoing()
   /** Sends what waits, once. */
   const send = Effect.suspend(() => {
-    const hints = outbox.take(clock.currentTimeMillisUnsafe())
+    const hints = outgoing.take(clock.currentTimeMillisUnsafe())
     if (hints.length === 0) return Effect.succeed("Nothing" as const)
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
@@ -157,7 +157,7 @@ export const make = Effect.fnUntraced(function*(
           Effect.andThen(Effect.sync(() => report()))
         )
       ),
-      Effect.as("Sent" as const)
+      Effect.as("Done" as const)
     )
   })
 
@@ -202,7 +202,7 @@ export const make = Effect.fnUntraced(function*(
   return {
     isConnected: () => isConnected,
     announce: (hint) => {
-      outbox.add(hint)
+      outgoing.add(hint)
       sendSoon()
     },
     subscribe: (subscriber) => {
@@ -238,7 +238,7 @@ const betweenWarningsMs = 60_000
 const maxTimes = 16
 
 /** Hints that wait to be sent, merged. */
-class Outbox {
+class Outgoing {
   private readonly work = new Map<Queue, Set<number>>()
   /** The hint of work of a queue, as long as there is only one. */
   private readonly alone = new Map<Queue, Hint | undefined>()

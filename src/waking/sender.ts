@@ -10,8 +10,8 @@ import { InBackground } from "../model/shared/inBackground.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 
 export interface Options {
-  /** Sends all that waits. After `Failed` it is called again in a second. */
-  readonly send: Effect.Effect<"Sent" | "Failed" | "Nothing">
+  /** Sends all that waits. `Done`: it was sent, or dropped. `Again`: it still waits, for a call in a second. */
+  readonly send: Effect.Effect<"Done" | "Again" | "Nothing">
   /** Time between two announcements, on average. Defaults to 20 milliseconds. */
   readonly everyMs?: number
   /**
@@ -42,7 +42,7 @@ export const make = Effect.fnUntraced(function*(
     waiting.closeUnsafe()
     return Effect.flatMap(sendInTurn, (outcome) => {
       if (outcome === "Nothing") return waiting.await
-      return outcome === "Failed" ? Effect.sleep(retryMs) : pauseAfterSending()
+      return outcome === "Again" ? Effect.sleep(retryMs) : pauseAfterSending()
     })
   })
   yield* Effect.forkScoped(Effect.provideService(Effect.forever(round), InBackground, true))

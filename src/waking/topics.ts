@@ -81,13 +81,13 @@ export const make = Effect.fnUntraced(function*(
     unsent.clear()
     if (hints.length === 0) return Effect.succeed("Nothing" as const)
     return Effect.matchEffect(notifier.announce(hints.map(([topic, atMs]) => Hint.Topic({ topic, atMs }))), {
-      onSuccess: () => Effect.succeed("Sent" as const),
+      onSuccess: () => Effect.succeed("Done" as const),
       onFailure: (error) => {
         for (const [topic, atMs] of hints) add(topic, atMs)
         return Effect.logDebug("Queues: hints to other processes were not sent yet").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
           withHarmlessLoggers,
-          Effect.as("Failed" as const)
+          Effect.as("Again" as const)
         )
       }
     })

@@ -9,7 +9,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ca = ""
 
-/** As in `@azure/keyvault-secrets`. */
+/** The class of `@azure/keyvault-secrets`. */
 class SecretClient {
   readonly url: string
   readonly credential: DefaultAzureCredential

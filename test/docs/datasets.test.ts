@@ -46,7 +46,8 @@ const ConvertLive = Convert.toLayer(Effect.fn(function*(batch) {
 
 const workerOn = (url: string) => {
   const WorkerLive = TaskWorker.layer({ tasks: [Convert] }).pipe(
-    Layer.provide([ConvertLive, Outbox.publisher()]),
+    Layer.provide(ConvertLive),
+    Layer.merge(Outbox.publisher()),
     Layer.provide(Dataset.layer),
     Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
     Layer.provide(PrismaProvider.layerDatabase({ url }))

@@ -21,7 +21,7 @@ const named = (text: string) =>
     [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! }))
   )
 
-/** As a test is declared: the first argument of a call, or a key of a table of cases. */
+/** Whether the text declares the test: as the first argument of a call, or a key of a table of cases. */
 const declares = (text: string, name: string) =>
   new RegExp(`^ *(it\\.\\w+\\(|it\\()?"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m").test(text)
 

@@ -15,7 +15,10 @@ const named = (item: string) =>
     [, label, names]
   ) => [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! })))
 
-/** As a test is declared: the first argument of a call, also of `each`, a key of a topic, or the first part of a case. */
+/**
+ * Whether the text declares the test: as the first argument of a call or of `each`, a key of a topic, or part of a
+ * case.
+ */
 const declares = (text: string, name: string) =>
   new RegExp(`^ *(it\\.\\w+\\(|it\\(|\\]\\)\\(|\\[)?\\n? *"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m")
     .test(text)

@@ -1,6 +1,7 @@
 /**
- * Runs what examples/lite/compose.yaml runs, without containers: its commands and settings on processes of this machine. The
- * images of PostgreSQL and MinIO are replaced by the server of the tests and fauxqs, names of services by local ports.
+ * Runs what examples/lite/compose.yaml runs, without containers: its commands and settings on processes of this
+ * machine. The images of PostgreSQL and MinIO are replaced by the server of the tests and fauxqs, names of services by
+ * local ports.
  */
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -3,7 +3,10 @@ import * as Effect from "effect/Effect"
 import { counted } from "../utils/reads.ts"
 import * as Boxes from "./utils/outbox.ts"
 
-/** What the functions of the outbox read beside many messages that are sent, due later, or of queues that no publisher has: few index entries, no table. */
+/**
+ * What the functions of the outbox read beside many messages that are sent, due later, or of queues that no publisher
+ * has: few index entries, no table.
+ */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   add: ["SELECT dx_add_to_outbox('[{\"queue\":\"jobs\",\"payload\":{\"kind\":\"job\"}}]')", [], 5],
   claim: [

@@ -9,8 +9,8 @@ import { waitForStatement } from "../utils/waitUntil.ts"
 import * as Boxes from "./utils/outbox.ts"
 
 /**
- * A publisher dies by SIGKILL between any two of its steps. Another one sends what it left, when the lease has ended: nothing
- * is lost, and only what the dead one had sent without marking it is sent twice.
+ * A publisher dies by SIGKILL between any two of its steps. Another one sends what it left, when the lease has ended:
+ * nothing is lost, and only what the dead one had sent without marking it is sent twice.
  */
 
 const open = Effect.gen(function*() {

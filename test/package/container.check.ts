@@ -1,6 +1,6 @@
 /**
- * examples/deployment as an image would have it: the steps of its Dockerfile in folders instead of stages, on an application
- * that has the packed package among its dependencies; then its command.
+ * examples/deployment as an image would have it: the steps of its Dockerfile in folders instead of stages, on an
+ * application that has the packed package among its dependencies; then its command.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -11,7 +11,9 @@ import * as Packed from "../utils/packed.ts"
 
 const platform = `${process.platform === "win32" ? "win" : process.platform}-${process.arch}`
 
-/** The oldest supported version of each line, and the newest of the last; `runs` is how README runs the program there. */
+/**
+ * The oldest supported version of each line, and the newest of the last; `runs` is how README runs the program there.
+ */
 const versions = [
   { node: "20.19.0", npm: "10.8.2", runs: "npx --yes tsx welcome.ts", vitest: 1 },
   { node: "22.18.0", npm: "10.9.3", runs: "node welcome.ts", vitest: 0 },

@@ -30,7 +30,7 @@ beforeAll(async () => {
 
 afterAll(() => project.remove())
 
-/** As npx would find it, without the time that npm takes to start. */
+/** Path that npx would find, without the time that npm takes to start. */
 const bin = (name = "duroxide-prisma") => join(project.folder, "node_modules/.bin", name)
 
 const options = ["--strict", "--target", "es2022", "--module", "nodenext", "--types", "node"]

@@ -1,5 +1,6 @@
 /**
- * Tokens as passwords: obtained by the packages of the platforms from endpoints of the test, and checked by a server with TLS.
+ * Tokens as passwords: obtained by the packages of the platforms from endpoints of the test, and checked by a server
+ * with TLS.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -50,7 +51,10 @@ const ask = (request: Partial<CredentialsModule.Request> = {}) =>
       (password) => Redacted.value(password)
     ))
 
-/** The endpoint of managed identities in App Service. Each answer is a new token: the only password, until after its time. */
+/**
+ * The endpoint of managed identities in App Service. Each answer is a new token: the only password, until after its
+ * time.
+ */
 const identityEndpoint = (setPassword: (sql: string) => Promise<unknown>, lifetimeMs: number) =>
   Effect.gen(function*() {
     const state = { issued: 0, atOnce: 0, mostAtOnce: 0, paths: new Set<string>(), refusedHeaders: 0 }
@@ -117,7 +121,8 @@ describe("layerEntra:", () => {
                 backends.add(row!.pid)
               })
             ),
-            // A slow login may be under way with the token before, which the endpoint has ended; the provider repeats that, too.
+            // A slow login may be under way with the token before, which the endpoint has ended; the provider repeats
+            // that, too.
             Effect.tapError(() => Effect.sync(() => refused++)),
             Effect.retry({ times: 3, while: ({ reason }) => reason._tag === "Unavailable" }),
             Effect.repeat({ until: () => endpoint.issued > 10 && statements > 100 && backends.size > 20 })

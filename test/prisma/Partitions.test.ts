@@ -1,6 +1,6 @@
 /**
- * A store whose history is partitioned: what the change keeps, and that later migrations and a reset work on it. Part of
- * the validation suite runs on such a store (`PrismaDriver.suite.partitions.test.ts`).
+ * A store whose history is partitioned: what the change keeps, and that later migrations and a reset work on it. Part
+ * of the validation suite runs on such a store (`PrismaDriver.suite.partitions.test.ts`).
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Migrator, Partitions, Roles } from "duroxide-prisma/prisma"

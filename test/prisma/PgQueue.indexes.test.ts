@@ -4,8 +4,8 @@ import * as PgServer from "../utils/PgServer.ts"
 import { counted } from "../utils/reads.ts"
 
 /**
- * What each function of queues reads beside large backlogs, counted by the server: no table is scanned, and few entries of
- * indexes are read. A session may plan on empty tables, or on full ones.
+ * What each function of queues reads beside large backlogs, counted by the server: no table is scanned, and few entries
+ * of indexes are read. A session may plan on empty tables, or on full ones.
  */
 
 const token = "00000000-0000-4000-8000-000000000000"

@@ -48,7 +48,9 @@ type Process = Effect.Success<ReturnType<typeof open>>
 
 const message = (n: number) => ({ kind: "numbered", n })
 
-/** Shorter than the pause before a fallback look, a minute: what a wait receives is found by a notification or a timer. */
+/**
+ * Shorter than the pause before a fallback look, a minute: what a wait receives is found by a notification or a timer.
+ */
 const longWait = { maxMessages: 1, visibilityTimeout: "1 minute", wait: "20 seconds" } as const
 const now = { ...longWait, wait: 0 } as const
 

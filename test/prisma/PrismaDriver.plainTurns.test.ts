@@ -4,8 +4,8 @@ import type { HandOver, UnclaimedTurn } from "../../src/provider/ProviderDriver.
 import * as Test from "../utils/driver.ts"
 
 /**
- * One turn that leaves nothing but events and activities is stored by functions of its own: what they leave must be what
- * the functions for sets leave, which store it as part of a set.
+ * One turn that leaves nothing but events and activities is stored by functions of its own: what they leave must be
+ * what the functions for sets leave, which store it as part of a set.
  */
 
 const open = Test.open({ clock: "effect" })

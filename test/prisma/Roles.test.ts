@@ -31,7 +31,7 @@ const roles = ["migrator", "worker", "client", "reader"] as const
 interface Store {
   readonly schema: string
   readonly url: (role: Roles.Role) => string
-  /** As the owner of the server. */
+  /** Runs SQL as the owner of the server. */
   readonly sql: PgServer.TestDatabase["sql"]
   readonly apply: Effect.Effect<void, unknown>
   /** The SQLSTATE of the server's answer; undefined if it does what the role asks. Nothing is committed. */
@@ -49,7 +49,9 @@ const withLogin = (url: string, name: string) => {
 
 const loginOf = (store: Store, role: Roles.Role) => decodeURIComponent(new URL(store.url(role)).username)
 
-/** In a schema of its own, made by the migrator; the roles are logins that exist, with other names than in the files. */
+/**
+ * In a schema of its own, made by the migrator; the roles are logins that exist, with other names than in the files.
+ */
 const makeStore: Effect.Effect<Store, unknown, Scope.Scope> = Effect.gen(function*() {
   const { sql, url: ownerUrl } = yield* PgServer.emptyDatabase
   const unique = randomUUID().slice(0, 8)

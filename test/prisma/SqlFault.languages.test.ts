@@ -1,7 +1,8 @@
 /**
  * Errors of servers that speak other languages than English: the reason is that of the SQLSTATE.
  *
- * On Debian and its relatives a real server speaks German here. Where none is installed, that test says that it did not run.
+ * On Debian and its relatives a real server speaks German here. Where none is installed, that test says that it did not
+ * run.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Cause from "effect/Cause"
@@ -21,11 +22,11 @@ import * as SqlFault from "../../src/provider/SqlFault.ts"
 import * as embedded from "../../src/server/internal/embeddedPostgres.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-/** As `pg` gives it. */
+/** Error of `pg`. */
 const answer = (code: string, message: string, routine: string) =>
   Object.assign(new Error(message), { code, severity: "FEHLER", routine })
 
-/** As the adapter of Prisma gives it. */
+/** Error of Prisma's adapter. */
 const adapted = (code: string, message: string, routine?: string) => ({
   name: "DriverAdapterError",
   cause: { kind: "postgres", originalCode: code, originalMessage: message, code, message, severity: "ERROR", routine }
@@ -132,7 +133,9 @@ const translated = (): string | undefined => {
 
 const bin = translated()
 
-/** One that speaks German, stopped with the scope. Its locale has no language of its own, so that `LANGUAGE` decides. */
+/**
+ * One that speaks German, stopped with the scope. Its locale has no language of its own, so that `LANGUAGE` decides.
+ */
 const germanServer = Effect.fnUntraced(function*(bin: string) {
   const user = yield* embedded.serverUser("")
   const folder = yield* Effect.acquireRelease(

@@ -51,7 +51,7 @@ const serving = (
     ])
   )
 
-/** As Duroxide queues an activity. */
+/** An activity, queued by Duroxide. */
 const call = (name: string, n: number, tag: string | null) => ({
   work_item: JSON.stringify({
     ActivityExecute: { instance: `rust-${name}`, execution_id: 1, id: n, name, input: `"${n}"`, ...(tag && { tag }) }

@@ -20,7 +20,9 @@ const adopt = (options: Migrator.Options) => silently(Migrator.adopt(options))
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-/** Rows of all tables of duroxide-pg, as text, in its columns; without the names of event types, which adopting sets. */
+/**
+ * Rows of all tables of duroxide-pg, as text, in its columns; without the names of event types, which adopting sets.
+ */
 const contents = (sql: PgServer.TestDatabase["sql"]) =>
   sql(
     `SELECT (SELECT jsonb_agg(to_jsonb(i) - 'route' ORDER BY instance_id) FROM instances AS i)::text AS instances,

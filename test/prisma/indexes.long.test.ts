@@ -32,7 +32,9 @@ const first = `
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
     VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');`
 
-/** The backlog: our instances and their messages, with work of other processes in front of them; activities likewise. */
+/**
+ * The backlog: our instances and their messages, with work of other processes in front of them; activities likewise.
+ */
 const queued = `
   INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, now(), now(), 'parent' || g % 1000, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g ON CONFLICT DO NOTHING;

@@ -1,9 +1,9 @@
 /**
  * What a process does with a managed server: TLS, login, pool, migrations, an orchestration, and the removal of it all.
  *
- * It always runs against the tests' own server behind TLS. With `AZURE_POSTGRES_URL`, it runs against that server as well, in
- * a schema of its own, with the `Credentials` that `DUROXIDE_PG_CREDENTIALS` chooses. Without it, a line says that no managed
- * server was tested.
+ * It always runs against the tests' own server behind TLS. With `AZURE_POSTGRES_URL`, it runs against that server as
+ * well, in a schema of its own, with the `Credentials` that `DUROXIDE_PG_CREDENTIALS` chooses. Without it, a line says
+ * that no managed server was tested.
  */
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"

@@ -67,7 +67,7 @@ const open = Effect.gen(function*() {
   return { ...test, heard: yield* listen(test) }
 })
 
-/** As Duroxide and plain SQL do it. */
+/** Inserts like Duroxide and plain SQL. */
 const insertMessages = (rows: string, lock = "NULL") =>
   `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, lock_token)
    SELECT 'i', '{"TimerFired":{}}', at, now(), ${lock} FROM (${rows}) AS one (at)`

@@ -95,8 +95,8 @@ describe("One start on PostgreSQL", () => {
         }
         assert.lengthOf(dropped, looks.length)
         for (const count of looks) assert.isAtLeast(count, 1)
-        // Four on average, and those that learn of it too late, which are many on a busy machine: the best start counts.
-        // Without that, each start has all twenty.
+        // Four on average, and those that learn of it too late, which are many on a busy machine: the best start
+        // counts. Without that, each start has all twenty.
         assert.isBelow(Math.min(...looks), 13)
       }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )

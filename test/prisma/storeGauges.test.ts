@@ -28,7 +28,7 @@ const process = Effect.fnUntraced(function*(url: string) {
   return {
     samples: () => lines.filter(({ operation }) => operation === "readBacklog").length,
     hasReceived: (hint: string) => lines.some((line) => line["hint"] === hint),
-    /** As an exporter: the number of active instances, if it is shown. */
+    /** Reads like an exporter: the number of active instances, if it is shown. */
     read: inside(Effect.map(values(Metrics.activeOrchestrations), ({ "": active }) => active))
   }
 })

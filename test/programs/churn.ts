@@ -1,7 +1,7 @@
 /**
  * Works on one schema as hard and as carelessly as it can: claims sets of both queues, settles them in any order, lets
- * locks run out, stores turns without claims, starts, sends, cancels and deletes at random. Several of these run side by side in
- * `deadlock.long.test.ts`.
+ * locks run out, stores turns without claims, starts, sends, cancels and deletes at random. Several of these run side
+ * by side in `deadlock.long.test.ts`.
  *
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
  *

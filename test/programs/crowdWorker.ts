@@ -1,4 +1,5 @@
-// A task worker process: `node crowdWorker.js <database URL>`. Serves `Crowd`: a guilty task ends the process. Runs until SIGTERM.
+// A task worker process: `node crowdWorker.js <database URL>`. Serves `Crowd`: a guilty task ends the process. Runs
+// until SIGTERM.
 import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { TaskWorker } from "duroxide-prisma/tasks"

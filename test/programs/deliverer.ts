@@ -1,5 +1,5 @@
-// A process that delivers webhooks: `node deliverer.js <database URL> <endpoint URL> <secret>`. Prints `ready`. Runs until it is
-// killed, or the test ends.
+// A process that delivers webhooks: `node deliverer.js <database URL> <endpoint URL> <secret>`. Prints `ready`. Runs
+// until it is killed, or the test ends.
 import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Delivery } from "duroxide-prisma/recipes/deliveries"

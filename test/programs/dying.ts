@@ -1,8 +1,8 @@
-// A process that is killed just after it has stored something, before it can announce it:
+// A process that is killed just after it has stored something, before it can announce it. Run by
 // `node dying.js <database URL> start | signal | turn`.
 //
-// `start` starts `Rounds`, `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, again and again as others
-// may take its turns, until it has stored that an execution continues as new.
+// `start` starts `Rounds`, `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, again and again as
+// others may take its turns, until it has stored that an execution continues as new.
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { Database, PgNotifier, PrismaDriver } from "duroxide-prisma/prisma"
 import { FromDriver, Notifier, ProviderDriver } from "duroxide-prisma/provider"

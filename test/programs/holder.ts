@@ -1,5 +1,5 @@
-// A process that holds an activity until it is killed: `node holder.js <database URL> <lock timeout>`. Prints `running` when
-// the activity runs.
+// A process that holds an activity until it is killed: `node holder.js <database URL> <lock timeout>`. Prints `running`
+// when the activity runs.
 import { Runtime, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Duration from "effect/Duration"

@@ -15,8 +15,8 @@ export interface Life {
   readonly orchestration: string
   readonly input: (n: number, instanceId: string) => unknown
   /**
-   * `crashing`: in processes that hang, ten times, so that the attempts of `poison` are used up. `running`: in a process
-   * that works. `last`: in one that is killed soon after. `unclaimed`: when no process runs.
+   * `crashing`: in processes that hang, ten times, so that the attempts of `poison` are used up. `running`: in a
+   * process that works. `last`: in one that is killed soon after. `unclaimed`: when no process runs.
    */
   readonly starts: "crashing" | "running" | "last" | "unclaimed"
   /** Sent to instances that have come to rest, while a process runs. */

@@ -1,5 +1,5 @@
-// A process that receives one message of the queue `work` and never settles it: `node receiver.js <database URL>`. Prints
-// `received` when it has it.
+// A process that receives one message of the queue `work` and never settles it: `node receiver.js <database URL>`.
+// Prints `received` when it has it.
 import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"

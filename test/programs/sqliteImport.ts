@@ -1,5 +1,5 @@
-// Imports a SQLite file: `node sqliteImport.js <file> <database URL> <batch>`; prints `copied <rows>` after each batch and
-// `imported` at the end.
+// Imports a SQLite file: `node sqliteImport.js <file> <database URL> <batch>`; prints `copied <rows>` after each batch
+// and `imported` at the end.
 import { SqliteImport } from "duroxide-prisma/sqlite"
 import * as Effect from "effect/Effect"
 

@@ -1,5 +1,5 @@
-// A task worker process: `node taskWorker.js <database URL> <boundary> [concurrency]`. Serves `Output`; prints `ready`, and at
-// the boundary `reached <boundary>`, where it stops for the test to kill it. Runs until SIGTERM.
+// A task worker process: `node taskWorker.js <database URL> <boundary> [concurrency]`. Serves `Output`; prints `ready`,
+// and at the boundary `reached <boundary>`, where it stops for the test to kill it. Runs until SIGTERM.
 import { Outbox } from "duroxide-prisma/outbox"
 import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"

@@ -1,4 +1,5 @@
-// A runtime process: `node worker.js <database URL> [JSON of Options]`. Runs until SIGTERM; prints `ready` when it serves.
+// A runtime process: `node worker.js <database URL> [JSON of Options]`. Runs until SIGTERM; prints `ready` when it
+// serves.
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Context from "effect/Context"

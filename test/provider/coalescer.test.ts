@@ -90,7 +90,9 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
     }))
 
-  /** Sends texts; one that another transaction holds fails its set after 200 milliseconds, or after 50 if it is alone. */
+  /**
+   * Sends texts; one that another transaction holds fails its set after 200 milliseconds, or after 50 if it is alone.
+   */
   const holding = Effect.gen(function*() {
     const sent: Array<ReadonlyArray<string>> = []
     const held = new Set<string>()

@@ -1,5 +1,6 @@
 /**
- * Messages with a delay, from a process whose clock differs from that of the store: when others see them, in virtual time.
+ * Messages with a delay, from a process whose clock differs from that of the store: when others see them, in virtual
+ * time.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"

@@ -2,9 +2,9 @@
  * Both drivers see the same random calls at the same virtual times: every answer, and everything stored at the end,
  * must be the same. This finds behaviour that the contract leaves unspecified.
  *
- * A failure prints its seed and the smallest sequence that still fails. `DIFFERENTIAL_SEED` sets the seed, or is `random`
- * for sequences not seen before; `DIFFERENTIAL_RUNS` sets their number. Without them every run plays the same sequences:
- * a change is judged by what it changes.
+ * A failure prints its seed and the smallest sequence that still fails. `DIFFERENTIAL_SEED` sets the seed, or is
+ * `random` for sequences not seen before; `DIFFERENTIAL_RUNS` sets their number. Without them every run plays the same
+ * sequences: a change is judged by what it changes.
  */
 import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"

@@ -20,7 +20,7 @@ const seed = Number(process.env["MAIL_SEED"] ?? 1)
 const startMs = Date.UTC(2030, 0, 1)
 const lockTimeoutMs = 5_000
 
-/** Of batches: in some there is room for one message only. */
+/** Sizes of batches: some have room for one message only. */
 const bytes = fc.constantFrom(1, 200, 500, 1_000_000)
 const times = fc.constantFrom(0, 1, 10, 1_000, 10_000, 60_000)
 

@@ -1,6 +1,6 @@
 /**
- * When a provider polls, in virtual time: hints that are missing or late, a store that fails. And the moments at which a
- * wake-up meets what this process holds.
+ * When a provider polls, in virtual time: hints that are missing or late, a store that fails. And the moments at which
+ * a wake-up meets what this process holds.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Notifier, ProviderError } from "duroxide-prisma/provider"

@@ -39,7 +39,7 @@ const process = Effect.fnUntraced(function*(notifier?: Notifier.Notifier["Servic
   return {
     state,
     scope,
-    /** As an exporter: the gauges it reads, and what follows from that. */
+    /** Reads like an exporter: the gauges, and what follows from reading them. */
     read: Effect.gen(function*() {
       const all = yield* Metric.snapshot
       const gauges = {

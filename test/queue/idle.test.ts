@@ -97,7 +97,8 @@ describe("a process that has nothing to do:", () => {
         "claimOutbox",
         "takeTasks"
       ])
-      // One or two a minute; polling, 60. Virtual time can outrun the check of the connection, which then polls for a while.
+      // One or two a minute; polling, 60. Virtual time can outrun the check of the connection, which then polls for a
+      // while.
       for (const [operation, count] of Object.entries(others)) assert.isAtMost(count, 60, operation)
       assert.isAtMost(checkNotifications, 10)
     }).pipe(Effect.scoped))

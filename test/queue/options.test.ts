@@ -14,7 +14,7 @@ import * as Logger from "effect/Logger"
 import type * as Scope from "effect/Scope"
 import { Job, open, queues } from "../tasks/utils/tasks.ts"
 
-/** Of other types, as a program without types may give them. */
+/** Values that only a program without types can give. */
 const noDurations = [NaN, -1, {}, "abc", { seconds: NaN }, [], null] as ReadonlyArray<unknown> as ReadonlyArray<never>
 
 const unknownId = "00000000-0000-4000-8000-000000000000"

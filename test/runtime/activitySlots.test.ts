@@ -42,8 +42,8 @@ const enqueue = Effect.fnUntraced(function*(...names: ReadonlyArray<string>) {
 const big = "x".repeat(4_000_000)
 
 /**
- * A process that runs steps. Those that are named `short…`, and `big…` with a big result, end at once, others when they are
- * ended; `claimed` are the numbers of activities in the answers of its claims.
+ * A process that runs steps. Those that are named `short…`, and `big…` with a big result, end at once, others when they
+ * are ended; `claimed` are the numbers of activities in the answers of its claims.
  */
 const process = Effect.fnUntraced(function*(
   workerConcurrency: number,

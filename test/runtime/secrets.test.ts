@@ -1,6 +1,6 @@
 /**
- * What logs never say, at any level: payloads, whole lock tokens, passwords and connection strings. And what they always
- * say: the ids of what they are about.
+ * What logs never say, at any level: payloads, whole lock tokens, passwords and connection strings. And what they
+ * always say: the ids of what they are about.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"

@@ -1,5 +1,6 @@
 /**
- * A process that was suspended: the wall clock and that of the store have continued, its monotonic clock has stood still.
+ * A process that was suspended: the wall clock and that of the store have continued, its monotonic clock has stood
+ * still.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"

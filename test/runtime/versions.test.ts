@@ -18,7 +18,7 @@ const schemas = { payload: Schema.Struct({ rounds: Schema.Int }), success: Schem
 /** Waits the given number of times, continuing as new each time, and returns its version. */
 const One = Orchestration.make("Loop", { ...schemas, version: "1.0.0" })
 const Two = Orchestration.make("Loop", { ...schemas, version: "2.0.0" })
-/** As `Two`, but reads another payload. */
+/** Version 2.0.0 with another payload. */
 const Strict = Orchestration.make("Loop", {
   payload: Schema.Struct({ rounds: Schema.Int, shop: Schema.String }),
   success: Schema.String,
@@ -26,7 +26,7 @@ const Strict = Orchestration.make("Loop", {
 })
 /** Continues as itself. */
 const Faithful = Orchestration.make("Loop", { ...schemas, version: "1.5.0" })
-/** As defined by processes of Rust that share the schema. */
+/** Definition of an orchestration that processes in Rust serve. */
 const Theirs = Orchestration.make("Loop", { ...schemas, servedBy: "rust" })
 const Envoy = Orchestration.make("Envoy", { success: Schema.String })
 const Launcher = Orchestration.make("Launcher", { success: Schema.Array(Schema.String) })

@@ -248,7 +248,7 @@ describe("WarmInstances", () => {
 
 // internal
 
-/** Of this process, milliseconds. */
+/** CPU time of this process, milliseconds. */
 const cpuTime = () => {
   const { system, user } = process.cpuUsage()
   return (system + user) / 1000

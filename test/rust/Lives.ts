@@ -1,5 +1,6 @@
 /**
- * SQLite files of duroxide that hold instances in every state, made by its own runtime, and how processes take them over.
+ * SQLite files of duroxide that hold instances in every state, made by its own runtime, and how processes take them
+ * over.
  */
 import * as Effect from "effect/Effect"
 import Database from "libsql"
@@ -133,7 +134,7 @@ export const copy = (file: string, to: string): void => {
   for (const suffix of ["", "-wal"]) if (existsSync(file + suffix)) copyFileSync(file + suffix, to + suffix)
 }
 
-/** As after the time for which processes hold what they have claimed. */
+/** Lets all locks expire. */
 export const expire = (file: string): void => {
   write(file, "UPDATE worker_queue SET locked_until = 1 WHERE locked_until IS NOT NULL")
   write(file, "UPDATE instance_locks SET locked_until = 1")

@@ -51,7 +51,7 @@ export interface Options {
 
 const given = process.env.DUROXIDE_BINARY
 if (given === undefined) throw new Error("DUROXIDE_BINARY is not set: run these tests with `npm run test:rust`")
-/** Of duroxide's Node binding. */
+/** Path of duroxide's Node binding. */
 export const binary: string = given
 const native = createRequire(import.meta.url)(binary) as Native
 

@@ -14,7 +14,7 @@ const theyLookSeldom = { settings: { orchestrationConcurrency: 1, dispatcherPoll
 
 const heard = { name: "anna", answer: "yes", letter: "dear" }
 
-/** As if all deliveries but the last allowed one had happened. */
+/** Leaves each message its last delivery. */
 const wearOut = ({ sql }: Rust.Shared) => sql("UPDATE orchestrator_queue SET attempt_count = 10, visible_at = now()")
 
 const enqueued = (shared: Rust.Shared, condition: string) =>

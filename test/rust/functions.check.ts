@@ -7,7 +7,7 @@ import { waitUntil } from "../utils/waitUntil.ts"
 import * as Functions from "./functions.ts"
 import * as Rust from "./Rust.ts"
 
-/** The same schema through our functions and through Duroxide's. */
+/** One schema through our functions and through Duroxide's. */
 const both = Effect.gen(function*() {
   const shared = yield* Rust.open
   yield* Effect.provide(Migrator.adopt(shared), Logger.layer([]))

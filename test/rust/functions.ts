@@ -32,7 +32,7 @@ export interface Turn {
 /** `LockLost` stands for what these functions raise about a token. */
 type Settled = "Done" | "LockLost"
 
-/** As its dispatchers ask: everything up to its own version. */
+/** Versions that its dispatchers ask for: everything up to its own. */
 export const versions = [0, 1030] as const
 
 /** On a connection of its own, with the clock of this process, as there. */

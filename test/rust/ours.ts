@@ -146,7 +146,7 @@ export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Optio
   )
 }
 
-/** The same without a runtime. */
+/** A client without a runtime. */
 export const store = ({ schema, url }: Rust.Shared, { longPolling }: Options = {}) =>
   Client.layer.pipe(
     Layer.provideMerge(PrismaProvider.layer({ url, schema, longPolling, migrate: "adopt" })),

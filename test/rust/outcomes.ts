@@ -12,7 +12,7 @@ export interface Outcome {
   readonly customStatus: string | null
   /** How often it changed. */
   readonly customStatusVersion: number
-  /** As a client reads them. */
+  /** Values that a client reads. */
   readonly keyValues: Readonly<Record<string, string>>
   readonly executions: ReadonlyArray<Execution>
   /** Messages and activities that are stored still, such as timers. */

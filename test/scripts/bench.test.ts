@@ -24,7 +24,7 @@ const bench = (...args: ReadonlyArray<string>) =>
     return JSON.parse(output.split("\n").findLast((line) => line.startsWith("{\"scenario\""))!)
   })
 
-/** As short as a run can be: each window lasts until its first result. */
+/** Options of the shortest run: each window lasts until its first result. */
 const briefly = ["--seconds", "0.1", "--warmup", "0", "--rounds", "1"]
 
 const folder = Effect.acquireRelease(

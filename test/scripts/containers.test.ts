@@ -1,5 +1,6 @@
 /**
- * scripts/containers.sh with a stand-in for docker, which writes down its arguments. The engine itself runs at night, in CI.
+ * scripts/containers.sh with a stand-in for docker, which writes down its arguments. The engine itself runs at night,
+ * in CI.
  */
 import { assert, it } from "@effect/vitest"
 import { spawnSync } from "node:child_process"

@@ -14,7 +14,7 @@ const equal = Effect.fnUntraced(function*(file: Files.TestFile, target: PgServer
   return report
 })
 
-/** Of all tables with work and state, in a form that does not depend on ids of rows. */
+/** Contents of all tables with work and state, in a form that does not depend on ids of rows. */
 const contents = ({ sql }: PgServer.TestDatabase) =>
   sql<{ rows: string }>(
     `SELECT (SELECT count(*) FROM instances) || ' ' || (SELECT count(*) FROM executions) || ' ' ||

@@ -64,7 +64,10 @@ describe("kill -9", () => {
         )
         const locker = yield* PgServer.connect(url)
         yield* Effect.promise(() => locker.query("SELECT pg_advisory_lock(4711)"))
-        /** Kills the import when it inserts this row, in the middle of a transaction; returns how many instances are there. */
+        /**
+         * Kills the import when it inserts this row, in the middle of a transaction; returns how many instances are
+         * there.
+         */
         const killAt = Effect.fnUntraced(function*(table: string, condition: string) {
           yield* sql(
             `CREATE TRIGGER stop BEFORE INSERT ON ${table} FOR EACH ROW WHEN (${condition}) EXECUTE FUNCTION stop()`

@@ -19,7 +19,9 @@ import * as PgServer from "../utils/PgServer.ts"
 
 const Work = Task.make("Work")
 
-/** Seconds from the end of the grace period, which is a second, until the worker is closed, and until all layers are. */
+/**
+ * Seconds from the end of the grace period, which is a second, until the worker is closed, and until all layers are.
+ */
 const close = Effect.fnUntraced(function*(
   work: (begun: Effect.Effect<void>, silent: Effect.Effect<void>) => Effect.Effect<void>,
   count: number

@@ -25,7 +25,10 @@ const open = Effect.gen(function*() {
   return { ...test, tasks: Context.get(services, Tasks.Tasks) }
 })
 
-/** Each task was completed once, by its newest attempt; no message of the outbox is unsent, and outputs are those results. */
+/**
+ * Each task was completed once, by its newest attempt; no message of the outbox is unsent, and outputs are those
+ * results.
+ */
 const assertOnce = Effect.fnUntraced(function*({ sql }: PgServer.TestDatabase, count: number) {
   assert.deepStrictEqual(
     yield* sql("SELECT status, count(*)::int AS count FROM queue_tasks GROUP BY 1"),

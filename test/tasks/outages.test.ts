@@ -1,6 +1,6 @@
 /**
- * Results of handlers while the database refuses what the worker sends: they are kept, and no handler runs again. Claims whose
- * answers are lost are given back.
+ * Results of handlers while the database refuses what the worker sends: they are kept, and no handler runs again.
+ * Claims whose answers are lost are given back.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { PgQueue } from "duroxide-prisma/prisma"

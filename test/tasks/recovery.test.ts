@@ -227,7 +227,8 @@ describe("Tasks: what is lost", () => {
       const [swept] = yield* app.sql("SELECT out_lost, out_woken, out_is_full FROM dx_sweep_tasks(1000, 100)")
       assert.deepStrictEqual(swept, { out_lost: 50, out_woken: 100, out_is_full: false })
       assert.lengthOf(yield* app.sql("SELECT FROM queue_outbox"), 150)
-      // The next looks: those that wait after their age, those that run after their lease, delayed ones after their time.
+      // The next looks: those that wait after their age, those that run after their lease, delayed ones after their
+      // time.
       const [next] = yield* app.sql(`SELECT
           bool_and(look_at BETWEEN now() + interval '4 minutes' AND now() + interval '6 minutes')
             FILTER (WHERE status = 'Pending' AND run_at < now()) AS waiting,

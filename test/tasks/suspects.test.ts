@@ -171,7 +171,7 @@ describe("Tasks: one that ends its workers", () => {
 })
 
 describe("Tasks: suspects", () => {
-  /** As if their last workers had been lost. No sweep wakes them. */
+  /** Makes suspects of tasks, as lost workers would. No sweep wakes them. */
   const suspect = (app: Effect.Success<ReturnType<typeof open>>, ids: ReadonlyArray<string>, lost: number) =>
     app.sql(
       "UPDATE queue_tasks SET lost = $2, max_attempts = 20, look_at = look_at + interval '1 hour' WHERE id = ANY ($1::uuid[])",

@@ -22,8 +22,8 @@ const nothing: TaskDriver.Swept = {
 }
 
 /**
- * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may wake, and
- * which of those that no worker has served.
+ * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may
+ * wake, and which of those that no worker has served.
  */
 const open = Effect.fnUntraced(function*(
   answer: () => TaskDriver.Swept | ProviderError,

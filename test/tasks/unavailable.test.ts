@@ -19,7 +19,7 @@ const ofStore = (reason: ProviderError.Reason) => new ProviderError.ProviderErro
 const ofQueue = (reason: QueueError.Reason) =>
   new QueueError.QueueError({ operation: "publish", queue: "mail", reason })
 
-/** As `PrismaPg` reports what the server said. */
+/** Error of the server, reported by `PrismaPg`. */
 const ofPrisma = (originalCode: string) =>
   withCode("P2010", {
     meta: { driverAdapterError: { cause: { originalCode, originalMessage: "terminating postgres://app:s3cret@db" } } }

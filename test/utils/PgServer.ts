@@ -73,7 +73,7 @@ export const otherTemplate = Effect.fnUntraced(
   }
 )
 
-/** As `database`, a clone of that template. */
+/** A clone of the template, otherwise like `database`. */
 export const databaseLike = (template: string): Effect.Effect<MigratedDatabase, never, Scope.Scope> =>
   ownDatabase(template)
 

@@ -4,7 +4,7 @@
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 
-/** The same clock with the given changes. */
+/** Changes some methods of a clock. */
 export const changed = (clock: Clock.Clock, changes: Partial<Clock.Clock>): Clock.Clock =>
   Object.assign(Object.create(clock) as Clock.Clock, changes)
 

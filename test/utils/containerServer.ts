@@ -33,8 +33,8 @@ export const testcontainers = (settings: Readonly<Record<string, string>>): Engi
 })
 
 /**
- * The URL of the container's server, which ends with the scope. None without an engine, or if it does not start the container
- * within two minutes, for example because the registry cannot be reached: `warn` learns why.
+ * The URL of the container's server, which ends with the scope. None without an engine, or if it does not start the
+ * container within two minutes, for example because the registry cannot be reached: `warn` learns why.
  */
 export const make = (
   engine: Engine,

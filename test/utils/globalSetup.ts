@@ -1,5 +1,6 @@
 /**
- * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else (also if none can be started) the embedded server; says which.
+ * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else (also if none can be started) the embedded
+ * server; says which.
  *
  * Migrates once into a template, which each test file clones (`PgServer`). Where the role may not create databases, a
  * schema per file replaces them. In the template, a role has the rights of `prisma/roles/worker.sql` alone.

@@ -82,7 +82,7 @@ export const logging = () => {
   ])
   const into = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     effect.pipe(Effect.provide(logger), Effect.provideService(References.MinimumLogLevel, "Debug"))
-  /** Those of the listener, of a level. */
+  /** Lines of the listener with this level. */
   const of = (level: string) =>
     lines.filter((line) => line.level === level && line.text.startsWith("Listener: ")).map(({ text }) => text)
   return { lines, into, of }
@@ -113,7 +113,7 @@ export const open = Effect.fnUntraced(
   }
 )
 
-/** The same, once it is connected. */
+/** Opens and waits until it is connected. */
 export const connected = (...args: Parameters<typeof open>) =>
   Effect.tap(open(...args), ({ connections, until }) => until(() => connections() > 0))
 

@@ -118,7 +118,7 @@ export const waiting = <A, E, R>(count: number, fetch: Effect.Effect<A, E, R>) =
     () => settle
   )
 
-/** Of those that have ended, what they came back with. */
+/** Results of the fibers that have ended. */
 export const ended = <A, E>(fibers: ReadonlyArray<Fiber.Fiber<A, E>>) =>
   Effect.forEach(fibers.filter((fiber) => fiber.pollUnsafe() !== undefined), Fiber.join)
 

@@ -1,5 +1,6 @@
 /**
- * What the metrics of a test say. Provide a registry of its own: `Effect.provideService(Metric.MetricRegistry, new Map())`.
+ * What the metrics of a test say. Provide a registry of its own: `Effect.provideService(Metric.MetricRegistry, new
+ * Map())`.
  */
 import { Metrics } from "duroxide-prisma"
 import * as Effect from "effect/Effect"

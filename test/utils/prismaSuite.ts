@@ -1,5 +1,6 @@
 /**
- * The driver on PostgreSQL for the validation suite, each time on a private database, with the rights of a worker alone.
+ * The driver on PostgreSQL for the validation suite, each time on a private database, with the rights of a worker
+ * alone.
  */
 import { Partitions, PrismaProvider } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
@@ -50,7 +51,7 @@ export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
 export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
-/** The same without the connections that listen: tests that depend on the time of a claim bear no further load. */
+/** The suite without connections that listen: tests that depend on the time of a claim bear no further load. */
 export const shortPollingSuite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma, short polling", layer({ longPolling: { enabled: false } }), {
     topics,
@@ -58,7 +59,7 @@ export const shortPollingSuite = (...topics: ReadonlyArray<ProviderTest.TopicNam
     optimisticTurns: true
   })
 
-/** The same on a store whose history is partitioned; skipped where databases cannot be created. */
+/** The suite on a store whose history is partitioned; skipped where databases cannot be created. */
 export const partitionedSuite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void => {
   const { template } = PgServer.server()
   if (template === null) return

@@ -1,5 +1,6 @@
 /**
- * Finds the test files which need this process alone: no PostgreSQL, no other process. Imports decide, so no list can rot.
+ * Finds the test files which need this process alone: no PostgreSQL, no other process. Imports decide, so no list can
+ * rot.
  *
  * Follows the imports of a test within `test/`. The product starts no process and knows no server on its own: a test
  * hands it the address, which `PgServer` alone has.
@@ -38,7 +39,7 @@ export const quickTests = (): ReadonlyArray<string> => {
 // internal
 // -----------------------------------------------------------------------------
 
-/** Of types alone, an import loads nothing. */
+/** Imports that load a module; an import of types loads nothing. */
 const importsOf = (file: string) =>
   [
     ...readFileSync(file, "utf8").matchAll(

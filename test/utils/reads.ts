@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as PgServer from "./PgServer.ts"
 
-/** Of one table or index. */
+/** Reads of one table or index. */
 export interface Read {
   readonly name: string
   readonly is_table: boolean

@@ -18,7 +18,7 @@ import * as LatencyProxy from "../programs/latencyProxy.ts"
 
 export interface Server {
   readonly port: number
-  /** Of the server itself, whatever the address of the pair leads to. */
+  /** URL of the server itself, whatever the address of the pair leads to. */
   readonly url: string
   /** Runs SQL as an observer, on a connection of its own for each call. */
   readonly sql: <Row = Record<string, unknown>>(

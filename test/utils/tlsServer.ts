@@ -1,6 +1,6 @@
 /**
- * The test server with TLS in front of it, as platforms have it: whatever asks for TLS gets it, under a certificate of the
- * test; other connections are refused like those of a server that demands TLS.
+ * The test server with TLS in front of it, as platforms have it: whatever asks for TLS gets it, under a certificate of
+ * the test; other connections are refused like those of a server that demands TLS.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"

@@ -6,7 +6,9 @@ import type { TestDatabase } from "./PgServer.ts"
 export const waitUntil = <E, R>(condition: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.asVoid(Effect.repeat(condition, { until: (holds) => holds, schedule: Schedule.spaced("10 millis") }))
 
-/** Waits until a statement that contains `text` runs on another connection of the database (and waits for `waitingFor`). */
+/**
+ * Waits until a statement that contains `text` runs on another connection of the database (and waits for `waitingFor`).
+ */
 export const waitForStatement = ({ sql }: TestDatabase, text: string, waitingFor?: "Lock") =>
   waitUntil(
     Effect.map(

@@ -1,6 +1,6 @@
 /**
- * Processes that leave out a look because another one says that it has taken what was announced: what that saves, and that
- * nothing is left.
+ * Processes that leave out a look because another one says that it has taken what was announced: what that saves, and
+ * that nothing is left.
  */
 import { assert, describe, it } from "@effect/vitest"
 import type { Provider } from "duroxide-prisma/provider"

@@ -1,6 +1,6 @@
-// pg-boss as a bare queue, as graphile.mjs: one call adds the jobs of an orchestration, which has ended when all of them
-// have run; in a row, each job adds the next. Workers poll at most twice a second, so this process notifies them of each
-// insert, and of a full batch.
+// pg-boss as a bare queue, as graphile.mjs: one call adds the jobs of an orchestration, which has ended when all of
+// them have run; in a row, each job adds the next. Workers poll at most twice a second, so this process notifies them
+// of each insert, and of a full batch.
 
 import PgBoss from "pg-boss"
 

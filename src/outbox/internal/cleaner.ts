@@ -1,6 +1,7 @@
 /**
- * Deletes sent messages of the outbox after their retention: when the oldest one is due, at most once a minute, in small
- * batches with pauses as long as the batches take. Without sent messages it sends no statements.
+ * Deletes sent messages of the outbox after their retention: when the oldest one is due, at most once a minute. It
+ * deletes small batches, and after each pauses for as long as the batch took. Without sent messages it sends no
+ * statements.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

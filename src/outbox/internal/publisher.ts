@@ -1,20 +1,20 @@
 /**
- * The publisher of the outbox: claims messages that are due, sends them to their queues, marks them as sent. Where the queues are
- * tables of the same schema, one statement does all of it.
+ * The publisher of the outbox: claims messages that are due, sends them to their queues, marks them as sent. For queues
+ * in tables of the same schema, one statement does all three.
  *
- * A message is claimed under a lease in one transaction, sent, and marked in another one. A publisher that dies between any
- * two of these steps leaves its messages to the next one, which sends them when the lease has ended: perhaps once more, never
- * less than once. Claims see what was committed, so no message is sent before the rows it belongs to are visible.
+ * A message is claimed under a lease in one transaction, sent, and marked in another. When a publisher dies between
+ * these steps, the next one sends the message after the lease has ended: at least once, perhaps twice. Claims see what
+ * was committed, so no message is sent before the rows it belongs to are visible.
  *
- * **When it looks.** It looks when it is woken, when a message or the lease of another publisher is due, and once a minute;
- * while hints of other processes do not arrive, once a second. While claims are full, four batches are under way at once;
- * else the next look waits for the batch, so that messages gather.
+ * **When it looks.** It looks when it is woken, when a message is due or the lease of another publisher ends, and once
+ * a minute; once a second while hints of other processes do not arrive. While claims are full, four batches are under
+ * way at once; otherwise the next look waits for the batch, so that messages gather.
  *
- * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
- * a deployment that adds one, do not take each other's messages.
+ * **Which messages.** It claims messages of the queues that its `Queue` has. So publishers with different queues, as
+ * during a deployment that adds one, do not take each other's messages.
  *
  * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
- * pauses and tries one message at a time, so that the others keep their turn and leave soon when it is back.
+ * tries one message at a time. The others stay due and leave soon after it is back.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -66,15 +66,15 @@ export interface Options {
 }
 
 export interface Moves {
-  /** Of each queue, in their order. */
+  /** Limits of deliveries of the queues, in their order. */
   readonly maxAttempts: ReadonlyArray<number>
   /** Wakes the receives of these queues, after the commit. */
   readonly announce: (queues: ReadonlyArray<string>) => Effect.Effect<void>
 }
 
 /**
- * Publishes until the scope is closed. Batches that are under way then have `graceMs` to end; the rest is given back. That takes
- * at most eight seconds.
+ * Publishes until the scope is closed. Batches under way then have `graceMs` to end; the rest is abandoned, within
+ * eight seconds.
  */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
   const { driver, moves, queue, settings, wakeups } = options
@@ -223,8 +223,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 })
 
 /**
- * The pause after a failed try: from 1 second, doubled with each try, up to 5 minutes, which is the pause at once where the
- * message itself is refused. `random` is between 0 and 1: messages that failed together do not come back together.
+ * The pause after a failed try: 1 second, doubled with each try up to 5 minutes. A message that is itself refused
+ * pauses 5 minutes at once. `random`, between 0 and 1, spreads messages that failed together.
  */
 export const pauseAfter = (error: QueueError, attempts: number, random: number): number =>
   isRefused(error)

@@ -57,5 +57,5 @@ export const examine = Effect.fnUntraced(function*(session: Session, { additions
 // internal
 // -----------------------------------------------------------------------------
 
-/** Of the known migrations, 22 was never released and 23 changes only indexes. */
+/** Migrations of duroxide-pg that a schema must have: 22 was never released, 23 changes only indexes. */
 const needed = Array.from({ length: 21 }, (_, index) => index + 1)

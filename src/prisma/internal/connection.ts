@@ -1,8 +1,8 @@
 /**
  * Reads a connection URL the way people write it for Prisma, and checks the name of a schema.
  *
- * Prisma's own parameters (`schema`, `pgbouncer`, …) are used or dropped here, and those of TLS are left to `tls.ts`. Of
- * the URL, only host, port and database are ever shown.
+ * Prisma's own parameters (`schema`, `pgbouncer`, …) are used or dropped here; `tls.ts` reads the ones for TLS. Only
+ * host, port and database of the URL are ever shown.
  */
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
@@ -15,7 +15,7 @@ export interface Connection {
   readonly config: pg.ClientConfig
   /** The server's name or address, or the directory of its socket. */
   readonly host: string
-  /** Of the URL, decoded. */
+  /** Parameters of the URL, decoded. */
   readonly parameters: URLSearchParams
   /** The schema that holds the tables. */
   readonly schema: string

@@ -1,6 +1,6 @@
 /**
- * The option `directUrl`: it must lead to the database of `url`, or one database would be migrated and another one used.
- * What is wrong with it is said of it, since both options have the same kinds of fault.
+ * The option `directUrl`: it must lead to the database of `url`, or one database would be migrated and another one
+ * used. Errors name the option, because both can have the same faults.
  */
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
@@ -17,7 +17,7 @@ export interface Urls {
   readonly tls?: Tls.Options | undefined
 }
 
-/** The same reason, naming the option. Faults of statements stay as they are. */
+/** Adds the name of the option to a reason. Faults of statements stay as they are. */
 export const named = <R extends MigrationError.Reason>(reason: R): R | ProviderError.Reason => {
   switch (reason._tag) {
     case "ConnectionLost":
@@ -36,7 +36,7 @@ export const named = <R extends MigrationError.Reason>(reason: R): R | ProviderE
 }
 
 /**
- * Why `directUrl` cannot be used with `url`; undefined if both lead to one database. One statement on a connection to each.
+ * Why `directUrl` cannot be used with `url`; undefined if both lead to one database. Sends one statement to each.
  *
  * Fails with the reason if `url` cannot be reached.
  */

@@ -1,9 +1,10 @@
 /**
- * The storage contract on PostgreSQL: every operation is one call of one stored function (`prisma/functions`), sent as
- * one statement, which is its own transaction.
+ * The storage contract on PostgreSQL: an operation calls one stored function (`prisma/functions`) in one statement,
+ * which is its own transaction.
  *
- * The operations stand in the folder `driver`; `statements.ts` sends their calls, and `rows.ts` encodes arguments and maps
- * rows. The head of each function states what it does to the tables, in which order it locks, and the bound of its work.
+ * The operations stand in the folder `driver`; `statements.ts` sends their calls, and `rows.ts` encodes arguments and
+ * maps rows. The head of each function states what it does to the tables, in which order it locks, and the bound of its
+ * work.
  */
 import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import { activities } from "./driver/activities.ts"

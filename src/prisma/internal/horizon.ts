@@ -1,6 +1,6 @@
 /**
- * Says in the log what keeps the dead rows of the queues: a transaction left open, a prepared one, a replication slot or a
- * standby. Vacuum cannot remove these rows, and claims read past them.
+ * Says in the log what keeps the dead rows of the queues: a transaction left open, a prepared one, a replication slot
+ * or a standby. Vacuum cannot remove these rows, and claims read past them.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

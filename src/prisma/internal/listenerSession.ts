@@ -105,8 +105,8 @@ export const open = Effect.fnUntraced(
 )
 
 /**
- * Time for an answer to arrive. In two parts: after a blockage of the event loop, the first timer fires before the answer
- * that has been here all the time is read.
+ * Time for an answer to arrive, in two parts: after the event loop was blocked, the first timer fires before an answer
+ * that has already arrived is read.
  */
 export const patience = (ms: number): Effect.Effect<void> => Effect.andThen(Effect.sleep(ms / 2), Effect.sleep(ms / 2))
 

@@ -40,7 +40,7 @@ export interface Login extends Connection.Connection {
   ) => Effect.Effect<A, E, R>
 }
 
-/** Of the `Credentials` in the context, if any. Fails with `ConfigurationInvalid`. */
+/** Logs in with the `Credentials` in the context, if any. Fails with `ConfigurationInvalid`. */
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Login, ProviderError.ConfigurationInvalid> {
     const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))

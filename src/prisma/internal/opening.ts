@@ -9,8 +9,9 @@ import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 
 /**
- * Opened in the scope of the caller. Uses that come meanwhile wait for the same attempt. When it fails, uses fail with its
- * error for as long as it took: one that hangs must not delay every use by its timeout. The next use tries again.
+ * Opens with the first use, in the scope of the caller. Uses that come meanwhile wait for the same attempt. When it
+ * fails, uses fail with its error for as long as it took, so that an attempt that hangs does not delay each of them;
+ * then the next use tries again.
  */
 export const opening = Effect.fnUntraced(function*<A, E>(
   open: Effect.Effect<A, E, Scope.Scope>

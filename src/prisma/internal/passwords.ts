@@ -72,7 +72,7 @@ export const make = Effect.fnUntraced(
         )
       )
 
-    /** Of the scope: a connection that is given up does not take it away from the others. */
+    /** Runs in the scope: a connection that is given up must not interrupt it for the others. */
     const start = Effect.fnUntraced(function*(entry: Entry, request: R) {
       const fiber = yield* Effect.forkIn(refresh(entry, request), scope)
       entry.refresh = fiber
@@ -141,7 +141,7 @@ const emptyEntry = (): Entry => ({
 
 const issueTimeout = Duration.minutes(1)
 
-/** Of a connection. The pool gives one up after ten seconds, without a reason. */
+/** How long a connection waits for its password. The pool gives a connection up after ten seconds, without a reason. */
 const patience = Duration.seconds(8)
 
 const pauseMs = 5000

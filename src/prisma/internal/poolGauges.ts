@@ -14,7 +14,9 @@ export interface Pool {
   readonly waitingCount: number
 }
 
-/** The sums of the pools, until the scope is closed. A process with several databases shows the one that was opened last. */
+/**
+ * Shows the sums of the pools until the scope is closed. With several databases, the one that was opened last counts.
+ */
 export const register = (pools: ReadonlyArray<Pool>): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(Effect.context<never>(), (context) =>
     Effect.acquireRelease(

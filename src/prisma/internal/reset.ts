@@ -87,7 +87,7 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, migratio
   } satisfies Removed
 })
 
-/** Those of the created tables, or of their indexes, that still exist. */
+/** Which of the created tables, or of their indexes, still exist. */
 const present = (
   { run, schema }: Session,
   kind: "tables" | "indexes",
@@ -104,7 +104,7 @@ const present = (
     (rows) => rows.map(({ name }) => String(name))
   )
 
-/** Those of the added columns that still exist. */
+/** Which of the added columns still exist. */
 const presentColumns = Effect.fnUntraced(function*(
   { run, schema }: Session,
   added: Release["migrations"][number]["manifest"]["columns"]

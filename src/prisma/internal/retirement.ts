@@ -12,9 +12,9 @@ import * as SqlFault from "../../provider/SqlFault.ts"
  *
  * **Details**
  *
- * An answer that the server takes no writes (25006) retires all connections, also inside a transaction; so do the end of
- * a connection under a statement, a statement without an answer, and a server that shuts down. Idle connections are
- * closed at once, busy ones when their statement or transaction ends. `onRetired` is called after that.
+ * All connections are retired when the server answers that it takes no writes (25006), even inside a transaction; when
+ * a connection ends under a statement; when a statement gets no answer; and when the server shuts down. Idle
+ * connections are closed at once, busy ones when their statement or transaction ends. `onRetired` is called after that.
  */
 export const watch = (pools: ReadonlyArray<pg.Pool>, onRetired: () => void): void => {
   const idle = new Set<pg.PoolClient>()

@@ -1,8 +1,8 @@
 /**
  * Sends statements through the pool.
  *
- * Prisma passes arguments to its adapter as JSON, which would escape, copy and parse large texts, and compute what is late
- * before there is a connection. So on that way a key stands in for `Texts` and for what is `Late`.
+ * Prisma passes arguments to its adapter as JSON: large texts would be escaped, copied and parsed, and `Late` values
+ * computed before there is a connection. So a key stands for each `Texts` and `Late` value on the way to the adapter.
  */
 import { PrismaPg } from "@prisma/adapter-pg"
 import * as Duration from "effect/Duration"
@@ -43,7 +43,7 @@ export const make = ({ isBusy, main, reserve, whileOpen }: Options) => {
       catch: (thrown) => new ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
     })
 
-  /** On whichever connection answers first: a login may be slow, or refused, while the next of the pool becomes free. */
+  /** Uses the connection that answers first: a login may be slow or refused while another connection becomes free. */
   const insistently = Effect.fnUntraced(function*<Row>(operation: string, sql: Prisma.Sql) {
     const first = yield* Effect.forkChild(send<Row>(main, operation, sql))
     const answer = Fiber.join(first)
@@ -114,7 +114,7 @@ const keyPrefix = "\0argument "
 type Adapter = Awaited<ReturnType<PrismaPg["connect"]>>
 
 /**
- * The same adapter, whose errors also name the function of the server that failed: `routine`, as `pg` gives it. One SQLSTATE
+ * Adds to the errors of an adapter the `routine` that `pg` gives, the function of the server that failed: one SQLSTATE
  * may stand for different errors, and messages have the language of the server.
  */
 const withRoutines = (adapter: Adapter): Adapter => {

@@ -10,9 +10,8 @@ export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): 
 /**
  * Longest wait for a database lock in a statement with this number of items, if the connection sets none.
  *
- * It is long enough for the transactions of this package, which are short. A transaction that holds one row for longer
- * must not delay the other items of the set. One item alone is tried again anyway (`coalescer.ts`): it must not delay the
- * next one.
+ * Long enough for the short transactions of this package. A transaction that holds one row for longer must not delay
+ * the other items of the set. A single item is tried again anyway (`coalescer.ts`), and must not delay the next one.
  */
 export const lockTimeout = (items: number): Prisma.Sql => items > 1 ? lockTimeoutOfSet : lockTimeoutAlone
 
@@ -24,8 +23,8 @@ export const withoutMark = (queue: "orchestrator_queue" | "worker_queue"): Prism
 export const quiet = Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT NULL`
 
 /**
- * Lets the statement commit without waiting for the disk: only for locks and leases. What a crash of the server undoes is
- * one of them, and one that is lost is one that ran out.
+ * Lets the statement commit without waiting for the disk. Only for locks and leases: a crash of the server may undo
+ * one, which then counts as one that ran out.
  */
 export const unflushed = Prisma.sql`set_config('synchronous_commit', 'off', true) IS NOT NULL`
 

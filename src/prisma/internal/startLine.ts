@@ -14,7 +14,7 @@ interface Options {
   readonly longPolling?: object | undefined
 }
 
-/** Of URLs, only `host:port/database` is logged. */
+/** Adds the settings to the line. URLs are logged as `host:port/database` only. */
 export const annotated = (
   { address, schema, tls }: { readonly address: string; readonly schema: string; readonly tls: string },
   options: Options

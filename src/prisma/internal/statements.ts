@@ -61,8 +61,9 @@ export interface Statements {
   /** The rows of `dx_…(arguments, now)`. */
   readonly rows: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /**
-   * As `rows`, in few values: many small rows cost the server and this process less so. Numbers are below 2^53, and there is
-   * no type that JSON does not have. On a connection of the application it is `rows`.
+   * As `rows`, but packs many small rows into few JSON values, which cost the server and this process less. Numbers
+   * must be below 2^53, and all types ones that JSON has. On a connection of the application it does the same as
+   * `rows`.
    */
   readonly collected: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /** As `rows`, for a function with one result. */
@@ -120,8 +121,8 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
 // -- settings --------------------------------------------------------------------------------------
 
 /**
- * A text of JavaScript has at most 512 MiB, and `pg` throws in its socket's handler beyond that. A payload or result has at
- * most 4 MiB, twice that as a text in JSON.
+ * JavaScript's strings end at 512 MiB; beyond that `pg` throws in its socket's handler. A payload or result has at most
+ * 4 MiB, and at most twice that when escaped in JSON.
  */
 const rowsPerValue = 32
 

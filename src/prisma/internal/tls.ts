@@ -24,7 +24,7 @@ export interface Options {
 }
 
 export interface Wishes {
-  /** Of the URL, decoded. */
+  /** Parameters of the URL, decoded. */
   readonly parameters: URLSearchParams
   readonly host: string
   readonly options: Options | undefined

@@ -1,6 +1,6 @@
 /**
- * Tokens of cloud platforms that are passwords of a database: obtained by packages of the platform, which the application
- * installs if it needs them.
+ * Tokens of cloud platforms that are passwords of a database: obtained by packages of the platform, which the
+ * application installs if it needs them.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -18,7 +18,7 @@ interface TokenCredential {
   ) => Promise<{ readonly token: string; readonly expiresOnTimestamp: number } | null>
 }
 
-/** Of the application's identity. Fails with `ConfigurationInvalid` if the package is not installed. */
+/** Credential of the application's identity. Fails with `ConfigurationInvalid` if the package is not installed. */
 export const azureIdentity = (clientId: string | undefined) =>
   Effect.map(
     installed("@azure/identity", async () => {
@@ -108,10 +108,10 @@ export const invalid = (problem: string) => new ProviderError.ConfigurationInval
 
 export const unavailable = (problem: string) => new ProviderError.Unavailable({ sqlState: null, problem })
 
-/** Of what a function of the application threw. */
+/** Reason for an error that a function of the application threw. */
 export const failed = (thrown: unknown) => unavailable(`the function for the password failed: ${messageOf(thrown)}`)
 
-/** Of what a package or a function of the application threw; without URLs, which may have secrets. */
+/** Message of what a package or a function of the application threw, without URLs, which may have secrets. */
 export const messageOf = (thrown: unknown): string =>
   SqlFault.scrub((thrown instanceof Error ? thrown.message || thrown.name : String(thrown)).replace(/\s*\n\s*/g, " "))
     .replace(/\.$/, "")

@@ -14,8 +14,7 @@ import * as Connection from "./connection.ts"
 export type Statements = Pick<Database["Service"], "query" | "schemaSql">
 
 /**
- * Sends each statement on the connection. If the name of the schema is not one, which defaults to `public`, each fails with
- * `ConfigurationInvalid`.
+ * Sends each statement on the connection. With an invalid name for the schema, each fails with `ConfigurationInvalid`.
  */
 export const statementsOn = (connection: TransactionConnection, schema = "public"): Statements =>
   Result.match(Connection.checkSchema(schema), {

@@ -50,7 +50,7 @@ export const connect = Effect.fnUntraced(
   }
 )
 
-/** The same, with the schema as its search path. */
+/** Connects, with the schema as the search path. */
 export const open = (options: Login.Options) =>
   Effect.tap(connect(options), ({ run, schema }) =>
     // Names in migrations are unqualified, and stored functions keep the search path they are created with.
@@ -68,8 +68,8 @@ export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
 })
 
 /**
- * The server ends the session within 50 seconds if the host of this process vanishes, and with it the locks. By default it
- * would take two hours. A server that cannot, and a socket that needs none of it, ignores this.
+ * Lets the server end the session, and its locks, within 50 seconds after the host of this process vanishes. The
+ * default is two hours. A server without this ability, and a local socket, ignore it.
  */
 const givingUpLostHosts = `SET tcp_keepalives_idle = 20;
    SET tcp_keepalives_interval = 10;
@@ -141,7 +141,7 @@ export const transaction = Effect.fnUntraced(function*<A, E extends MigrationErr
 
 const isLockTimeout = (reason: MigrationError.Reason) => reason._tag === "Contention" && reason.sqlState === "55P03"
 
-/** Those of the oldest transaction that has locked any: the server does not say which lock a statement waited for. */
+/** Tables of the oldest transaction that has locked any: the server does not say which lock a statement waited for. */
 const tablesInUse = ({ run, schema }: Session) =>
   Effect.map(
     run(

@@ -51,7 +51,7 @@ export interface InstanceStats {
   readonly historySizeBytes: number
   /** Unread mailbox messages that the current execution started with; those still in the queue are not counted. */
   readonly queuePendingCount: number
-  /** Key-values as a reader sees them, and the bytes of their values as the limit of 65,536 counts them: strings bare. */
+  /** Key-values as a reader sees them. The bytes count strings without their quotes, as the limit of 65,536 does. */
   readonly kvUserKeyCount: number
   readonly kvTotalValueBytes: number
 }

@@ -62,7 +62,10 @@ export interface Claimed<A> {
   readonly lockToken: string
   /** Deliveries so far, this one included. */
   readonly attemptCount: number
-  /** For traces: makes the span of the statement that claimed the item, as a child of the first parent it is called with. */
+  /**
+   * For traces: makes the span of the statement that claimed the item, as a child of the first parent it is called
+   * with.
+   */
   readonly claimSpan?: ((parent: Tracer.AnySpan) => Tracer.AnySpan) | undefined
 }
 
@@ -77,7 +80,7 @@ export interface Turn {
   /** New events; ids follow the stored ones. */
   readonly historyDelta: ReadonlyArray<Event.Event>
   readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
-  /** Those of `workerItems` that processes of Duroxide in Rust run. */
+  /** Which of `workerItems` are run by processes of Duroxide in Rust. */
   readonly forRust?: ReadonlySet<WorkItem.Of<"ActivityExecute">>
   readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
   /**
@@ -93,7 +96,7 @@ export interface Turn {
     readonly executionId: number
     readonly activityId: number
   }>
-  /** Timers of this execution that the program no longer waits for. They are deleted, except those that are due by now. */
+  /** Timers of this execution that the program no longer waits for. They are deleted unless they are due by now. */
   readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
   /**
    * Messages of the batch, by their `messageIds`, that the turn has not used: they are not deleted, but wait in their
@@ -101,8 +104,8 @@ export interface Turn {
    */
   readonly left?: ReadonlyArray<number>
   /**
-   * Ids of `ExternalEventPersistent` events of this execution, new ones included, whose messages are sent to the instance
-   * again: in the order of the ids, behind what begins the next execution and in front of all other messages.
+   * Ids of `ExternalEventPersistent` events of this execution, new ones included, whose messages are sent to the
+   * instance again: in the order of the ids, after what begins the next execution, before all other messages.
    */
   readonly requeued?: ReadonlyArray<number>
 }
@@ -123,7 +126,8 @@ export interface ExecutionMetadata {
 }
 
 /**
- * Asks that activities a turn creates are stored already claimed, for slots of the caller that are free, or will be soon.
+ * Asks to store activities that a turn creates as already claimed, for slots of the caller that are free or will be
+ * soon.
  *
  * @category models
  * @since 0.2.0
@@ -132,8 +136,8 @@ export interface HandOver {
   /** Most activities to hand over, at least 1. */
   readonly limit: number
   /**
-   * Further free slots, kept for activities that wait already. If more than that wait, none is handed over, so that none
-   * of them is overtaken. Defaults to 0.
+   * Further free slots, kept for activities that wait already. If more wait, none is handed over, so that none of them
+   * is overtaken. Defaults to 0.
    */
   readonly spare?: number | undefined
   readonly lockTimeout: Duration.Duration
@@ -165,8 +169,8 @@ export interface OptimisticTurn {
 }
 
 /**
- * The answer to an optimistic turn: stored; or only its results are, as messages to the instance, as far as the locks of
- * their activities were live.
+ * The answer to an optimistic turn: the turn is stored, or only its results are, as messages to the instance, if the
+ * locks of their activities were live.
  *
  * @category models
  * @since 0.2.0
@@ -186,8 +190,8 @@ export interface FirstTurn {
   readonly turn: Turn
   readonly handOver?: HandOver | undefined
   /**
-   * Called once: with the activities handed over, if the turn is stored; with `none` if it is not, or if the answer of the
-   * store is lost.
+   * Called once: with the activities handed over if the turn is stored; with `none` if it is not, or if the answer is
+   * lost.
    */
   readonly settled: (stored: Option.Option<ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>>>) => void
 }

@@ -1,15 +1,16 @@
 /**
- * Claims of instances and of activities: what a driver may claim, what it hands out, and how a claim ends or is renewed.
+ * Claims of instances and of activities: what a driver may claim, what it hands out, and how a claim ends or is
+ * renewed.
  */
 import type { TagFilter, VersionRange } from "../../model/Instance.ts"
 
 /**
  * An orchestration a process serves, in some of its versions.
  *
- * An instance is served when `name` is its orchestration and `versions` contains its version. That is the version of its
- * `instances` row; before the first turn, the one its start asks for; after continue-as-new, the one its message asks
- * for. A start that asks for no version is served by any; a continue-as-new that asks for none, by any that is not older
- * than the last.
+ * An instance is served when `name` is its orchestration and `versions` contains its version. That is the version of
+ * its `instances` row; before the first turn, the one its start asks for; after continue-as-new, the one its message
+ * asks for. A start that asks for no version is served by any; a continue-as-new that asks for none, by any that is not
+ * older than the last.
  *
  * @category models
  * @since 0.2.0
@@ -40,26 +41,26 @@ export interface FetchOrchestrationItems {
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
   /**
-   * Whether the claim looks at all that could be claimed, although the store remembers where work begins, to be fast. Where
-   * locks have run out, earlier work may be free. Defaults to false.
+   * Whether the claim looks at all work, not only from where the store remembers that work begins: earlier work may be
+   * free where locks have run out. Defaults to false.
    */
   readonly isThorough?: boolean
   /** Range of pinned versions, not of versions of an orchestration. Null claims every one. */
   readonly versions: VersionRange | null
-  /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
+  /** Claims only instances of these; all others stay as they are, uncounted. Defaults to every definition. */
   readonly serves?: ReadonlyArray<ServedOrchestration>
   /** Without `serves`, also claims messages that wait for their start: for tests and tools. Defaults to false. */
   readonly orphans?: boolean
   /**
-   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number of
-   * those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
+   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number
+   * of those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
    */
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
   /**
-   * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form its
-   * next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
+   * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form
+   * its next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
    *
    * A driver may also end the batch of an instance when it has `fullBatch` messages.
    */
@@ -125,16 +126,16 @@ export interface FetchWorkItems {
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
   /**
-   * Whether the claim looks at all that could be claimed, although the store remembers where work begins, to be fast. Where
-   * locks have run out, earlier work may be free. Defaults to false.
+   * Whether the claim looks at all work, not only from where the store remembers that work begins: earlier work may be
+   * free where locks have run out. Defaults to false.
    */
   readonly isThorough?: boolean
   readonly tags: TagFilter
   /** Claims only activities of these names; all others stay as they are, uncounted. Without it, of every name. */
   readonly activities?: ReadonlyArray<string>
   /**
-   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number of
-   * those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
+   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number
+   * of those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
    */
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
@@ -187,15 +188,15 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 export interface Abandon {
   readonly lockToken: string
   /**
-   * An activity becomes visible after that time. An instance is paused: until it has passed, neither the batch nor later
-   * messages are claimed, so their order holds. Null: at once.
+   * An activity becomes visible after that time. An instance is paused: until it has passed, neither the batch nor
+   * later messages are claimed, so their order holds. Null: at once.
    */
   readonly delayMs: number | null
   /** True takes the delivery back: it does not count as an attempt. */
   readonly ignoreAttempt: boolean
   /**
-   * Of an instance: of the messages that are due and not in the batch, those that begin an execution are put in front of
-   * all others, so that the next batch begins with them. Where there is one, `delayMs` does not apply. Defaults to false.
+   * Only for an instance. Messages that begin an execution, are due and not in the batch are put in front of all
+   * others, so that the next batch begins with them. If there is one, `delayMs` does not apply. Defaults to false.
    */
   readonly beginsFirst?: boolean
 }

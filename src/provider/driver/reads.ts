@@ -42,7 +42,7 @@ export interface ReadProgress {
 export interface InstanceProgress {
   /** The current execution. */
   readonly executionId: number
-  /** Of the current execution; 0 without a history. */
+  /** Id of the last event of the current execution; 0 without a history. */
   readonly lastEventId: number
   readonly customStatus: string | null
   readonly customStatusVersion: number
@@ -73,9 +73,9 @@ export interface StoredSizes {
 
 /**
  * For each queue, the next time at which work becomes claimable that is not claimable now: a row becomes visible, or a
- * lock or a pause ends. Milliseconds since the Unix epoch, later than `nowMs`; null if there is no such work. Too early is
- * harmless, too late is not. Locks that processes hold may be left out: their holders announce them, and `readLocks` finds
- * those of holders that have died. Pauses, which have no holder, may not.
+ * lock or a pause ends. Milliseconds since the Unix epoch, later than `nowMs`; null if there is no such work. Too early
+ * is harmless, too late is not. Locks that processes hold may be left out: their holders announce them, and `readLocks`
+ * finds those of dead holders. Pauses, which have no holder, must be included.
  *
  * @category models
  * @since 0.2.0
@@ -88,8 +88,8 @@ export interface NextDue {
 }
 
 /**
- * When live locks run out that keep visible work from being claimed; null for a queue without any. Pauses of instances are
- * not among them. An activity with a session is locked as long as its session is.
+ * When live locks run out that keep visible work from being claimed; null for a queue without such locks. Pauses of
+ * instances are left out. An activity with a session is locked as long as its session is.
  *
  * @category models
  * @since 0.2.0

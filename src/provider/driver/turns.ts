@@ -24,7 +24,10 @@ export interface OrchestrationAck {
   /** The instance row is written only when name and version are both present. */
   readonly orchestrationName: string | null
   readonly orchestrationVersion: string | null
-  /** With status `ContinuedAsNew`: the version the next execution asks for; null takes one not older than this one's. */
+  /**
+   * With status `ContinuedAsNew`: the version the next execution asks for; null takes one that is not older than this
+   * one's.
+   */
   readonly nextVersion?: string | null
   /** Written once; later values are ignored. */
   readonly parentInstanceId: string | null
@@ -32,7 +35,10 @@ export interface OrchestrationAck {
   readonly pinnedVersion: CoreVersion | null
   readonly workerItems: ReadonlyArray<EncodedActivity>
   readonly orchestratorItems: ReadonlyArray<EncodedMessage>
-  /** Worker rows deleted after the `workerItems` of all turns of the set are inserted, claimed or not; missing are fine. */
+  /**
+   * Worker rows to delete, claimed or not, after the `workerItems` of all turns of the set are inserted. Rows may be
+   * missing.
+   */
   readonly cancelledActivities: ReadonlyArray<ActivityKey>
   /**
    * Texts of timers of this instance that are deleted, after `orchestratorItems` are inserted, unless they are due by
@@ -41,15 +47,15 @@ export interface OrchestrationAck {
   readonly cancelledTimers?: ReadonlyArray<string>
   /**
    * Ids of messages of the batch that are not deleted: unlocked, with no delivery counted, they keep their places among
-   * the messages of the instance. That happens before `orchestratorItems` are inserted, so what begins an execution comes
-   * before them. Ids that are not part of the batch are ignored.
+   * the messages of the instance. That happens before `orchestratorItems` are inserted, among which one that begins an
+   * execution comes before them. Ids that are not part of the batch are ignored.
    */
   readonly left?: ReadonlyArray<number>
   /**
-   * With status `ContinuedAsNew`, ids of events of this execution, those of `history` included: the message of each that
-   * is an `ExternalEventPersistent` is inserted again, as `WorkItem.encode` writes a `QueueMessage`. In order of the ids
-   * they come before all other messages of the instance, also those that are `left`, and those that transactions commit
-   * later; `orchestratorItems` are inserted after that. Other ids are ignored.
+   * With status `ContinuedAsNew`, ids of events of this execution, those of `history` included: the message of each
+   * that is an `ExternalEventPersistent` is inserted again, as `WorkItem.encode` writes a `QueueMessage`. They come
+   * before all other messages of the instance, in the order of the ids: before those that are `left`, and before those
+   * that transactions commit later. `orchestratorItems` are inserted after that. Other ids are ignored.
    */
   readonly requeued?: ReadonlyArray<number>
 }
@@ -103,7 +109,9 @@ export interface EncodedActivity {
  */
 export interface EncodedEvent {
   readonly eventId: number
-  /** Duroxide's name of the event, the `type` in `eventData`: for people and their queries; the runtime never reads it. */
+  /**
+   * Duroxide's name of the event, the `type` in `eventData`, for people and their queries; the runtime never reads it.
+   */
   readonly eventType: string
   /** As `Event.encode` writes it. */
   readonly eventData: string
@@ -143,13 +151,14 @@ export interface StartedInstance {
 }
 
 /**
- * Asks that activities a turn creates are stored already claimed by the caller, which has room for them: they need
- * no claim, and no other process is woken for them.
+ * Asks to store activities that a turn creates as already claimed by the caller, which has room for them. They need no
+ * claim, and no other process is woken for them.
  *
- * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
- * not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the call, none is
- * handed over: no activity overtakes another for which no slot is kept. A store that has too many under way to know may hand
- * over none. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
+ * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a
+ * session, not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the
+ * call, none is handed over: no activity overtakes another for which no slot is kept. A store that has too many under
+ * way to know may hand over none. An activity that the set also cancels is not handed over. A delivery counts as after
+ * a claim.
  *
  * @category models
  * @since 0.2.0
@@ -187,31 +196,31 @@ export interface HandedOver {
 export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "executionId"> & {
   readonly executionId: number
   /**
-   * What the caller takes for the store's clock when it makes the call, by the clock that gave the turn its time. The turn
-   * is stored only if that is the store's clock, give or take 2 seconds: the clock of a process that was suspended, or of
-   * a store that was set, would let timers fire early or late. Without it, the turn may have any time.
+   * The store's clock, as the caller estimates it when it makes the call, by the clock that gave the turn its time. The
+   * turn is stored only if the estimate is right within 2 seconds: the clock of a suspended process, or of a store
+   * whose clock was set, would let timers fire early or late. Without it, the turn may have any time.
    */
   readonly clockMs?: number
 }
 
 /**
- * An optimistic turn: results of activities, and the turn they lead to. The caller has run that turn before anything was
- * stored, because it holds the program of the instance in memory.
+ * An optimistic turn: results of activities, and the turn they lead to. The caller has run that turn before anything
+ * was stored, because it holds the program of the instance in memory.
  *
  * The turn is stored only if the instance is exactly where the caller believes it to be. At the moment of the call:
  *
  * - `clockMs` of the turn is the store's clock, give or take 2 seconds;
  * - no other transaction is claiming the instance, and it has no lock, live or expired;
  * - no message for it is visible;
- * - `executionId` of the turn is its current execution, that execution is `Running`, and no event id of the turn is taken
- *   or given twice;
+ * - `executionId` of the turn is its current execution, that execution is `Running`, and no event id of the turn is
+ *   taken or given twice;
  * - its last event has the id `lastEventId` and the text `lastEvent`. The id is not enough: after a failover that lost
  *   turns, another event may have it;
  * - every activity in `results` is one of the instance, has its live lock, and is given once;
  * - no other turn of the set has been stored for the instance.
  *
- * Otherwise the call does what `ackWorkItems` does with the results, and nothing else. It does that after the turns of the
- * set are stored.
+ * Otherwise the call does what `ackWorkItems` does with the results, and nothing else. It does that after the turns of
+ * the set are stored.
  *
  * @category models
  * @since 0.2.0
@@ -267,17 +276,16 @@ export interface OrchestrationStart {
   readonly delayMs: number | null
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
-   * needs a free id, that nothing is stored under it, no message, lock or history, and that `clockMs` is the store's
-   * clock, give or take 2 seconds; otherwise the start is stored as it is without a first turn. A driver may always ignore
-   * it. A set first creates all its instances and inserts its start messages; then its first turns are stored in the steps
-   * of an ack.
+   * needs an id under which nothing is stored, no message, lock or history, and a `clockMs` within 2 seconds of the
+   * store's clock; otherwise the start is stored without a first turn. A driver may always ignore it. A set first
+   * creates all its instances and inserts its start messages; then its first turns are stored in the steps of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }
 
 /**
- * The answer to a start. `Begun`: the instance and its first turn are stored. The other `Started`, with the store's clock:
- * `clockMs` of the first turn is another time.
+ * The answer to a start. `Begun`: the instance and its first turn are stored. A `Started` that has the store's clock:
+ * `clockMs` of the first turn differs from it.
  *
  * @category models
  * @since 0.2.0

@@ -285,8 +285,8 @@ const select = (
 
 // -- trees -----------------------------------------------------------------------------------------
 
-// An instance is deleted with all its descendants: in one transaction while they are few, in several beyond that, because
-// a transaction takes an entry in the server's lock table for each of them, and that table is small.
+// An instance is deleted with all its descendants: in one transaction while they are few, in several beyond that,
+// because a transaction takes an entry in the server's lock table for each of them, and that table is small.
 
 /** Most instances one transaction holds or deletes. */
 const slice = 1000

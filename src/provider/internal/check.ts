@@ -29,7 +29,7 @@ import type { OrchestrationAck, UnclaimedTurn } from "../ProviderDriver.ts"
 import { InvalidInput, ProviderError } from "../ProviderError.ts"
 import { sizeOfAck, Unstorable } from "./encoding.ts"
 
-/** Undefined: there is none. */
+/** Undefined for good input. */
 export type Problem = readonly [field: string, problem: string] | undefined
 
 /** The call, unless its input has a problem: then `InvalidInput`, as for an item that cannot be encoded. */
@@ -167,7 +167,7 @@ export const delay = (delay: Option.Option<Duration.Duration>): Problem =>
 /** As drivers get it. */
 export const wholeMillis = (value: Duration.Duration) => Math.ceil(Duration.toMillis(value))
 
-/** The same; null without a delay. */
+/** Milliseconds of a delay, as drivers take it; null without one. */
 export const millisOrNull = (delay: Option.Option<Duration.Duration>) =>
   Option.getOrNull(Option.map(delay, wholeMillis))
 

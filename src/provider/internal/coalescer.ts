@@ -49,7 +49,7 @@ interface Waiting<Item, A, E> {
   readonly resume: (exit: Exit.Exit<A, E>) => void
   /** Monotonic milliseconds. */
   readonly untilMs: number
-  /** That of the caller, for the span of the statement. */
+  /** Span of the caller, a parent of the statement's span. */
   readonly span: Tracer.AnySpan | undefined
   isInterrupted: boolean
 }
@@ -57,7 +57,7 @@ interface Waiting<Item, A, E> {
 /** An item that is tried alone. */
 interface Alone<Item, A, E> {
   readonly entry: Waiting<Item, A, E>
-  /** Of its last try, in its set or alone. */
+  /** Failure of its last try, in its set or alone. */
   failure: Cause.Cause<E>
   /** Before its next try, should it be held. */
   pauseMs: number

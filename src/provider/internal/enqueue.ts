@@ -48,7 +48,7 @@ export type Enqueue = Pick<
 /** Sends single rows, and wakes those that wait for them. */
 export interface Senders {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<StartAnswer, ProviderError>
-  /** Of a start with its first turn. Fails at once when another transaction locks what it writes. */
+  /** Stores a start with its first turn. Fails at once when another transaction locks what it writes. */
   readonly sendFirstTurn?: (start: StartWithTurn) => Effect.Effect<StartAnswer, ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
@@ -60,7 +60,7 @@ export interface Senders {
 
 interface StartWithTurn extends OrchestrationStart {
   readonly firstTurn: NonNullable<OrchestrationStart["firstTurn"]>
-  /** Of the time of its turn. */
+  /** Clock reading that gave the turn its time. */
   readonly reading: Reading
 }
 
@@ -159,7 +159,7 @@ const sendAlone = ({ sendStart, wakeups }: Senders, start: OrchestrationStart) =
     "orchestrator",
     Effect.map(sendStart(start), (answer) => {
       if (answer === "AlreadyExists") return answer
-      isStarted(wakeups, start)
+      wakeStarted(wakeups, start)
       return "Started"
     })
   )
@@ -196,7 +196,7 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
     }).pipe(
       Effect.onExit(() => Effect.sync(() => settled(stored))),
       // A turn under way would keep the wake-up back.
-      Effect.tap((answer) => Effect.sync(() => answer === "Started" && isStarted(wakeups, start)))
+      Effect.tap((answer) => Effect.sync(() => answer === "Started" && wakeStarted(wakeups, start)))
     )
     // With a handover, the locks that it takes are announced.
     return (handOver === undefined ? storing(wakeups, "orchestrator", announced) : announced).pipe(
@@ -255,7 +255,7 @@ const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueF
 const storing = <A, E, R>(wakeups: Wakeups | undefined, queue: Queue, call: Effect.Effect<A, E, R>) =>
   wakeups === undefined ? call : wakeups.storing(queue, call)
 
-const isStarted = (wakeups: Wakeups | undefined, { delayMs, instanceId, workItem }: OrchestrationStart) => {
+const wakeStarted = (wakeups: Wakeups | undefined, { delayMs, instanceId, workItem }: OrchestrationStart) => {
   wakeups?.started(instanceId)
   wakeups?.messageSent(instanceId, delayMs, () => workItem)
 }

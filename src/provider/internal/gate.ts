@@ -122,7 +122,7 @@ export const make = (driver: Driver, clock: Clock.Clock): Gate => {
   }
 }
 
-/** The same driver, with its failed statements counted. */
+/** Counts the failed statements of a driver. */
 export const counted = <D extends object>(driver: D): D =>
   changed(driver, (operation, call) => (input) =>
     Effect.tapError(
@@ -130,7 +130,7 @@ export const counted = <D extends object>(driver: D): D =>
       (error) => Effect.contextWith((context) => Effect.sync(() => countFailure(operation, error, context)))
     ))
 
-/** The same call, with its duration in the histogram, also when it fails. */
+/** Adds the duration of a call to the histogram, even when it fails. */
 export const measured = <A>(
   histogram: Metric.Metric<number, unknown>,
   call: Effect.Effect<A, ProviderError>

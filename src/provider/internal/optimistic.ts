@@ -33,7 +33,7 @@ export interface FirstTurns extends Pick<Service, "onStart"> {
 }
 
 export interface BegunTurn extends FirstTurn {
-  /** Of its time. */
+  /** Clock reading that gave the turn its time. */
   readonly reading: Reading
 }
 
@@ -124,7 +124,7 @@ export const make = Effect.fnUntraced(function*(
         }))
         const tooBig = check.turnSize(encoded)
         if (tooBig !== undefined) return check.refused("advanceOrchestration", tooBig)
-        // Wake-ups for the instance are kept meanwhile, as during a turn that holds its lock: a claim would pass it over.
+        // Wake-ups for the instance are kept meanwhile, as during a turn that holds its lock: a claim would skip it.
         const token = `optimistic ${++sent}`
         wakeups.locked.lock(token, instanceId)
         return measured(

@@ -75,7 +75,7 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
   }
 }
 
-/** The end of the history that came with an item; undefined when there is none. */
+/** The end of the history that came with an item; undefined for an empty history. */
 export const historyEnd = ({ executionId, instanceId, rows }: Undecoded): HistoryEnd | undefined => {
   const lastEvent = rows.at(-1)
   return lastEvent === undefined ? undefined : { instanceId, executionId, lastEvent }

@@ -219,8 +219,8 @@ const mayBeCut = (claims: ReadonlyArray<ClaimedInstance>, maxBytes: number) => {
 }
 
 /**
- * Those of a slow claim whose locks can be renewed. Of the others, the locks ran out on the way and were taken over, or
- * the store does not answer: they are not run.
+ * Keeps the claims of a slow statement whose locks can be renewed. The others are not run: their locks were taken over,
+ * or the store does not answer.
  */
 const stillHeld = (parts: Parts, claims: ReadonlyArray<ClaimedInstance>, lockTimeoutMs: number) =>
   Effect.filter(claims, ({ lockToken }) =>

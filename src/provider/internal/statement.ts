@@ -69,7 +69,7 @@ export const shared = <Item, A>(
   })
 }
 
-/** The same answer for every item. */
+/** Answers every item of a set alike. */
 export const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
   Effect.map(call, (answer) => items.map(() => answer))
 

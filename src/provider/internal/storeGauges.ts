@@ -28,7 +28,7 @@ export const make = Effect.fnUntraced(function*(
   const gauges = new Gauges(context)
   let samples = 0
   let isUnderWay = false
-  /** Of any process, monotonic milliseconds. */
+  /** When a process last sampled, monotonic milliseconds. */
   let lastSampleMs = Number.NEGATIVE_INFINITY
 
   // Not before the reader that asks for it has read all metrics.
@@ -52,7 +52,7 @@ export const make = Effect.fnUntraced(function*(
       lastSampleMs = nowMs
       isUnderWay = true
       run(sample)
-      // Another process has sampled since: this reader sees the values of this process, the next one those of the other.
+      // Another process has sampled since: this reader still sees this process's values, the next one the other's.
     } else if (gauges.isOutdated) queueMicrotask(() => gauges.hide())
   }
 
@@ -90,7 +90,7 @@ const workerDepths = seriesOf(Metrics.workerQueueDepth)
 /** They exist as long as this process has a sample that it may show. */
 class Gauges {
   private readonly context: Parameters<typeof Metric.removeUnsafe>[1]
-  /** Of every tag that had a backlog before: without one, its gauges are 0. */
+  /** Tags that have had a backlog; their gauges are 0 without one. */
   private readonly tags = new Set(["default"])
   /** Another process has a newer sample. */
   isOutdated = false

@@ -31,8 +31,8 @@ export const make = (store: tables.Tables) =>
   }) satisfies Partial<ProviderDriver["Service"]>
 
 /**
- * Visible at the later of its time and the end of its delay. With a smaller id than all others of the instance, so that it
- * is in the first batch, if it begins an execution and other messages wait.
+ * Inserts a message that is visible at the later of its time and the end of its delay. One that begins an execution
+ * gets a smaller id than all that wait for the instance, so that it is in the first batch.
  */
 export const insert = (
   store: tables.Tables,

@@ -74,13 +74,13 @@ export interface Tables {
   readonly history: Map<string, Map<number, Map<number, string>>>
   readonly messages: Map<number, Message>
   readonly activities: Map<number, Activity>
-  /** Of instances, pauses included: their token is empty. */
+  /** Locks of instances, with their pauses, whose token is empty. */
   readonly locks: Map<string, Lock>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
   readonly changed: Map<string, Map<string, ChangedValue>>
-  /** Of both queues. */
+  /** Newest row id of both queues. */
   lastRowId: number
   lastToken: number
 }
@@ -139,7 +139,7 @@ export const newInstance = (name: string, now: number): Instance => ({
   updatedAtMs: now
 })
 
-/** 0 when there is none. */
+/** Id of the newest execution; 0 for an unknown instance. */
 export const newestExecution = (tables: Tables, instanceId: string): number =>
   Math.max(0, ...(tables.executions.get(instanceId)?.keys() ?? []))
 
@@ -195,10 +195,7 @@ export const dueAtMs = ({ createdAtMs, visibleAtMs }: Queued): number =>
 
 export const isDue = (row: Queued, now: number): boolean => dueAtMs(row) <= now
 
-/**
- * In the order in which they are delivered: those that are not to wait follow each other by their ids, and nothing goes in
- * front of negative ones.
- */
+/** Sorts rows in the order of delivery: those that are not to wait by their ids, and negative ids before all others. */
 export const inPlace = <Row extends Queued>(rows: Iterable<readonly [number, Row]>): ReadonlyArray<[number, Row]> => {
   let latest = -Infinity
   return [...rows].sort(([a], [b]) => a - b).map(([id, row]) => {

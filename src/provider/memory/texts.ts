@@ -1,6 +1,6 @@
 /**
- * What the driver recognises of the texts it stores, by the rule of `ProviderDriver`: the kind of a message is the first
- * thing in its text.
+ * What the driver recognises of the texts it stores, by the rule of `ProviderDriver`: the kind of a message is the
+ * first thing in its text.
  */
 import * as Result from "effect/Result"
 import * as Event from "../../model/Event.ts"
@@ -25,8 +25,8 @@ export const asked = (workItem: string) => {
 }
 
 /**
- * The parent of a start, as JSON; empty where there is none. As text: an unreadable message must not fail this. Inside a
- * payload the quotes would be escaped.
+ * The parent of a start, as JSON; empty for a root. Read from the text, because an unreadable message must not fail
+ * this. The quotes of a payload are escaped, so it cannot be mistaken for the parent.
  */
 export const parentOf = (workItem: string): string =>
   /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""

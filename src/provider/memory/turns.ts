@@ -195,7 +195,7 @@ const sendMessage = (store: tables.Tables, item: EncodedMessage, now: number, ot
   if (item.visibleAtMs !== null && item.delayMs === null) message.visibleAtMs = item.visibleAtMs
 }
 
-/** Of what is not due yet. */
+/** Drops messages that are not due yet. */
 const dropMessages = (
   { messages }: tables.Tables,
   instanceId: string,

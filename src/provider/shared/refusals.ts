@@ -1,6 +1,6 @@
 /**
- * Claims that the store refuses for lack of rights: the process may have the role of another kind, or its rights are granted
- * anew just now.
+ * Claims that the store refuses for lack of rights: the process may have the role of another kind, or its rights are
+ * being granted again.
  */
 import * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
@@ -12,8 +12,8 @@ export interface Refusals {
   /** Notes a claim that the store has answered. */
   readonly answered: (foundWork: boolean) => void
   /**
-   * Notes a claim that has failed. Returns the refusal if the store has refused all claims for 10 seconds, and has never
-   * given any work: the process has the role of another kind.
+   * Notes a failed claim. Returns the refusal if the store has refused all claims for 10 seconds and has never given
+   * work: the process has the role of another kind.
    */
   readonly failed: (cause: Cause.Cause<ProviderError>) => ProviderError | undefined
   /** The refusal of the last claim, with what to do about it. */

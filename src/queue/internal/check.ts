@@ -21,8 +21,8 @@ export const fail = (operation: string, queue: string, reason: Reason) =>
   Effect.fail(new QueueError({ operation, queue: shown(queue), reason }))
 
 /**
- * Why a queue cannot have this name, or undefined if it can. SQS accepts the same names. One that ends in `.fifo` is that of
- * a FIFO queue there: their order means nothing here, and a message that fails would hold up its group.
+ * Why a queue cannot have this name, or undefined if it can. SQS accepts the same names, and those of FIFO queues,
+ * which end in `.fifo`. Their order means nothing here, and a message that fails would hold up its group.
  */
 export const queueName = (name: string): string | undefined =>
   /^[A-Za-z0-9_-]{1,75}$/.test(name)

@@ -1,6 +1,6 @@
 /**
- * What `Consumer` and `TaskWorker` share: a loop that receives messages while there are places for their handlers, keeps those
- * under way hidden from others, settles them, and stops gracefully.
+ * What `Consumer` and `TaskWorker` share: a loop that receives messages while handlers are free, keeps messages under
+ * way hidden from others, settles them, and stops gracefully.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"

@@ -8,7 +8,7 @@ import { seriesOf } from "../../model/shared/labelled.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import type { Queue } from "../Queue.ts"
 
-/** The same queue, counting what it delivers and settles. */
+/** Counts what a queue delivers and settles. */
 export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
   ...queue,
   receive: (name, options) =>

@@ -9,8 +9,8 @@ import * as check from "./check.ts"
 /** Settings of a queue. All have defaults. */
 export interface Declaration {
   /**
-   * After this many deliveries without an ack a message goes to the dead letters, 1 to 1,000,000. A message keeps the number
-   * of the process that published it. Defaults to 20.
+   * After this many deliveries without an ack a message goes to the dead letters, 1 to 1,000,000. A message keeps the
+   * number of the process that published it. Defaults to 20.
    */
   readonly maxAttempts?: number | undefined
 }

@@ -1,6 +1,6 @@
 /**
- * Receipts of queues that this package stores: `<message id>.<token of the lease>`. A token begins with a sign of its queue,
- * so that the receipt of another queue is recognised without a look at the store.
+ * Receipts of queues that this package stores: `<message id>.<token of the lease>`. A token begins with a sign of its
+ * queue, so that a receipt of another queue is refused without a look at the store.
  */
 import * as Effect from "effect/Effect"
 import { createHash, randomUUID } from "node:crypto"

@@ -35,7 +35,7 @@ export const ofThrown = (queue: string, thrown: unknown): Reason => {
   return new Unexpected({ problem: `SQS refused the request: ${name}` })
 }
 
-/** The reason for one failed item of a batch. SQS answers `InvalidParameterValue` for a message that is visible again. */
+/** Reason for one failed item of a batch. SQS answers `InvalidParameterValue` for a message that is visible again. */
 export const ofEntry = (
   queue: string,
   code: string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Receipts of SQS, with what SQS does not check: a receipt handle whose visibility timeout has ended may still delete the
- * message, or may answer with success and delete nothing.
+ * Receipts of SQS, with a check that SQS lacks: after the visibility timeout a receipt handle may still delete the
+ * message, or report success and delete nothing.
  *
  * A receipt is `<sign of its queue>.<end of the visibility timeout>.<receipt handle>`. What this process has settled or
  * extended since is kept until the timeout ends.
@@ -14,7 +14,9 @@ import { signOf } from "./receipts.ts"
 
 export interface Receipts {
   readonly make: (queue: string, handle: string, untilMs: number) => string
-  /** The receipt handle, if the message is still hidden from others. Fails with `ReceiptInvalid` or `ReceiptExpired`. */
+  /**
+   * The receipt handle, if the message is still hidden from others. Fails with `ReceiptInvalid` or `ReceiptExpired`.
+   */
   readonly live: (operation: string, queue: string, receipt: unknown) => Effect.Effect<string, QueueError>
   /** The message is hidden until then; 0 for one that was settled. */
   readonly changed: (receipt: string, untilMs: number, nowMs: number) => void

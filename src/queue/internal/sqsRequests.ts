@@ -28,12 +28,12 @@ import * as faults from "./sqsFaults.ts"
 /** 15 minutes. */
 export const maxDelayMs = 900_000
 
-/** That of PgQueue, so that what one profile takes, the other takes as well. SQS takes 1 MiB. */
+/** Limit of PgQueue in bytes, so that both kinds of queue take the same payloads. SQS takes 1 MiB. */
 export const maxPayloadBytes = 262_144
 
 export const mostOfBatch = 10
 
-/** Of a request, and of a message with its attributes. */
+/** Limit in bytes of a request, and of a message with its attributes. */
 const maxRequestBytes = 1_048_576
 
 /** The last item of a batch fits, even if all of its characters are escaped. */

@@ -1,9 +1,9 @@
 /**
- * What a queue says of itself that stores its messages in a database: a room with rows in the same one can send what would
- * be two statements as one.
+ * What a queue that stores its messages in a database says of itself, so that a room with rows in the same database can
+ * send one statement instead of two.
  *
- * A queue that wraps `publish` or `receive`, to count, to delay or to fail calls, counts as remote: it is called through that
- * wrapper.
+ * A queue whose `publish` or `receive` is wrapped, to count, delay or fail calls, is treated as remote: it is called
+ * through the wrapper.
  */
 import type * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"

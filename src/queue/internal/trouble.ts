@@ -1,7 +1,4 @@
-/**
- * Whether something that is tried again and again is in trouble: for one line in the log when that begins, and one when it
- * ends.
- */
+/** Notices when repeated calls begin to fail and when they succeed again, for one line in the log each. */
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 

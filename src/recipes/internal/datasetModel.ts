@@ -115,7 +115,7 @@ export interface Version {
   readonly version: number
   readonly status: "Building" | "Committed" | "Discarded"
   readonly isActive: boolean
-  /** Of all its outputs; null until committed. */
+  /** Records in all its outputs; null until committed. */
   readonly recordCount: number | null
   readonly batchCount: number
   readonly committedBatchCount: number
@@ -189,9 +189,9 @@ export interface Operations {
    *
    * **Gotchas**
    *
-   * Without `batchCount`, a version is complete when all batches are committed that were published so far, even if
-   * there is none: say how many there must be, unless they were all published in one transaction that has committed. In
-   * a transaction of the application, its isolation level must be READ COMMITTED.
+   * Without `batchCount`, a version is complete when all batches published so far are committed, even if it has no
+   * batches. Set it unless all batches were published in one transaction that has committed. A transaction of the
+   * application needs the isolation level READ COMMITTED.
    */
   readonly commitVersion: (datasetUuid: string, version: number, options?: {
     /** Fewest batches of the version. Defaults to those that were published. */

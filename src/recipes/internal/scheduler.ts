@@ -5,7 +5,7 @@
  * lost, or a time without a scheduler, is made up for by the next call.
  */
 import * as Clock from "effect/Clock"
-import * as Schedule from "effect/Cron"
+import * as Cron from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
@@ -15,7 +15,7 @@ import * as trouble from "../../queue/internal/trouble.ts"
 export interface Options {
   readonly url: string
   readonly token: string
-  readonly crons: ReadonlyArray<{ readonly name: string; readonly schedule: Schedule.Cron }>
+  readonly crons: ReadonlyArray<{ readonly name: string; readonly schedule: Cron.Cron }>
   readonly fetch?: typeof globalThis.fetch | undefined
 }
 
@@ -75,7 +75,7 @@ const keepCalling = Effect.fnUntraced(function*(
 
   return yield* Effect.forever(Effect.gen(function*() {
     const firedUntilMs = yield* call
-    yield* sleepUntil(Schedule.next(schedule, new Date(firedUntilMs)).getTime())
+    yield* sleepUntil(Cron.next(schedule, new Date(firedUntilMs)).getTime())
   }))
 })
 

@@ -66,5 +66,5 @@ export const isSame = (expected: string, given: string): boolean => timingSafeEq
 
 // internal
 
-/** Of one length, as the comparison needs. */
+/** Gives both texts one length, as the comparison needs. */
 const digest = (text: string) => createHash("sha256").update(text, "utf8").digest()

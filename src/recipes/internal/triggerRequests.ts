@@ -135,7 +135,7 @@ const receive = Effect.fnUntraced(function*(trigger: Webhook | undefined, reques
   return { taskId }
 })
 
-/** That of the specification's libraries. */
+/** Tolerance of the specification's libraries. */
 const toleranceMs = 300_000
 
 /** Part of the key of a task. */
@@ -185,7 +185,8 @@ const logRefusal = (request: Request, status: number, error: string) =>
   log(Effect.logDebug("Trigger: a request is refused"), request, { status, error })
 
 /**
- * Of an authorized sender, whose event is lost until one of the two sides is changed. The error never has the value.
+ * Refuses a request of an authorized sender, whose events are lost until one of the two sides is changed. The error
+ * never has the value.
  */
 const respondUnfit = (request: Request, errorType: string, error: string) =>
   Effect.as(

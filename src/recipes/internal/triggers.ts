@@ -2,7 +2,7 @@
  * The definitions of triggers, and the run of a cron trigger.
  */
 import * as Clock from "effect/Clock"
-import type * as Schedule from "effect/Cron"
+import type * as EffectCron from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -31,7 +31,7 @@ export type Failure = PayloadMismatch | PayloadTooLarge | ProviderError
  */
 export interface Cron {
   readonly name: string
-  readonly schedule: Schedule.Cron
+  readonly schedule: EffectCron.Cron
   readonly catchUp: CatchUp
   /** Creates the tasks of these instants, unless they exist already, and returns their ids in the same order. */
   readonly create: (

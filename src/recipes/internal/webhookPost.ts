@@ -1,6 +1,4 @@
-/**
- * One POST to an endpoint: its status, or why there is none. The body of the response is never read.
- */
+/** One POST to an endpoint: its status, or why no response came. The body of the response is never read. */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 

@@ -31,7 +31,7 @@ export class Attempt extends Context.Service<Attempt, {
   readonly taskId: string
   /** From 1. */
   readonly attempt: number
-  /** The same for all attempts at a task, and different for every other task. */
+  /** Identifies the task: all its attempts share it, and no other task has it. */
   readonly idempotencyKey: string
   /** Id of the worker. */
   readonly workerId: string

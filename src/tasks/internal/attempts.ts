@@ -1,8 +1,8 @@
 /**
  * Runs the handlers of claimed tasks under leases, and settles the attempts.
  *
- * Claims and completions travel in sets. A set that fails because of one of its tasks is sent again one by one, where calls of
- * the same time share statements as well: so each task succeeds or fails alone.
+ * Claims and completions travel in sets. When a set fails because of one task, its tasks are sent one by one, so that
+ * each succeeds or fails alone.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -58,7 +58,7 @@ export interface Running {
 }
 
 export interface Attempts {
-  /** Of every claim. */
+  /** Tasks that every claim is for. */
   readonly serves: Serves
   readonly watch: Watch
   /** Waits while the leases of running attempts are not renewed. Each claim does. */
@@ -439,7 +439,7 @@ const soonMs = 10_000
 
 const farewellMs = 5_000
 
-/** Of an attempt whose handler has succeeded. */
+/** Completion of an attempt whose handler has succeeded. */
 const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
   taskId: claimed.id,
   attempt: claimed.attempt,
@@ -448,14 +448,14 @@ const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
 })
 
 /**
- * A worker of the same queue that serves the task gets its wake-up soon, even if this one is faster a few times; without
- * such a worker, it comes back ever more seldom.
+ * Pause of a wake-up for a task that this worker does not serve. Another worker of the queue gets it soon, even if this
+ * one is faster a few times; without such a worker, it comes back ever more seldom.
  */
 const unservedPauseMs = (deliveryCount: number) => deliveryCount === 1 ? 0 : 50 * 2 ** Math.max(deliveryCount - 5, 0)
 
 /**
- * Then a wake-up is dropped, before its queue makes it a dead letter: the sweep wakes the task again, and so does a worker that
- * begins to serve it.
+ * Deliveries after which a wake-up is dropped, before its queue makes it a dead letter. The sweep wakes the task again,
+ * and so does a worker that begins to serve it.
  */
 const mostDeliveries = 15
 

@@ -1,9 +1,11 @@
 /**
- * Claims of one worker: of tasks that wake-ups name, in sets. What a claim without an answer may have taken is given back.
+ * Claims, in sets, the tasks that wake-ups name, for one worker. Tasks that a claim without an answer may have taken
+ * are abandoned.
  *
- * A claim leaves out suspects. A second statement claims those, as many as the worker may hold beside the ones it has, so only
- * one of these is under way at a time. Claims of other tasks never wait for each other. The wake-up of a suspect that is refused
- * comes again after a pause, or as soon as the worker has room for it: when another suspect has ended, or has proved itself.
+ * A claim leaves out suspects. A second statement claims as many of them as the worker may still hold, so only one such
+ * statement is under way at a time. Claims of other tasks never wait for each other. The wake-up of a refused suspect
+ * comes again after a pause, or as soon as the worker has room for it: when another suspect has ended, or has proved
+ * itself.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -109,7 +111,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
   ) =>
     Effect.suspend(() => {
       const claimId = makeClaimId()
-      /** That of any of its statements. */
+      /** Whether the answer of any of its statements is lost. */
       let isLost = false
       return driver.claim(taskIds, serves, { claimId, suspects: groups }).pipe(
         watch((answers) => answers.some(({ outcome }) => outcome === "Claimed")),

@@ -1,6 +1,6 @@
 /**
- * Whether the database lets a task worker claim: for the worker, which fails with the role of another kind, and for
- * health checks of its process.
+ * Watches whether the database permits the claims of a task worker. A worker whose login has the role of another kind
+ * fails; health checks of its process report the problem.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -23,8 +23,7 @@ export interface TaskClaims {
 }
 
 /**
- * Notes the claims of one worker. Until the scope is closed, `problems` say why it claims nothing, for people; no
- * secrets.
+ * Watches the claims of one worker. Until the scope is closed, `problems` say, without secrets, why it claims nothing.
  */
 export const make = Effect.fnUntraced(
   function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {

@@ -24,7 +24,7 @@ export interface Failed {
   readonly failure: Failure
   /** For logs: the type of what the handler failed with, never its content. */
   readonly errorType: string
-  /** Before the next attempt; undefined: there is none, however many attempts are left. */
+  /** Pause before the next attempt; undefined if the task is dead, however many attempts are left. */
   readonly retryAfter: Duration.Duration | undefined
 }
 

@@ -1,8 +1,8 @@
 /**
- * Gives back what claims have taken whose answers are lost: one fiber looks for all claims of a worker.
+ * Abandons tasks of claims whose answers are lost: one fiber looks for all claims of a worker.
  *
- * A claim may still be under way at the server, so it is looked for three times. No index leads to its tasks: claims that are
- * due together share a look, and in an outage the pauses grow.
+ * A claim may still be under way at the server, so it is looked for three times. No index leads to its tasks, so claims
+ * that are due together share a look, and in an outage the pauses grow.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -17,7 +17,7 @@ import type { Topics } from "../../waking/topics.ts"
 import { Topic } from "../../waking/topics.ts"
 
 export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
-  /** Those of the claims that had taken tasks. */
+  /** Returns the ids of claims that had taken tasks. */
   readonly returnClaims: (claimIds: ReadonlyArray<number>) => Effect.Effect<ReadonlyArray<number>, ProviderError>
   readonly topics: Pick<Topics["Service"], "announce">
 }): Effect.fn.Return<(claimId: number) => Effect.Effect<void>, never, Scope.Scope> {
@@ -59,7 +59,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
       }
     })
 
-  // Closed after the loop. A last look only: a shutdown does not wait for a claim that may be under way, its leases end.
+  // Closed after the loop. One last look: a shutdown does not wait for a claim that may be under way, whose leases end.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => claims.size === 0 ? Effect.void : look([...claims.keys()])).pipe(
       Effect.timeout(farewellMs),

@@ -120,7 +120,7 @@ class Expired {
 /** `BadOutcome` of `Task`. */
 type Outcome<E> = E | TaskDied | TaskUnavailable | TaskTimedOut
 
-/** Of `Retry` of `Task`. */
+/** The part of `Retry` of `Task` that decides on pauses. */
 interface Policy<E> {
   readonly schedule?: Schedule.Schedule<unknown, Outcome<E>> | undefined
   readonly while?: ((outcome: Outcome<E>) => boolean) | undefined
@@ -153,5 +153,5 @@ const pauseAfter = <E>(
     return pause
   })
 
-/** Of a task that is retried for months; schedules have reached their longest pause by then. */
+/** Limit of steps for a task that is retried for months; schedules have reached their longest pause by then. */
 const mostSteps = 1_000

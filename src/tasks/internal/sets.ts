@@ -41,7 +41,7 @@ interface Item {
   readonly message: { readonly received: Received; readonly held: Held } | undefined
   readonly kind: string
   readonly beganMs: number
-  /** Of its result, roughly. */
+  /** Size of its result, roughly. */
   bytes: number
   stage: keyof Counts | "done"
   attempt: Running | undefined
@@ -108,7 +108,7 @@ export const make = (
   /** Handlers that have succeeded, to be completed as a set. */
   const succeeded: Array<Item> = []
   const changed = Latch.makeUnsafe()
-  /** Of results that are not stored. */
+  /** Size of results that are not stored yet. */
   let unstoredBytes = 0
   let lanes = 0
   let isStopping = false

@@ -1,11 +1,11 @@
 /**
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
- * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them. What
- * another worker refuses after the first sweep does not count: it comes to this one as well.
+ * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them.
+ * Tasks that another worker refuses after the first sweep are left out: they come to this worker as well.
  *
- * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
- * no task has come since, the next sweep is a minute later.
+ * A sweep says when the next task needs a look. Tasks claimed after it need one at the end of their lease at the
+ * earliest; while no task has come since, the next sweep is a minute later.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -23,7 +23,7 @@ import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
 export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, shortestLease }: {
   readonly driver: Pick<TaskDriver["Service"], "sweep" | "clean" | "readBacklog">
-  /** Of the tasks that this process serves. */
+  /** Names of the tasks that this process serves. */
   readonly names: ReadonlyArray<string>
   readonly shortestLease: Duration.Duration
   /** How long ended tasks are kept; undefined for a process that deletes none. */
@@ -54,13 +54,13 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
   let isOutage = false
   let isFull = false
   let isStarting = names.length > 0
-  /** Of the first sweep that was answered, monotonic milliseconds. */
+  /** Start of the first sweep that was answered, monotonic milliseconds. */
   let servingMs: number | undefined
   let wakeups = limit
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
-    // One that continues the last one must not find this worker busy with the tasks that it has woken. What no worker has served
-    // waits for this one, however busy it is.
+    // A sweep that continues the last one must not find this worker busy with the tasks that the last one woke. Tasks
+    // that no worker has served wait for this one, however busy it is.
     if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
     const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
     return Effect.matchEffect(driver.sweep(limit, wakeups, serving), {
@@ -68,7 +68,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
         isFull = false
         isOutage = true
         nextMs = monotonicMs(clock) + retryMs
-        return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
+        return Effect.logWarning("Tasks: cannot look for lost work; it tries again").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
         )
       },
@@ -98,7 +98,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
       isOutage = false
     })),
     Effect.catch((error) =>
-      Effect.logWarning("Task worker: cannot delete ended tasks; it tries again").pipe(
+      Effect.logWarning("Tasks: cannot delete ended tasks; it tries again").pipe(
         Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
       )
     )
@@ -128,7 +128,10 @@ const found = ({ lost, woken }: Swept, { announce }: Topics["Service"]) =>
 
 const limit = 1000
 
-/** Of tasks that wait while this worker is busy: with more of them, the others are busy as well, and no wake-up was lost. */
+/**
+ * Most waiting tasks that a busy worker wakes: if there are more, the other workers are busy too, and no wake-up was
+ * lost.
+ */
 const mostWakeups = 100
 
 /** The database looks half a second after the end of a lease. */

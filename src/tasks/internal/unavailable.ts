@@ -47,7 +47,7 @@ const outageOf = (error: object): Outage | undefined => {
   return reason.isRetryable ? { problem: reason.message, errorType: reason._tag } : undefined
 }
 
-/** Of sockets and names, of `fetch` in Node, and of Prisma when it does not reach the database. */
+/** Codes of sockets, of name resolution, of `fetch` in Node, and of Prisma when it does not reach the database. */
 const codes: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "ECONNRESET",

@@ -1,5 +1,5 @@
-// Steps the wall clock of its process, back and forth: `node --import ./clock.js …` with CHAOS_CLOCK as seed. Only `Date`
-// is stepped, as on a host whose time is set: the monotonic clock continues.
+// Steps the wall clock of its process, back and forth: `node --import ./clock.js …` with CHAOS_CLOCK as seed. Only
+// `Date` is stepped, as on a host whose time is set: the monotonic clock continues.
 import { random } from "./random.ts"
 
 const steps = [1_000, 5_000, 60_000, 600_000, 3_600_000].flatMap((ms) => [ms, -ms])

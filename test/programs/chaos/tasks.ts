@@ -25,16 +25,16 @@ const retry = { maxAttempts: 100, schedule: Schedule.spaced("700 millis") }
 // ---------------------------------------------------------------------------------------------------------------------
 
 const fields = {
-  /** Of one creation: the audit finds the task by it. */
+  /** Label of one creation, by which the audit finds the task. */
   label: Schema.String,
   n: Schema.Int,
   ms: Schema.Int
 }
 
 /**
- * Returns n + 1 after the given milliseconds. A job that `fails` does so in its first two attempts; one that is `hopeless` fails
- * and is not retried; one that `commits` writes a row of the application in the transaction that completes it; one that is
- * `raced` may be cancelled by the orchestration that called it.
+ * Returns n + 1 after the given milliseconds. A job that `fails` does so in its first two attempts; one that is
+ * `hopeless` fails and is not retried; one that `commits` writes a row of the application in the transaction that
+ * completes it; one that is `raced` may be cancelled by the orchestration that called it.
  */
 export const Job = Task.make("Job", {
   payload: { ...fields, kind: Schema.Literals(["plain", "fails", "hopeless", "commits", "raced"]) },
@@ -72,8 +72,8 @@ export const PingTask = (process: string) =>
   Task.make(`Ping ${process}`, { payload: fields, success: Schema.Int, lease: shortLease, retry })
 
 /**
- * Runs jobs, one for each round and execution: n + rounds. Beside each it starts one that a timeout interrupts at about the time
- * at which it ends.
+ * Runs jobs, one for each round and execution: n + rounds. Beside each it starts one that a timeout interrupts at about
+ * the time at which it ends.
  */
 export const Errand = Orchestration.make("Errand", {
   payload: { n: Schema.Int, rounds: Schema.Int },

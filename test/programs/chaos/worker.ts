@@ -1,4 +1,5 @@
-// A worker process of a chaos run: `node worker.js <JSON of Options>`. Runs until SIGTERM; prints `ready` when it serves.
+// A worker process of a chaos run: `node worker.js <JSON of Options>`. Runs until SIGTERM; prints `ready` when it
+// serves.
 import { RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { TaskWorker } from "duroxide-prisma/tasks"

@@ -1,8 +1,8 @@
-// A process that builds a version of a data set and makes it the active one, and dies at a boundary:
-// `node datasets.js '{"url":…,"dies":…}'`. It continues where another one has died.
+// A process that builds a version of a data set and makes it the active one, and dies at a boundary. Run by
+// `node datasets.js '{"url":…,"dies":…}'`, it continues where another one has died.
 //
-// `dies`: `opened` (the version), `published` (half of the batches), `converted` (a batch, before its output is committed),
-// `stored` (a batch, after that, before its task ends), `committed` (the version), `activated`, `never`.
+// `dies`: `opened` (the version), `published` (half of the batches), `converted` (a batch, before its output is
+// committed), `stored` (a batch, after that, before its task ends), `committed` (the version), `activated`, `never`.
 import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Dataset } from "duroxide-prisma/recipes/datasets"

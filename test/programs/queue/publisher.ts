@@ -1,8 +1,8 @@
-// A process that publishes, and dies at a boundary: `node publisher.js '{"url":…,"log":…,"dies":…,"after":…}'`. It appends
-// each message to a file when the queue accepts it.
+// A process that publishes, and dies at a boundary: `node publisher.js '{"url":…,"log":…,"dies":…,"after":…}'`. It
+// appends each message to a file when the queue accepts it.
 //
-// `dies`: `beforePublish` (when it is about to send message number `after`), `afterPublish` (when the queue has accepted it,
-// before it learns of that), `never`.
+// `dies`: `beforePublish` (when it is about to send message number `after`), `afterPublish` (when the queue has
+// accepted it, before it learns of that), `never`.
 import { Outbox } from "duroxide-prisma/outbox"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Queue } from "duroxide-prisma/queue"

@@ -29,7 +29,7 @@ export type Answer =
   /** Looks for work since the process was ready, by their reasons, and turns that were stored. */
   | { readonly _tag: "Looks"; readonly reasons: Readonly<Record<string, number>>; readonly turns: number }
 
-/** Of the machine, in fractions of milliseconds since the Unix epoch: the processes share it. */
+/** Clock of the machine, which the processes share: fractions of milliseconds since the Unix epoch. */
 export const now = (): number => performance.timeOrigin + performance.now()
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

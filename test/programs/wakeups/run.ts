@@ -24,8 +24,8 @@ export interface Options {
   readonly messages: number
   readonly seconds?: number
   /**
-   * `kills`: the sessions of all listeners are terminated every 200 milliseconds. `drops`: no hint reaches the server, and
-   * the fallback look comes every two seconds; else it never comes.
+   * `kills`: the sessions of all listeners are terminated every 200 milliseconds. `drops`: no hint reaches the server,
+   * and the fallback look comes every two seconds; else it never comes.
    */
   readonly faults?: "kills" | "drops"
 }

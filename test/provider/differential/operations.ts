@@ -86,7 +86,7 @@ export interface OptimisticTurn {
   readonly lastEventOffset: number
   /** Believes the last event to be another one. */
   readonly isOther: boolean
-  /** Of activities of this instance, or of any. */
+  /** Results of activities of this instance, or of any. */
   readonly results: ReadonlyArray<{ readonly token: Handle; readonly isOwn: boolean }>
   readonly turn: UnclaimedTurn
   readonly handOver: HandOver | null

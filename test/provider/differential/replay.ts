@@ -1,5 +1,6 @@
 /**
- * Plays one sequence on two drivers at once and dies at the first answer that differs. Fails if a store could not answer.
+ * Plays one sequence on two drivers at once and dies at the first answer that differs. Fails if a store could not
+ * answer.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"

@@ -1,8 +1,8 @@
 /**
  * A queue server that counts who publishes: only the publisher of the outbox may.
  *
- * Give `publisher` to `Outbox.publisher` and `others` to everything else (consumers, workers, clients). Both lead to one
- * server. `assertOnlyPublisher` fails if anything was published through `others`.
+ * Give `publisher` to `Outbox.publisher` and `others` to everything else (consumers, workers, clients). Both lead to
+ * one server. `assertOnlyPublisher` fails if anything was published through `others`.
  */
 import { assert } from "@effect/vitest"
 import { Queue } from "duroxide-prisma/queue"

@@ -3,18 +3,16 @@
  *
  * Texts are compared byte for byte, keys in their order, after these rules:
  *
- * - Clock: Duroxide reads its clock for every event, we read the store's once per turn. So our `timestamp_ms` is
- *   the turn's clock in every event and value, and the recorded one is at most a few milliseconds later
- *   (`recording.ts`).
+ * - Clock: Duroxide reads its clock for every event, we read the store's once per turn. So our `timestamp_ms` is the
+ *   turn's clock in every event and value, and the recorded one is at most a few milliseconds later (`recording.ts`).
  * - Due times of timers are compared as distances from the time of the event that created them.
  * - The row of an activity has additional fields of this package, which are left out.
  * - `duroxide_version` of new events is ours; the recorded one is Duroxide's (`recording.ts`).
  * - Errors: variant, kind and every field but free text agree. The texts of nondeterminism and unreadable histories are
- *   debug output of Duroxide; ours must not be empty. Our poison counts only the failed deliveries, one
- *   less than Duroxide, and does not repeat the messages. The error an orchestration failed with travels
- *   as JSON text here and bare there, in its history and in the notice to its parent. What the runtime says itself, of a
- *   limit that was exceeded or of an id that is taken, is a defect of the program here. The stack of a defect is
- *   ours alone.
+ *   debug output of Duroxide; ours must not be empty. Our poison counts only the failed deliveries, one less than
+ *   Duroxide, and does not repeat the messages. The error an orchestration failed with travels as JSON text here and
+ *   bare there, in its history and in the notice to its parent. What the runtime says itself, of a limit that was
+ *   exceeded or of an id that is taken, is a defect of the program here. The stack of a defect is ours alone.
  * - Queue rows written by a turn are compared as JSON values, because Duroxide sorts their keys.
  */
 import { ErrorDetails, Event, Instance, WorkItem } from "duroxide-prisma/provider"

@@ -105,7 +105,9 @@ export type Step =
   | { readonly _tag: "Turn"; readonly turn: number; readonly batch: Batch; readonly stored: Stored }
   /** The batch is settled, nothing else: no event, no message, the same state. */
   | { readonly _tag: "Nothing"; readonly batch: Batch }
-  /** The instance has ended: the batch is deleted without a turn; parents of children that cannot start are notified. */
+  /**
+   * The instance has ended: the batch is deleted without a turn; parents of children that cannot start are notified.
+   */
   | { readonly _tag: "Dropped"; readonly batch: Batch; readonly messages: ReadonlyArray<QueueRow> }
   | {
     readonly _tag: "GivenBack"

@@ -19,7 +19,7 @@ export const process = ({ activities, handlers, orchestrations, settings, taskHa
   readonly url: string
   readonly orchestrations: NonNullable<RuntimeOptions["orchestrations"]>
   readonly activities: NonNullable<RuntimeOptions["activities"]>
-  /** Of orchestrations and activities. */
+  /** Handlers of orchestrations and activities. */
   readonly handlers: Layer.Layer<any>
   readonly tasks: ReadonlyArray<Task.Any>
   readonly taskHandlers: Layer.Layer<any>

@@ -88,7 +88,7 @@ export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url:
   return {
     ...test,
     tasks,
-    /** Of the process that creates and waits. */
+    /** Counts of the process that creates and waits. */
     statementCounts: Context.get(main, Database.Database).statementCounts,
     counting,
     /** Whose message contains the text. */
