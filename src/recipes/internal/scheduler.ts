@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import * as trouble from "../../queue/internal/trouble.ts"
+import * as trouble from "../../model/shared/trouble.ts"
 
 export interface Options {
   readonly url: string

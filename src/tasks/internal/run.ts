@@ -12,10 +12,10 @@ import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
+import type { Failed, TaskCode } from "../shared/code.ts"
+import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
+import type { Failure } from "../shared/failure.ts"
 import type { Attempt } from "./attempt.ts"
-import type { Failed, TaskCode } from "./code.ts"
-import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "./errors.ts"
-import type { Failure } from "./failure.ts"
 import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {

@@ -8,8 +8,8 @@
 import type * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { Received } from "../internal/received.ts"
 import type { QueueError } from "../QueueError.ts"
-import type { Received } from "./received.ts"
 
 export interface Stored {
   /** The service that the queue is built on. */

@@ -1,9 +1,9 @@
 /**
- * Whether something that is tried again and again is in trouble: for one line in the log when that begins, and one when it
- * ends.
+ * Whether something that is tried again and again is in trouble: for one line in the log when that begins, and one
+ * when it ends.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
+import { monotonicMs } from "./monotonic.ts"
 
 export interface Trouble {
   /** Notes a failure; true for the first one. */
