@@ -19,7 +19,7 @@ import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/drive
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/shared/statement.ts"
 import { makeSuspects } from "../../provider/shared/suspects.ts"
-import type { Topics } from "../../waking/topics.ts"
+import type { Topics } from "../../waking/Topics.ts"
 import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
 import type { Watch } from "./claims.ts"
 import * as returns from "./returns.ts"
