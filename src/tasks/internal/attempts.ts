@@ -19,6 +19,7 @@ import { seriesOf } from "../../model/shared/labelled.ts"
 import { harmlessIn } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
+import { growingMs } from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { shared } from "../../provider/shared/statement.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
@@ -395,11 +396,11 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
       switch (answer.outcome) {
         case "Locked":
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
-          return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
+          return Effect.succeed(Duration.millis(growingMs(100, 30_000, deliveryCount - 1)))
         case "Suspect":
           // Others of this worker, or another worker, may have room for it soon.
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
-          return Effect.succeed(Duration.millis(Math.min(500 * 2 ** (deliveryCount - 1), 30_000)))
+          return Effect.succeed(Duration.millis(growingMs(500, 30_000, deliveryCount - 1)))
         case "NotDue":
           // It came early. Further off, there is a row of the outbox for then, and the sweep.
           return Effect.succeed(answer.dueMs <= soonMs ? Duration.millis(answer.dueMs) : undefined)

@@ -39,7 +39,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
   ) {
     const retryAfter = retry?.while?.(outcome) === false
       ? undefined
-      : yield* pauseAfter(schedule, counted, outcome)
+      : yield* scheduledPause(schedule, counted, outcome)
     return yield* Effect.fail<Failed>({ failure, errorType, retryAfter })
   })
 
@@ -136,7 +136,7 @@ const defaultSchedule: Schedule.Schedule<unknown> = Schedule.exponential("1 seco
  * The pause after this many failed attempts; undefined if the schedule has ended. No attempt outlives the state of a
  * schedule: it is stepped from its beginning, as often as attempts have failed, with the failure of the last one.
  */
-const pauseAfter = <E>(
+const scheduledPause = <E>(
   schedule: Schedule.Schedule<unknown, E>,
   failures: number,
   error: E
