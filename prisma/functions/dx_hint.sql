@@ -1,4 +1,4 @@
--- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/topics.ts says what topics there are.
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there are.
 -- Equal hints of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:

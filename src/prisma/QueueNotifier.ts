@@ -16,14 +16,14 @@ import * as Schema from "effect/Schema"
 import { InBackground } from "../model/shared/inBackground.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
+import * as trouble from "../model/shared/trouble.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import * as check from "../queue/internal/check.ts"
-import * as trouble from "../queue/internal/trouble.ts"
 import * as Message from "../queue/Message.ts"
 import { Queue } from "../queue/Queue.ts"
 import type { Received } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
+import * as check from "../queue/shared/check.ts"
 import { Notifier, NotifierError } from "../waking/Notifier.ts"
 import type { Listener } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
@@ -94,12 +94,10 @@ export const make = Effect.fnUntraced(
     const receive = (listener: Listener, inbox: string, isOfUse: (announcedAtMs: number) => boolean) =>
       Effect.suspend(() => {
         const outage = trouble.make(clock)
-        let pauseMs = leastPauseMs
         return queue.receive(inbox, { maxMessages: 100, visibilityTimeout: "30 seconds", wait: "20 seconds" }).pipe(
           Effect.tap((messages) =>
             Effect.suspend(() => {
               if (outage.ended() !== undefined) listener.connected()
-              pauseMs = leastPauseMs
               return Effect.forEach(
                 messages,
                 (message) =>
@@ -113,10 +111,10 @@ export const make = Effect.fnUntraced(
           ),
           Effect.catch((error) =>
             Effect.suspend(() => {
-              const isNew = outage.began()
+              const failures = outage.failed()
+              const isNew = failures === 0
               if (isNew) listener.disconnected(error.message)
-              const pause = Effect.sleep(pauseMs)
-              pauseMs = Math.min(2 * pauseMs, mostPauseMs)
+              const pause = Effect.sleep(trouble.growingMs(leastPauseMs, mostPauseMs, failures))
               return isNew
                 ? Effect.andThen(
                   warn(Effect.logWarning("QueueNotifier: hints cannot be received; it tries again"), error.message),
@@ -155,7 +153,7 @@ export const make = Effect.fnUntraced(
           Effect.catch(({ message }) => Effect.succeed(message)),
           Effect.flatMap((lease) => {
             if (typeof lease === "string") {
-              const isNew = shortage.began()
+              const isNew = shortage.failed() === 0
               if (isNew) listener.disconnected(lease)
               return Effect.andThen(
                 isNew

@@ -17,13 +17,13 @@ import type * as Scope from "effect/Scope"
 import { wholeMs } from "../model/shared/durations.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
-import * as check from "./internal/check.ts"
-import * as consuming from "./internal/consuming.ts"
 import type { Message, Value } from "./Message.ts"
 import type { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
 import { InvalidInput } from "./QueueError.ts"
 import type { PayloadInvalid, QueueError } from "./QueueError.ts"
+import * as check from "./shared/check.ts"
+import * as consuming from "./shared/consuming.ts"
 
 /**
  * The answer of a handler that cannot finish now: the message comes again after `delay`, which counts as a delivery.

@@ -13,8 +13,8 @@ import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type { Payload, Received } from "./internal/received.ts"
-import type { Stored } from "./internal/stored.ts"
 import type { QueueError } from "./QueueError.ts"
+import type { Stored } from "./shared/stored.ts"
 
 export type { Payload, Received } from "./internal/received.ts"
 

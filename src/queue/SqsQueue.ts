@@ -22,9 +22,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
-import * as check from "./internal/check.ts"
-import { counted, died } from "./internal/counted.ts"
-import * as queueGauges from "./internal/gauges.ts"
 import * as sqsReceipts from "./internal/sqsReceipts.ts"
 import {
   acquireClient,
@@ -42,6 +39,9 @@ import type { Call, Places, Server } from "./internal/sqsRequests.ts"
 import { Queue } from "./Queue.ts"
 import type { Received } from "./Queue.ts"
 import { InvalidInput, QueueError, QueueNotFound } from "./QueueError.ts"
+import * as check from "./shared/check.ts"
+import { counted, died } from "./shared/counted.ts"
+import * as queueGauges from "./shared/gauges.ts"
 
 /**
  * Settings of a queue. All have defaults.

@@ -6,6 +6,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { growingMs } from "../model/shared/trouble.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 
 /**
@@ -31,7 +32,7 @@ export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" 
 }
 
 /** 100 milliseconds, doubled with each failure so far, at most one minute. */
-export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
+export const pauseAfter = (failures: number) => Duration.millis(growingMs(100, 60_000, failures))
 
 /**
  * Longest pause between two tries to store an outcome or to abandon work, and so their longest delay after an outage.

@@ -26,14 +26,14 @@ import type { TransactionConnection } from "../model/shared/transactionConnectio
 import type { Instance } from "../Orchestration.ts"
 import { Attempt } from "./internal/attempt.ts"
 import * as calls from "./internal/calls.ts"
-import { taskKey } from "./internal/code.ts"
-import type { TaskHandler } from "./internal/code.ts"
-import { isOfTask } from "./internal/errors.ts"
-import type { TaskDied, TaskTimedOut, TaskUnavailable } from "./internal/errors.ts"
 import { runner } from "./internal/run.ts"
 import * as checks from "./internal/settings.ts"
+import { taskKey } from "./shared/code.ts"
+import type { TaskHandler } from "./shared/code.ts"
+import { isOfTask } from "./shared/errors.ts"
+import type { TaskDied, TaskTimedOut, TaskUnavailable } from "./shared/errors.ts"
 
-export type { TaskHandler as Handler } from "./internal/code.ts"
+export type { TaskHandler as Handler } from "./shared/code.ts"
 
 /**
  * A named task with the Schemas of payload, result and error.
@@ -215,7 +215,7 @@ export {
    * @since 0.2.0
    */
   TaskUnavailable
-} from "./internal/errors.ts"
+} from "./shared/errors.ts"
 
 /**
  * Defines a task. Rows refer to it by name, so renaming it strands tasks that wait.

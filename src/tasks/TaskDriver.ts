@@ -19,7 +19,9 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import type { Fetched, Lease } from "../queue/internal/stored.ts"
+import type { Fetched, Lease } from "../queue/shared/stored.ts"
+
+export type { Fetched, Lease, Leased } from "../queue/shared/stored.ts"
 
 type Call<A> = Effect.Effect<A, ProviderError>
 
@@ -48,7 +50,8 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   ) => Call<ReadonlyArray<Claim>>
   /**
    * Receives messages of a queue in the same database, claims the tasks that they name and deletes the messages of
-   * these, all by one statement. Messages of which more must be known stay leased.
+   * these, all by one statement. Messages of which more must be known stay leased. Only called where a `PgQueue` is
+   * built on `database`.
    */
   readonly take: (serves: Serves) => (lease: Lease, claim: TakeOptions) => Call<Fetched<TakenTask>>
   /**

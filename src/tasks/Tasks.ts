@@ -14,21 +14,21 @@ import type * as Scope from "effect/Scope"
 import type * as Activity from "../Activity.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/shared/payload.ts"
-import { shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import { Topic, Topics } from "../waking/topics.ts"
+import { shared } from "../provider/shared/statement.ts"
+import { Topic, Topics } from "../waking/Topics.ts"
 import * as calls from "./internal/calls.ts"
-import type { TaskNotFound, TaskWaitTimeout } from "./internal/errors.ts"
-import type { CreateOptions } from "./internal/newTask.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
-import * as service from "./internal/service.ts"
 import * as sweeps from "./internal/sweep.ts"
-import * as waits from "./internal/waits.ts"
+import type { TaskNotFound, TaskWaitTimeout } from "./shared/errors.ts"
+import type { CreateOptions } from "./shared/newTask.ts"
+import * as service from "./shared/service.ts"
+import * as waits from "./shared/waits.ts"
 import type * as Task from "./Task.ts"
 import { TaskDriver } from "./TaskDriver.ts"
 import type { NewTask } from "./TaskDriver.ts"
 
-export type { CreateOptions } from "./internal/newTask.ts"
+export type { CreateOptions } from "./shared/newTask.ts"
 
 /**
  * The operations that create tasks.
@@ -160,7 +160,7 @@ export {
    * @since 0.2.0
    */
   TaskWaitTimeout
-} from "./internal/errors.ts"
+} from "./shared/errors.ts"
 
 /**
  * The tasks of a database.

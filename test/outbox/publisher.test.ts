@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
-import { pauseAfter } from "../../src/outbox/internal/publisher.ts"
+import { deferralMs } from "../../src/outbox/internal/publisher.ts"
 import { PayloadTooLarge, QueueError, QueueNotFound, Unavailable } from "../../src/queue/QueueError.ts"
 import * as CountingQueue from "../queue/utils/countingQueue.ts"
 import { counts, isolated, values } from "../utils/metrics.ts"
@@ -242,11 +242,11 @@ describe("the publisher and failures:", () => {
   it("pauses double from 1 second to 5 minutes; a refused message waits 5 minutes at once", () => {
     const refused = failure("jobs", new PayloadTooLarge({ bytes: 2, maxBytes: 1 }))
     assert.deepStrictEqual(
-      [1, 2, 3, 9, 10, 2_000_000_000].map((attempts) => pauseAfter(unavailable, attempts, 0)),
+      [1, 2, 3, 9, 10, 2_000_000_000].map((attempts) => deferralMs(unavailable, attempts, 0)),
       [1000, 2000, 4000, 256_000, 300_000, 300_000]
     )
-    assert.strictEqual(pauseAfter(unavailable, 1, 1), 750)
-    assert.strictEqual(pauseAfter(refused, 1, 0.5), 300_000)
+    assert.strictEqual(deferralMs(unavailable, 1, 1), 750)
+    assert.strictEqual(deferralMs(refused, 1, 0.5), 300_000)
   })
 
   it.live("logs its start with its queues, and its end", () =>

@@ -5,7 +5,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import * as coalescer from "../../src/provider/internal/coalescer.ts"
+import * as coalescer from "../../src/provider/shared/coalescer.ts"
 
 interface Setup {
   readonly lanes?: number

@@ -11,7 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
 import * as Notifier from "../../src/waking/Notifier.ts"
-import { Topics } from "../../src/waking/topics.ts"
+import { Topics } from "../../src/waking/Topics.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 

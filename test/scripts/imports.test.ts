@@ -3,11 +3,41 @@ import { spawnSync } from "node:child_process"
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
+import { relative } from "node:path/posix"
 import { fileURLToPath } from "node:url"
+import * as Docs from "../utils/docs.ts"
 
 const script = fileURLToPath(new URL("../../scripts/imports.mjs", import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), "imports-"))
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+const rooms = Object.entries(
+  JSON.parse(Docs.read("scripts/rooms.json")) as Record<string, {
+    readonly rooms: ReadonlyArray<string>
+    readonly packages: ReadonlyArray<string>
+  }>
+)
+
+const inRoom = (room: string, path: string) => room === "author" ? `src/${path}` : `src/${room}/${path}`
+
+const statement = (from: string, target: string) => {
+  const path = relative(dirname(from), target)
+  return `import "${path.startsWith(".") ? path : `./${path}`}"`
+}
+
+const modules: Readonly<Record<string, string>> = { effect: "effect/Effect", node: "node:os" }
+
+/** One file of each room, which imports all that the room may import. */
+const everyEdge = Object.fromEntries(rooms.map(([room, { packages, rooms }]) => {
+  const file = inRoom(room, "edges.ts")
+  return [
+    file,
+    [
+      ...rooms.map((other) => statement(file, inRoom(other, "edges.ts"))),
+      ...packages.map((name) => `import "${modules[name] ?? name}"`)
+    ].join("\n")
+  ]
+}))
 
 /** Runs the check on a tree of the given files; an empty answer means that it passed. */
 const check = (files: Record<string, string>): ReadonlyArray<string> => {
@@ -23,8 +53,9 @@ const check = (files: Record<string, string>): ReadonlyArray<string> => {
 }
 
 const good = {
+  ...everyEdge,
   "src/index.ts": `export * as Client from "./Client.ts"\nexport * as Event from "./model/Event.ts"\n`,
-  "src/Client.ts": `import { Provider } from "./provider/Provider.ts"\nimport * as Os from "node:os"\n`,
+  "src/Client.ts": `import { Provider } from "./provider/Provider.ts"\nimport * as Effect from "effect/Effect"\n`,
   "src/model/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./shared/text.ts"\n`,
   "src/model/shared/text.ts": ``,
   "src/provider/index.ts": `export * as Provider from "./Provider.ts"\n`,
@@ -163,7 +194,7 @@ describe("imports", () => {
       "refuses a folder that is not a room",
       "src/helpers/dates.ts",
       ``,
-      "src/helpers/dates.ts: stands in no room; give it one in the table of scripts/imports.mjs"
+      "src/helpers/dates.ts: stands in no room; give it one in scripts/rooms.json"
     ],
     [
       "refuses a circle, with its way round",
@@ -195,6 +226,46 @@ describe("imports", () => {
       assert.deepStrictEqual(check({ ...good, [path]: text }), [breach])
     })
   }
+
+  it("check: refuses an import of the internal folder of any other room", () => {
+    const planted = rooms.flatMap(([room, { rooms }]) =>
+      rooms.filter((other) => other !== "author").map((other) => {
+        const path = inRoom(room, `reaches${other}.ts`)
+        const target = `src/${other}/internal/own.ts`
+        return {
+          path,
+          text: statement(path, target),
+          breach: `${path}:1: imports ${target}: ${other}/internal is ${other}'s own; ` +
+            `import a module of ${other}, or its shared/`
+        }
+      })
+    )
+    assert.isAbove(planted.length, 40)
+    assert.sameMembers(
+      [...check({ ...good, ...Object.fromEntries(planted.map(({ path, text }) => [path, text])) })],
+      planted.map(({ breach }) => breach)
+    )
+  })
+
+  it("check: refuses a room or a package in the table that its room does not import", () => {
+    assert.deepStrictEqual(
+      check({ ...good, "src/outbox/edges.ts": everyEdge["src/outbox/edges.ts"]!.split("\n")[0]! }),
+      [
+        ...["waking", "provider", "queue", "effect", "node"].map((other) =>
+          `scripts/rooms.json: outbox may import ${other}, and does not: remove it`
+        )
+      ]
+    )
+  })
+
+  it("docs/architecture.md shows the table as a map", () => {
+    const [, map] = /```text\n(model\n[^`]*)```/.exec(Docs.read("docs/architecture.md")) ?? []
+    assert.strictEqual(
+      map,
+      rooms.map(([room, { rooms }]) => (rooms.length === 0 ? room : `${room.padEnd(13)} → ${rooms.join(", ")}`) + "\n")
+        .join("")
+    )
+  })
 
   it("check: does not read examples in comments as code", () => {
     const tree = {

@@ -9,8 +9,8 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import * as sweeps from "../../src/tasks/internal/sweep.ts"
-import { Topics } from "../../src/waking/topics.ts"
-import type { Subscriber } from "../../src/waking/topics.ts"
+import { Topics } from "../../src/waking/Topics.ts"
+import type { Subscriber } from "../../src/waking/Topics.ts"
 
 const nothing: TaskDriver.Swept = {
   lost: 0,

@@ -30,10 +30,11 @@ import * as Semaphore from "effect/Semaphore"
 import { randomUUID } from "node:crypto"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import { growingMs, sleepUpTo } from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import * as check from "../../queue/internal/check.ts"
 import type { Queue } from "../../queue/Queue.ts"
 import { QueueError, Unavailable, Unexpected } from "../../queue/QueueError.ts"
+import * as check from "../../queue/shared/check.ts"
 import type { Claim, ClaimedMessage, Deferral, OutboxDriver } from "../OutboxDriver.ts"
 import * as outboxReports from "./reports.ts"
 import { isRefused } from "./reports.ts"
@@ -164,7 +165,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         failed.push({ message, error: outcome.failure })
         deferrals.push({
           id: message.id,
-          pauseMs: pauseAfter(outcome.failure, message.attempts, yield* Random.next),
+          pauseMs: deferralMs(outcome.failure, message.attempts, yield* Random.next),
           error: textOf(outcome.failure)
         })
       }
@@ -181,18 +182,17 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       yield* until(markAll(sent.map(({ id }) => id)))
       options.marked()
     }
-    if (deferrals.length > 0) yield* until(retried(driver.defer(token, deferrals)))
+    if (deferrals.length > 0) yield* until(Effect.retry(driver.defer(token, deferrals), settling))
   })
 
   const markAll = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
-    let locked = yield* retried(driver.markSent(ids))
+    let locked = yield* Effect.retry(driver.markSent(ids), settling)
     while (locked.length > 0) {
       yield* Effect.sleep(settlePauseMs)
-      locked = yield* retried(driver.markSent(locked))
+      locked = yield* Effect.retry(driver.markSent(locked), settling)
     }
   })
 
-  let storeFailures = 0
   const look = Effect.gen(function*() {
     yield* pauses.pause
     yield* places.take(1)
@@ -204,11 +204,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     fiber.addObserver(() => rounds.delete(fiber))
     const exit = yield* Effect.exit(Deferred.await(claimed))
     if (Exit.isFailure(exit)) {
-      yield* reports.storeFailed(exit.cause)
-      const pauseMs = Math.min(firstStorePauseMs * 2 ** storeFailures++, longestStorePauseMs)
-      return yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * pauseMs)
+      const failures = yield* reports.storeFailed(exit.cause)
+      return yield* sleepUpTo(growingMs(firstStorePauseMs, longestStorePauseMs, failures))
     }
-    storeFailures = 0
     yield* reports.storeAnswered
     const { isFull, nextMs, unclaimedQueues } = exit.value
     yield* reports.unclaimed(unclaimedQueues)
@@ -226,10 +224,10 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
  * The pause after a failed try: 1 second, doubled with each try up to 5 minutes. A message that is itself refused
  * pauses 5 minutes at once. `random`, between 0 and 1, spreads messages that failed together.
  */
-export const pauseAfter = (error: QueueError, attempts: number, random: number): number =>
+export const deferralMs = (error: QueueError, attempts: number, random: number): number =>
   isRefused(error)
     ? longestPauseMs
-    : Math.round(Math.min(firstPauseMs * 2 ** Math.min(attempts - 1, 20), longestPauseMs) * (1 - random / 4))
+    : Math.round(growingMs(firstPauseMs, longestPauseMs, attempts - 1) * (1 - random / 4))
 
 // internal
 
@@ -263,8 +261,10 @@ const farewellMs = 1000
 
 const settlePauseMs = 300
 
-const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
-  Effect.retry(statement, { schedule: Schedule.spaced(settlePauseMs), while: (error) => error.isRetryable })
+const settling = {
+  schedule: Schedule.spaced(settlePauseMs),
+  while: ({ isRetryable }: ProviderError) => isRetryable
+}
 
 /** Sends one message; never fails. */
 const send = (queue: Queue["Service"], message: ClaimedMessage): Effect.Effect<Result.Result<void, QueueError>> =>
@@ -292,8 +292,7 @@ const makePauses = (clock: Clock.Clock) => {
     settled: (sent: number, failed: ReadonlyArray<Failed>) => {
       if (sent > 0 || failed.some(({ error }) => error.reason._tag !== "Unavailable")) failures = 0
       else if (failed.length > 0) {
-        untilMs = monotonicMs(clock) + Math.min(firstOutagePauseMs * 2 ** failures, longestOutagePauseMs)
-        failures++
+        untilMs = monotonicMs(clock) + growingMs(firstOutagePauseMs, longestOutagePauseMs, failures++)
       }
     },
     /** One message at a time tries whether the queue is back. */

@@ -8,8 +8,8 @@ import * as Metric from "effect/Metric"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import * as trouble from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import * as trouble from "../../queue/internal/trouble.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
 import type { ClaimedMessage } from "../OutboxDriver.ts"
 
@@ -25,7 +25,8 @@ export interface OutboxReports {
   readonly unsettled: (error: ProviderError) => Effect.Effect<void>
   /** Messages wait for queues that this publisher does not have. */
   readonly unclaimed: (queues: ReadonlyArray<string>) => Effect.Effect<void>
-  readonly storeFailed: (cause: Cause.Cause<ProviderError>) => Effect.Effect<void>
+  /** Answers how often in a row it had failed before. */
+  readonly storeFailed: (cause: Cause.Cause<ProviderError>) => Effect.Effect<number>
   readonly storeAnswered: Effect.Effect<void>
 }
 
@@ -59,7 +60,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
     const failure = failed.find(({ error }) => !isRefused(error))
     if (failure !== undefined) {
       const { error, message } = failure
-      return queueTrouble.began()
+      return queueTrouble.failed() === 0
         ? log(Effect.logWarning("Outbox: a queue cannot be used; its messages wait and are tried again"), {
           queue: message.queue,
           error_type: error.reason._tag,
@@ -67,10 +68,10 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         })
         : Effect.void
     }
-    const lastedMs = sent.size > 0 ? queueTrouble.ended() : undefined
-    return lastedMs === undefined
+    const trouble = sent.size > 0 ? queueTrouble.ended() : undefined
+    return trouble === undefined
       ? Effect.void
-      : log(Effect.logInfo("Outbox: messages are sent again"), { duration_ms: lastedMs })
+      : log(Effect.logInfo("Outbox: messages are sent again"), { duration_ms: trouble.lastedMs })
   }
 
   return {
@@ -96,21 +97,24 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         unclaimed.add(queue)
         return log(Effect.logWarning("Outbox: messages wait for a queue that this publisher does not know"), { queue })
       }, { discard: true }),
-    storeFailed: (cause) => {
-      const reason = cause.reasons[0]
-      const error = reason?._tag === "Fail" ? reason.error : undefined
-      return storeTrouble.began()
-        ? log(Effect.logWarning("Outbox: the database cannot be used; messages wait"), {
-          error_type: error?.reason._tag ?? "Unexpected",
-          error: error?.message ?? "an unexpected failure"
-        })
-        : Effect.void
-    },
+    storeFailed: (cause) =>
+      Effect.suspend(() => {
+        const failures = storeTrouble.failed()
+        const reason = cause.reasons[0]
+        const error = reason?._tag === "Fail" ? reason.error : undefined
+        const report = failures > 0
+          ? Effect.void
+          : log(Effect.logWarning("Outbox: the database cannot be used; messages wait"), {
+            error_type: error?.reason._tag ?? "Unexpected",
+            error: error?.message ?? "an unexpected failure"
+          })
+        return Effect.as(report, failures)
+      }),
     storeAnswered: Effect.suspend(() => {
-      const lastedMs = storeTrouble.ended()
-      return lastedMs === undefined
+      const trouble = storeTrouble.ended()
+      return trouble === undefined
         ? Effect.void
-        : log(Effect.logInfo("Outbox: the database can be used again"), { duration_ms: lastedMs })
+        : log(Effect.logInfo("Outbox: the database can be used again"), { duration_ms: trouble.lastedMs })
     })
   }
 }

@@ -8,11 +8,11 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
-import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import { growingMs, sleepUpTo } from "../../model/shared/trouble.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Notification } from "./channels.ts"
@@ -271,7 +271,7 @@ const connectAgain = Effect.fnUntraced(function*(options: Shared, doubted: Latch
     yield* disconnected(reason)
     const { firstMs, longestMs } = reason.isRetryable ? short : long
     // Processes that lose their connections together do not return together.
-    yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * Math.min(firstMs * 2 ** failures, longestMs))
+    yield* sleepUpTo(growingMs(firstMs, longestMs, failures))
     failures++
   }))
 })

@@ -12,13 +12,14 @@ import * as pump from "../../waking/pump.ts"
 import type { Claimed, Provider } from "../Provider.ts"
 import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { closed, failUnlessDone, shared } from "../shared/statement.ts"
+import type { Sharing } from "../shared/statement.ts"
+import { makeSuspects } from "../shared/suspects.ts"
+import type { Suspects } from "../shared/suspects.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
 import { measured } from "./gate.ts"
-import * as locks from "./locks.ts"
-import { closed, failUnlessDone, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -30,7 +31,7 @@ type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
 interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
-  readonly suspects: locks.Suspects
+  readonly suspects: Suspects
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }>
@@ -45,7 +46,7 @@ export const make = Effect.fnUntraced(function*(
   const parts: Parts = {
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
+    suspects: makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
       sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)

@@ -16,10 +16,10 @@ import {
   ProviderError
 } from "../ProviderError.ts"
 import type { Reason } from "../ProviderError.ts"
+import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { readWithExecution } from "./reads.ts"
-import { retried } from "./statement.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]

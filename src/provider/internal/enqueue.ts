@@ -22,6 +22,8 @@ import type {
   StartAnswer
 } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { answeredAlike, isOfOneCall, shared } from "../shared/statement.ts"
+import type { Sharing } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import {
@@ -36,8 +38,6 @@ import {
 import { measured } from "./gate.ts"
 import { claimedOf, encodeHandOver } from "./optimistic.ts"
 import type { BegunTurn, FirstTurns } from "./optimistic.ts"
-import { answeredAlike, isOfOneCall, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 export type Enqueue = Pick<

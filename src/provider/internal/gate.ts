@@ -17,10 +17,10 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { isOfTheCall } from "../shared/isOfTheCall.ts"
+import { isLockedElsewhere, isOfOneCall, retried } from "../shared/statement.ts"
 import { operations } from "./operations.ts"
 import type { Locks, Operation } from "./operations.ts"
 import * as outages from "./outages.ts"
-import { isLockedElsewhere, isOfOneCall, retried } from "./statement.ts"
 import * as takeovers from "./takeovers.ts"
 
 type Driver = ProviderDriver["Service"]

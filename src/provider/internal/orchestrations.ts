@@ -24,16 +24,18 @@ import type {
   Settled
 } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { closed, failUnlessDone, retried, shared } from "../shared/statement.ts"
+import type { Sharing } from "../shared/statement.ts"
+import { makeSuspects } from "../shared/suspects.ts"
+import type { Suspects } from "../shared/suspects.ts"
 import * as check from "./check.ts"
 import { checked, refused } from "./check.ts"
 import * as claimBytes from "./claimBytes.ts"
 import { emptyAck, encodeTurn, sizeOfAck, unreadablePauseMs } from "./encoding.ts"
 import { measured } from "./gate.ts"
-import * as locks from "./locks.ts"
+import type { Claim } from "./locks.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { Assembled, Undecoded } from "./orchestrationItem.ts"
-import { closed, failUnlessDone, retried, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -45,7 +47,7 @@ interface Parts {
   readonly clock: Clock.Clock
   readonly driver: Driver
   readonly wakeups: Wakeups
-  readonly suspects: locks.Suspects
+  readonly suspects: Suspects
   readonly claimBytes: claimBytes.ClaimBytes
   readonly storeClock: StoreClock
   readonly sendAck: Send<OrchestrationAck>
@@ -65,7 +67,7 @@ export const make = Effect.fnUntraced(function*(
     clock,
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("orchestrator", forMs)),
+    suspects: makeSuspects(clock, (forMs) => wakeups.roomLater("orchestrator", forMs)),
     claimBytes: claimBytes.make(),
     storeClock,
     sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
@@ -161,7 +163,7 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
   )
 
 /** One statement; instances and messages that cannot be delivered are set aside. */
-const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: locks.Claim) {
+const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: Claim) {
   let begunMs = 0
   let maxBytes = 0
   const claimed = parts.wakeups.claiming("orchestrator")

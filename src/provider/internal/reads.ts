@@ -8,11 +8,11 @@ import type { InstanceState } from "../../model/Instance.ts"
 import type { Provider } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { shared } from "../shared/statement.ts"
+import type { Sharing } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { carriedMessages, decodeHistory, encodeEvent } from "./encoding.ts"
-import { shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]

@@ -9,11 +9,11 @@ import type { Looking } from "../../waking/watches.ts"
 import type { Provider } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import { closed, shared } from "../shared/statement.ts"
+import type { Sharing } from "../shared/statement.ts"
 import * as changes from "./changes.ts"
 import * as ends from "./ends.ts"
 import * as progress from "./progress.ts"
-import { closed, shared } from "./statement.ts"
-import type { Sharing } from "./statement.ts"
 
 export interface Waits {
   readonly operations: Pick<Provider["Service"], "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged">

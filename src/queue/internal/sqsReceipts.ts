@@ -9,8 +9,8 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { QueueError } from "../QueueError.ts"
 import { ReceiptExpired, ReceiptInvalid } from "../QueueError.ts"
-import { fail } from "./check.ts"
-import { signOf } from "./receipts.ts"
+import { fail } from "../shared/check.ts"
+import { signOf } from "../shared/receipts.ts"
 
 export interface Receipts {
   readonly make: (queue: string, handle: string, untilMs: number) => string

@@ -19,10 +19,10 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
-import * as coalescer from "../../provider/internal/coalescer.ts"
+import * as coalescer from "../../provider/shared/coalescer.ts"
 import type { Payload } from "../Queue.ts"
 import { Closed, QueueError } from "../QueueError.ts"
-import * as check from "./check.ts"
+import * as check from "../shared/check.ts"
 import * as faults from "./sqsFaults.ts"
 
 /** 15 minutes. */

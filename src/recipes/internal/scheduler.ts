@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { withHarmlessLoggers } from "../../model/shared/logging.ts"
-import * as trouble from "../../queue/internal/trouble.ts"
+import * as trouble from "../../model/shared/trouble.ts"
 
 export interface Options {
   readonly url: string
@@ -51,25 +51,24 @@ const keepCalling = Effect.fnUntraced(function*(
 
   /** Until the dispatcher has fired all that is due. Returns the time up to which it has. */
   const call = Effect.gen(function*() {
-    let failures = 0
     while (true) {
       const untilMs = yield* Clock.currentTimeMillis
       const answer = yield* Effect.result(post(options, name, new Date(untilMs)))
       if (answer._tag === "Success") {
-        failures = 0
-        const lastedMs = dispatcher.ended()
-        if (lastedMs !== undefined) {
-          yield* log(Effect.logInfo("Scheduler: the dispatcher answers again"), { duration_ms: lastedMs })
+        const ended = dispatcher.ended()
+        if (ended !== undefined) {
+          yield* log(Effect.logInfo("Scheduler: the dispatcher answers again"), { duration_ms: ended.lastedMs })
         }
         if (answer.success.hasMore) continue
         return untilMs
       }
-      if (dispatcher.began()) {
+      const failures = dispatcher.failed()
+      if (failures === 0) {
         yield* log(Effect.logWarning("Scheduler: the dispatcher did not fire a trigger; the call is repeated"), {
           error: answer.failure
         })
       }
-      yield* Effect.sleep(Math.min(firstPauseMs * 2 ** failures++, longestPauseMs))
+      yield* Effect.sleep(trouble.growingMs(firstPauseMs, longestPauseMs, failures))
     }
   })
 

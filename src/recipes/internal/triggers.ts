@@ -6,11 +6,11 @@ import type * as EffectCron from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { creator } from "../../tasks/internal/service.ts"
+import { creator } from "../../tasks/shared/service.ts"
 import type { NewTask } from "../../tasks/TaskDriver.ts"
 import type { Tasks } from "../../tasks/Tasks.ts"
 import type { Creator } from "../../tasks/Tasks.ts"
-import { Topic, Topics } from "../../waking/topics.ts"
+import { Topic, Topics } from "../../waking/Topics.ts"
 import { TriggerDriver } from "../TriggerDriver.ts"
 import { dueInstants } from "./cronInstants.ts"
 import type { CatchUp } from "./cronInstants.ts"
@@ -79,8 +79,8 @@ export interface Webhook {
  * Returns the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
  *
  * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute older than
- * `until`: a first run for a time that is long past makes the trigger begin then. The table `queue_triggers` has the time
- * up to which each trigger has fired.
+ * `until`: a first run for a time that is long past makes the trigger begin then. The table `queue_triggers` has the
+ * time up to which each trigger has fired.
  *
  * @category operations
  * @since 0.2.0

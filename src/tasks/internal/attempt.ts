@@ -6,7 +6,7 @@ import type * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { TransactionConnection } from "../../model/shared/transactionConnection.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import type { StaleAttempt } from "./errors.ts"
+import type { StaleAttempt } from "../shared/errors.ts"
 
 /**
  * The attempt that a handler makes.

@@ -20,19 +20,20 @@ import { seriesOf } from "../../model/shared/labelled.ts"
 import { harmlessIn } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
-import { shared } from "../../provider/internal/statement.ts"
+import { growingMs } from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import { shared } from "../../provider/shared/statement.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
-import { Topic, Topics } from "../../waking/topics.ts"
+import { Topic, Topics } from "../../waking/Topics.ts"
+import type { Failed, TaskCode } from "../shared/code.ts"
+import { StaleAttempt } from "../shared/errors.ts"
+import * as failures from "../shared/failure.ts"
+import type { Failure } from "../shared/failure.ts"
 import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskDriver } from "../TaskDriver.ts"
 import { Attempt } from "./attempt.ts"
 import * as claimings from "./claiming.ts"
 import type { TaskClaiming } from "./claiming.ts"
 import type { Watch } from "./claims.ts"
-import type { Failed, TaskCode } from "./code.ts"
-import { StaleAttempt } from "./errors.ts"
-import * as failures from "./failure.ts"
-import type { Failure } from "./failure.ts"
 import * as leasesOf from "./leases.ts"
 
 export interface Served {
@@ -113,7 +114,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
 
   // -- settling ----------------------------------------------------------------------------------
 
-  /** Until the store answers, under the renewed lease. Fails with what the store refuses for good, or once it is closed. */
+  /** Repeats until the store answers, under the renewed lease. Fails with what it refuses for good, or once closed. */
   const settled = <A>(
     claimed: Claimed,
     settlement: Effect.Effect<A, ProviderError>,
@@ -397,11 +398,11 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
       switch (answer.outcome) {
         case "Locked":
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
-          return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
+          return Effect.succeed(Duration.millis(growingMs(100, 30_000, deliveryCount - 1)))
         case "Suspect":
           // Others of this worker, or another worker, may have room for it soon.
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
-          return Effect.succeed(Duration.millis(Math.min(500 * 2 ** (deliveryCount - 1), 30_000)))
+          return Effect.succeed(Duration.millis(growingMs(500, 30_000, deliveryCount - 1)))
         case "NotDue":
           // It came early. Further off, there is a row of the outbox for then, and the sweep.
           return Effect.succeed(answer.dueMs <= soonMs ? Duration.millis(answer.dueMs) : undefined)

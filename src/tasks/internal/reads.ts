@@ -2,8 +2,8 @@
  * Reads of single tasks, for people and programs that look.
  */
 import * as Option from "effect/Option"
+import * as failures from "../shared/failure.ts"
 import type { AttemptState, DeadState, TaskState } from "../TaskDriver.ts"
-import * as failures from "./failure.ts"
 
 /**
  * A task that has not ended, or how it ended. Texts of JSON are encoded by the Schemas of the task.

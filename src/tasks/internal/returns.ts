@@ -13,8 +13,8 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
-import type { Topics } from "../../waking/topics.ts"
-import { Topic } from "../../waking/topics.ts"
+import type { Topics } from "../../waking/Topics.ts"
+import { Topic } from "../../waking/Topics.ts"
 
 export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
   /** Returns the ids of claims that had taken tasks. */

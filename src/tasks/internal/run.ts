@@ -12,10 +12,10 @@ import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
+import type { Failed, TaskCode } from "../shared/code.ts"
+import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
+import type { Failure } from "../shared/failure.ts"
 import type { Attempt } from "./attempt.ts"
-import type { Failed, TaskCode } from "./code.ts"
-import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "./errors.ts"
-import type { Failure } from "./failure.ts"
 import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
@@ -39,7 +39,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
   ) {
     const retryAfter = retry?.while?.(outcome) === false
       ? undefined
-      : yield* pauseAfter(schedule, counted, outcome)
+      : yield* scheduledPause(schedule, counted, outcome)
     return yield* Effect.fail<Failed>({ failure, errorType, retryAfter })
   })
 
@@ -136,7 +136,7 @@ const defaultSchedule: Schedule.Schedule<unknown> = Schedule.exponential("1 seco
  * The pause after this many failed attempts; undefined if the schedule has ended. No attempt outlives the state of a
  * schedule: it is stepped from its beginning, as often as attempts have failed, with the failure of the last one.
  */
-const pauseAfter = <E>(
+const scheduledPause = <E>(
   schedule: Schedule.Schedule<unknown, E>,
   failures: number,
   error: E

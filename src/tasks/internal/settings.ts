@@ -5,7 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import { problemOfName } from "../../model/shared/identifiers.ts"
-import { queueName } from "../../queue/internal/check.ts"
+import { queueName } from "../../queue/shared/check.ts"
 
 export interface Settings {
   readonly queue: string

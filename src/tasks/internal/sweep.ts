@@ -18,7 +18,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { Topic, Topics } from "../../waking/topics.ts"
+import { Topic, Topics } from "../../waking/Topics.ts"
 import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
 export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, shortestLease }: {

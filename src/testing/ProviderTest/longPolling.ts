@@ -23,8 +23,8 @@ import type { Test, Topic } from "./harness.ts"
 const pollTimeout = 500
 
 /**
- * Asserts that a trial takes less than that many milliseconds, at the third try at the latest: a machine that others use
- * is late now and then, a provider that waits is late each time. Each trial has an instance of its own.
+ * Asserts that a trial takes less than that many milliseconds, at the third try at the latest: a machine that others
+ * use is late now and then, a provider that waits is late each time. Each trial has an instance of its own.
  */
 const isBelow = <E, R>(boundMs: number, trial: (instanceId: string) => Effect.Effect<number, E, R>) =>
   Effect.gen(function*() {

@@ -96,8 +96,8 @@ export const poison = (service: Service, acknowledged: Acknowledged, id: string)
 }
 
 /**
- * Fails unless the process runs one of three tasks in time. Other workers of the queue give each wake-up back, and of so
- * few deliveries one task may miss the process; none is left behind.
+ * Fails unless the process runs one of three tasks in time. Other workers of the queue give each wake-up back, and of
+ * so few deliveries one task may miss the process; none is left behind.
  */
 export const ping = Effect.fnUntraced(
   function*(service: Service, process: string, label: string, timeoutMs: number) {

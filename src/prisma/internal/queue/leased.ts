@@ -1,7 +1,7 @@
 /**
  * Messages that a statement leases: arguments of the functions that receive, and what they answer with.
  */
-import type { Lease, Leased } from "../../../queue/internal/stored.ts"
+import type { Lease, Leased } from "../../../queue/shared/stored.ts"
 import { Prisma } from "../client.ts"
 
 export interface LeasedRow {

@@ -5,7 +5,7 @@
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../../../model/shared/monotonic.ts"
 import type { Options as PumpOptions } from "../../../waking/pump.ts"
-import type { Subscriber } from "../../../waking/topics.ts"
+import type { Subscriber } from "../../../waking/Topics.ts"
 import type { Member } from "../../../waking/workQueue.ts"
 
 export interface Options {

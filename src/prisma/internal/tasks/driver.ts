@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import { isUuid } from "../../../model/shared/identifiers.ts"
 import type { TransactionConnection } from "../../../model/shared/transactionConnection.ts"
-import type { Lease } from "../../../queue/internal/stored.ts"
+import type { Lease } from "../../../queue/shared/stored.ts"
 import type {
   AttemptEnd,
   Claim,

@@ -8,8 +8,8 @@
 import type * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { Received } from "../internal/received.ts"
 import type { QueueError } from "../QueueError.ts"
-import type { Received } from "./received.ts"
 
 export interface Stored {
   /** The service that the queue is built on. */
@@ -40,7 +40,12 @@ export type Receive<M> = (asking: {
   readonly waitMs: number
 }) => Effect.Effect<ReadonlyArray<M>, QueueError>
 
-/** How a statement leases messages. */
+/**
+ * How a statement leases messages.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export interface Lease {
   readonly queue: string
   readonly limit: number
@@ -48,14 +53,24 @@ export interface Lease {
   readonly visibilityMs: number
 }
 
-/** What such a statement answers with. */
+/**
+ * What a statement answers with that leases messages and takes what it can of them.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export interface Fetched<A> {
   /** Taken, their messages deleted. */
   readonly taken: ReadonlyArray<A>
   readonly left: Leased
 }
 
-/** Messages that were leased. */
+/**
+ * Messages that were leased.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export interface Leased {
   /** Null: none. */
   readonly ids: ReadonlyArray<bigint> | null

@@ -8,7 +8,11 @@
  * shared statement that fails because of one of its calls (`isOfOneCall`) is not repeated: each call is sent alone, and
  * the count begins again. A call whose rows another transaction has locked is sent until `patience` is over, with
  * pauses from 50 to 500 milliseconds (see `coalescer.ts`): that is `statementTimeout`, and half a second at most for
- * the ack of a turn. No other part of the package repeats a statement at once.
+ * the ack of a turn.
+ *
+ * Four callers repeat more. `PrismaAdmin` repeats a deletion after a deadlock, up to five times at once. `ReadReplica`
+ * repeats a read once. A publisher marks what it has sent every 300 milliseconds, while its lease lasts. A consumer
+ * settles a message up to six times, with pauses from 100 milliseconds that double.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

@@ -5,7 +5,7 @@ import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
-import type { Attempt } from "./attempt.ts"
+import type { Attempt } from "../internal/attempt.ts"
 import type { Failure } from "./failure.ts"
 
 /**

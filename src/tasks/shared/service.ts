@@ -11,14 +11,14 @@ import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../mode
 import * as taskMail from "../../model/shared/taskMail.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import * as calls from "../internal/calls.ts"
+import * as reads from "../internal/reads.ts"
+import type { DeadTask, Status } from "../internal/reads.ts"
 import type * as Task from "../Task.ts"
 import type { Created, NewTask, TaskDriver } from "../TaskDriver.ts"
-import * as calls from "./calls.ts"
 import { TaskNotFound, TaskWaitTimeout } from "./errors.ts"
 import { newTask, refused } from "./newTask.ts"
 import type { CreateOptions } from "./newTask.ts"
-import * as reads from "./reads.ts"
-import type { DeadTask, Status } from "./reads.ts"
 import type { Wait } from "./waits.ts"
 
 export type Store = Pick<

@@ -5,6 +5,8 @@
  * never waits and never fails; what could not be sent is sent again. **Listening** begins with the first subscriber. A
  * hint may be lost, late, doubled or wrong: it only leads to a look at the store, and what no hint announces is found
  * by a fallback look.
+ *
+ * @since 0.2.0
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -14,9 +16,20 @@ import { Hint } from "./Notifier.ts"
 import type { Notifier } from "./Notifier.ts"
 import * as senders from "./sender.ts"
 
-/** What a subscriber waits for. */
+/**
+ * What a subscriber waits for.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export type Topic = `m ${string}` | "o" | `t ${string}` | "t"
 
+/**
+ * Makes topics, and reads them.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
 export const Topic = {
   /** Messages of a queue. */
   messages: (queue: string): Topic => `m ${queue}`,
@@ -30,13 +43,24 @@ export const Topic = {
   taskId: (topic: Topic): string => topic.slice(2)
 } as const
 
+/**
+ * A hint about a topic.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export interface TopicHint {
   readonly topic: Topic
   /** When to look, by the clock of the database, milliseconds since the Unix epoch; absent: now. */
   readonly atMs?: number | undefined
 }
 
-/** None of the functions throws or waits. */
+/**
+ * Who waits for a topic. None of the functions throws or waits.
+ *
+ * @category models
+ * @since 0.2.0
+ */
 export interface Subscriber {
   /** `atMs` is 0 for now. `topic` is that of the hint. */
   readonly received: (atMs: number, topic: Topic) => void
@@ -48,6 +72,12 @@ export interface Subscriber {
   readonly disconnected?: (() => void) | undefined
 }
 
+/**
+ * Announces hints about topics, and subscribes to them.
+ *
+ * @category services
+ * @since 0.2.0
+ */
 export class Topics extends Context.Service<Topics, {
   /** Returns at once. */
   readonly announce: (hints: ReadonlyArray<TopicHint>) => Effect.Effect<void>
@@ -57,6 +87,12 @@ export class Topics extends Context.Service<Topics, {
   readonly isConnected: () => boolean
 }>()("duroxide-prisma/Topics") {}
 
+/**
+ * Topics whose hints reach other processes by this notifier.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
 export const make = Effect.fnUntraced(function*(
   notifier: Notifier["Service"]
 ): Effect.fn.Return<Topics["Service"], never, Scope.Scope> {

@@ -9,9 +9,9 @@ import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
+import { problemOfKey } from "../internal/settings.ts"
 import type * as Task from "../Task.ts"
 import type { NewTask } from "../TaskDriver.ts"
-import { problemOfKey } from "./settings.ts"
 
 /**
  * How a task is created.

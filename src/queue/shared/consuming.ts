@@ -10,7 +10,6 @@ import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
-import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
@@ -19,6 +18,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { harmlessIn, withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import * as trouble from "../../model/shared/trouble.ts"
 import { Queue } from "../Queue.ts"
 import type { Received } from "../Queue.ts"
 import { InvalidInput, QueueNotFound } from "../QueueError.ts"
@@ -106,7 +106,8 @@ export const consume = Effect.fnUntraced(function*<R, M>(
   if (!queue.queues.includes(name)) return yield* check.fail("consume", name, new QueueNotFound({ queue: name }))
   const context = harmlessIn(yield* Effect.context<R>())
   const fork = Effect.runForkWith(context)
-  const keeper = keeping(queue, settings, Context.get(context as Context.Context<never>, Clock.Clock), fork)
+  const clock = Context.get(context as Context.Context<never>, Clock.Clock)
+  const keeper = keeping(queue, settings, clock, fork)
   const receive = yield* receiveBy(queue)
   const free = Latch.makeUnsafe()
   const freed = () => {
@@ -114,7 +115,26 @@ export const consume = Effect.fnUntraced(function*<R, M>(
   }
   const work = makeWork({ queue, context, fork, freed, keeper, settling: settling(queue, name) })
 
-  const outage = makeOutage(name)
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
+  const outage = trouble.make(clock)
+  const outageOver = Effect.suspend(() => {
+    const ended = outage.ended()
+    return ended === undefined
+      ? Effect.void
+      : log(Effect.logInfo("Consumer: receives again"), { attempts: ended.failures })
+  })
+  const pauseAfter = (error: QueueError) =>
+    Effect.suspend(() => {
+      const failures = outage.failed()
+      const line = failures > 0
+        ? Effect.logDebug("Consumer: cannot receive yet")
+        : Effect.logWarning("Consumer: cannot receive; it tries again")
+      return Effect.andThen(
+        log(line, { error: error.message }),
+        trouble.sleepUpTo(trouble.growingMs(firstPauseMs, longestPauseMs, failures))
+      )
+    })
   const receiveOnce = Effect.suspend(() => {
     free.closeUnsafe()
     const places = concurrency - work.busy()
@@ -123,15 +143,13 @@ export const consume = Effect.fnUntraced(function*<R, M>(
       restore(receive(Math.min(maxMessages, places))).pipe(
         Effect.flatMap((messages) => {
           if (messages.length > 0) work.begin(messages)
-          return outage.over
+          return outageOver
         }),
-        Effect.catch((error) => restore(outage.pause(error)))
+        Effect.catch((error) => restore(pauseAfter(error)))
       )
     )
   })
 
-  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
   yield* log(Effect.logInfo("Consumer: started"), { kinds: kinds.join(", "), concurrency })
   yield* Effect.addFinalizer(() => log(Effect.logInfo("Consumer: stopped")))
   // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
@@ -317,6 +335,10 @@ const keeping = (
 
 // internal
 
+/** After receives that failed. */
+const firstPauseMs = 1000
+const longestPauseMs = 30_000
+
 /** The longest wait of every queue. */
 export const longestWait = Duration.seconds(20)
 
@@ -333,30 +355,4 @@ const settlingPauses = Schedule.exponential("100 millis")
 const longestDelay = Duration.hours(12)
 
 /** Before the next delivery of a message whose handler has failed. */
-const backoff = (deliveryCount: number) =>
-  Duration.min(Duration.seconds(2 ** Math.min(deliveryCount - 1, 20)), Duration.minutes(5))
-
-/** Receives that fail in a row: pauses that grow, and one warning. */
-const makeOutage = (queue: string) => {
-  let failures = 0
-  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue, ...annotations })
-  return {
-    over: Effect.suspend(() => {
-      if (failures === 0) return Effect.void
-      const attempts = failures
-      failures = 0
-      return log(Effect.logInfo("Consumer: receives again"), { attempts })
-    }),
-    pause: (error: QueueError) =>
-      Effect.gen(function*() {
-        failures++
-        const line = failures > 1
-          ? Effect.logDebug("Consumer: cannot receive yet")
-          : Effect.logWarning("Consumer: cannot receive; it tries again")
-        yield* log(line, { error: error.message })
-        const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
-        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * ms)
-      })
-  }
-}
+const backoff = (deliveryCount: number) => Duration.millis(trouble.growingMs(1000, 300_000, deliveryCount - 1))
