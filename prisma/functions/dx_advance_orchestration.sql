@@ -73,13 +73,13 @@ BEGIN
   -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
-    SELECT one.id
-    FROM worker_queue AS one
-    WHERE one.id = split_part(p_token, '.', 1)::bigint
-      AND one.lock_token = split_part(p_token, '.', 2)
-      AND one.locked_until > p_now_ms
-      AND one.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
-      AND num_nonnulls(one.session_id) = 0 -- not IS NULL, the condition of an index
+    SELECT activity.id
+    FROM worker_queue AS activity
+    WHERE activity.id = split_part(p_token, '.', 1)::bigint
+      AND activity.lock_token = split_part(p_token, '.', 2)
+      AND activity.locked_until > p_now_ms
+      AND activity.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
+      AND num_nonnulls(activity.session_id) = 0 -- not IS NULL, the condition of an index
     FOR UPDATE SKIP LOCKED
   );
   IF NOT FOUND THEN

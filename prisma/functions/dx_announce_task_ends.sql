@@ -59,14 +59,14 @@ BEGIN
   END IF;
 
   IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
-    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\n'))
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
       FROM queue_tasks AS t
       WHERE t.id = ANY (p_ids)
         AND t.is_awaited
-    ) AS one
-    GROUP BY one.part;
+    ) AS task
+    GROUP BY task.part;
   END IF;
 END
 $$;

@@ -42,11 +42,11 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT one.task_id, one.record_count
-    FROM queue_dataset_batches AS one
-    WHERE one.dataset_uuid = b.dataset_uuid
-      AND one.dataset_version = b.dataset_version
-      AND one.batch_uri = b.batch_uri
+    SELECT batch.task_id, batch.record_count
+    FROM queue_dataset_batches AS batch
+    WHERE batch.dataset_uuid = b.dataset_uuid
+      AND batch.dataset_version = b.dataset_version
+      AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
@@ -122,11 +122,11 @@ BEGIN
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT one.task_id, one.record_count
-      FROM queue_dataset_batches AS one
-      WHERE one.dataset_uuid = b.dataset_uuid
-        AND one.dataset_version = b.dataset_version
-        AND one.batch_uri = b.batch_uri
+      SELECT batch.task_id, batch.record_count
+      FROM queue_dataset_batches AS batch
+      WHERE batch.dataset_uuid = b.dataset_uuid
+        AND batch.dataset_version = b.dataset_version
+        AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (

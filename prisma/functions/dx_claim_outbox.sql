@@ -47,13 +47,13 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT one.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS one
+      SELECT given.queue
+      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
         SELECT o.deliver_at, o.id
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
         ORDER BY o.deliver_at, o.id
@@ -68,8 +68,8 @@ BEGIN
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
     SELECT
-      COALESCE(array_agg(one.id), '{}'),
-      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+      COALESCE(array_agg(due.id), '{}'),
+      v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
       SELECT o.id, o.expires_at
@@ -81,7 +81,7 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    ) AS one;
+    ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
@@ -133,12 +133,12 @@ BEGIN
   ELSE
     out_next_ms := (
       SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS one (queue)
+      FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
         SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
         ORDER BY o.deliver_at, o.id
@@ -148,7 +148,7 @@ BEGIN
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true

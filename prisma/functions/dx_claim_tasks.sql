@@ -61,9 +61,9 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT one.id, one.position
-      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
-      ORDER BY one.id, one.position
+      SELECT wakeup.id, wakeup.position
+      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      ORDER BY wakeup.id, wakeup.position
     ) AS item
     -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
@@ -178,22 +178,25 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    one.outcome,
-    one.id::text,
+    answer.outcome,
+    answer.id::text,
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
-    t.lost + (one.outcome = 'Suspect' AND t.status = 'Running')::integer,
-    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
+    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
+    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
+    CASE
+      WHEN answer.outcome = 'NotDue'
+      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
+    END,
     t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x
-    WHERE x.id = one.id
+    WHERE x.id = answer.id
     OFFSET 0
   ) AS t ON true
-  ORDER BY one.position;
+  ORDER BY answer.position;
 END
 $$;

@@ -17,14 +17,14 @@ DECLARE
 BEGIN
   DELETE FROM sessions AS s
   USING (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.locked_until < v_now_ms
+    SELECT orphan.session_id
+    FROM sessions AS orphan
+    WHERE orphan.locked_until < v_now_ms
       AND NOT EXISTS (
         SELECT FROM worker_queue AS w
-        WHERE w.session_id = one.session_id
+        WHERE w.session_id = orphan.session_id
       )
-    ORDER BY one.session_id COLLATE "C"
+    ORDER BY orphan.session_id COLLATE "C"
     FOR UPDATE SKIP LOCKED
   ) AS orphan
   WHERE s.session_id = orphan.session_id;

@@ -91,9 +91,9 @@ BEGIN
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT one.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
-    ORDER BY one.position;
+    SELECT task.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    ORDER BY task.position;
     RETURN;
   END IF;
 

@@ -33,8 +33,8 @@ BEGIN
   END IF;
   RETURN COALESCE(
     (
-      SELECT json_agg(one ORDER BY position)
-      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS one (out_id, out_is_new, position)
+      SELECT json_agg(task ORDER BY position)
+      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS task (out_id, out_is_new, position)
     ),
     '[]'
   );

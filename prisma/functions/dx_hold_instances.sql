@@ -34,12 +34,12 @@ DECLARE
   v_running text[];
 BEGIN
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   SELECT array_agg(running.id)
   INTO v_running

@@ -21,9 +21,9 @@ BEGIN
   END IF;
   RETURN EXISTS (
     SELECT
-    FROM unnest(p_names) AS one (name)
-    WHERE starts_with(p_route, one.name || ' #')
-      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+    FROM unnest(p_names) AS served (name)
+    WHERE starts_with(p_route, served.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
   );
 END
 $$;

@@ -17,5 +17,5 @@ AS $$
     WHEN looked[1] = p_key AND p_now_ms BETWEEN looked[2]::bigint AND looked[2]::bigint + 10000 THEN false
     ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
   END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS mark (looked)
 $$;

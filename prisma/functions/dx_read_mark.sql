@@ -17,5 +17,5 @@ STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS stored (mark)
 $$;

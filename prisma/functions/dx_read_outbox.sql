@@ -36,13 +36,13 @@ BEGIN
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now) AS waiting,
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now) AS delayed,
-      count(*) FILTER (WHERE one.last_error IS NOT NULL) AS failing,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at <= v_now) AS waiting,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at > v_now) AS delayed,
+      count(*) FILTER (WHERE waiting.last_error IS NOT NULL) AS failing,
       min(
         CASE
-          WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
+          WHEN waiting.last_error IS NOT NULL THEN waiting.created_at
+          WHEN waiting.deliver_at <= v_now THEN greatest(waiting.deliver_at, 'epoch')
         END
       ) AS oldest
     INTO v_row
@@ -53,7 +53,7 @@ BEGIN
         AND o.queue = v_queue
       ORDER BY o.deliver_at, o.id
       LIMIT p_limit
-    ) AS one;
+    ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;
     out_failing := out_failing + v_row.failing;

@@ -69,10 +69,10 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = one.until_ms,
+  SET lease_until = renewed.until_ms,
       heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS one (id, until_ms)
-  WHERE t.id = one.id;
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
+  WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;

@@ -73,16 +73,16 @@ BEGIN
 
   IF v_wanting <> '{}' THEN
     WITH begin AS (
-      SELECT one.id
+      SELECT message.id
       FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
-      JOIN orchestrator_queue AS one ON one.instance_id = a.instance_id
+      JOIN orchestrator_queue AS message ON message.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
-        AND one.due_at <= to_timestamp(v_now_ms::float8 / 1000)
-        AND (one.lock_token = a.lock_token) IS NOT TRUE
+        AND message.due_at <= to_timestamp(v_now_ms::float8 / 1000)
+        AND (message.lock_token = a.lock_token) IS NOT TRUE
         -- Not LIKE, which reads whole messages.
-        AND (left(one.work_item, 21) = '{"StartOrchestration"' OR left(one.work_item, 16) = '{"ContinueAsNew"')
-      ORDER BY one.id DESC -- the last one gets the smallest id
-      FOR UPDATE OF one SKIP LOCKED
+        AND (left(message.work_item, 21) = '{"StartOrchestration"' OR left(message.work_item, 16) = '{"ContinueAsNew"')
+      ORDER BY message.id DESC -- the last one gets the smallest id
+      FOR UPDATE OF message SKIP LOCKED
     ),
     moved AS (
       UPDATE orchestrator_queue AS q
@@ -248,7 +248,7 @@ STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS stored (mark)
 $$;
 
 -- Lists the routes that have activities without a session, in order.
@@ -308,9 +308,9 @@ BEGIN
   END IF;
   RETURN EXISTS (
     SELECT
-    FROM unnest(p_names) AS one (name)
-    WHERE starts_with(p_route, one.name || ' #')
-      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+    FROM unnest(p_names) AS served (name)
+    WHERE starts_with(p_route, served.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
   );
 END
 $$;
@@ -674,7 +674,7 @@ AS $$
     WHEN looked[1] = p_key AND p_now_ms BETWEEN looked[2]::bigint AND looked[2]::bigint + 10000 THEN false
     ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
   END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS mark (looked)
 $$;
 
 -- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was
@@ -1680,9 +1680,9 @@ DECLARE
   v_ms bigint;
 BEGIN
   FOR v_ms IN
-    SELECT DISTINCT CASE WHEN one.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM one.at) * 1000)::bigint END
-    FROM unnest(p_times) AS one (at)
-    WHERE one.at < 'infinity'
+    SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
+    FROM unnest(p_times) AS due (at)
+    WHERE due.at < 'infinity'
     ORDER BY 1
   LOOP
     CONTINUE WHEN v_ms = ANY (v_known);
@@ -2367,11 +2367,11 @@ BEGIN
   UPDATE sessions AS s
   SET last_activity_at = p_now_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.session_id = ANY (p_sessions)
-      AND one.locked_until > p_now_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.session_id = ANY (p_sessions)
+      AND active.locked_until > p_now_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS locked
   WHERE s.session_id = locked.session_id;
@@ -3169,13 +3169,13 @@ BEGIN
   -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
-    SELECT one.id
-    FROM worker_queue AS one
-    WHERE one.id = split_part(p_token, '.', 1)::bigint
-      AND one.lock_token = split_part(p_token, '.', 2)
-      AND one.locked_until > p_now_ms
-      AND one.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
-      AND num_nonnulls(one.session_id) = 0 -- not IS NULL, the condition of an index
+    SELECT activity.id
+    FROM worker_queue AS activity
+    WHERE activity.id = split_part(p_token, '.', 1)::bigint
+      AND activity.lock_token = split_part(p_token, '.', 2)
+      AND activity.locked_until > p_now_ms
+      AND activity.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
+      AND num_nonnulls(activity.session_id) = 0 -- not IS NULL, the condition of an index
     FOR UPDATE SKIP LOCKED
   );
   IF NOT FOUND THEN
@@ -3299,14 +3299,14 @@ BEGIN
   END IF;
 
   IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
-    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\n'))
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
       FROM queue_tasks AS t
       WHERE t.id = ANY (p_ids)
         AND t.is_awaited
-    ) AS one
-    GROUP BY one.part;
+    ) AS task
+    GROUP BY task.part;
   END IF;
 END
 $$;
@@ -3402,22 +3402,22 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  SELECT json_build_array(json_agg(one.id), json_agg(one.status), json_agg(one.result), json_agg(one.error))
+  SELECT json_build_array(json_agg(part.id), json_agg(part.status), json_agg(part.result), json_agg(part.error))
   FROM (
-    SELECT ended.*, (row_number() OVER () - 1) / 32 AS part
+    SELECT ended.*, (row_number() OVER () - 1) / 32 AS number
     FROM (
-      SELECT one.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
-      FROM unnest(p_ids) AS one (id)
+      SELECT task.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
+      FROM unnest(p_ids) AS task (id)
       LEFT JOIN LATERAL (
         SELECT x.status, x.result, x.error
         FROM queue_tasks AS x
-        WHERE x.id = one.id
+        WHERE x.id = task.id
         OFFSET 0
       ) AS t ON true
       WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running')
     ) AS ended
-  ) AS one
-  GROUP BY one.part;
+  ) AS part
+  GROUP BY part.number;
 END
 $$;
 
@@ -3573,9 +3573,9 @@ BEGIN
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT one.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
-    ORDER BY one.position;
+    SELECT task.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    ORDER BY task.position;
     RETURN;
   END IF;
 
@@ -3654,11 +3654,11 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT one.task_id, one.record_count
-    FROM queue_dataset_batches AS one
-    WHERE one.dataset_uuid = b.dataset_uuid
-      AND one.dataset_version = b.dataset_version
-      AND one.batch_uri = b.batch_uri
+    SELECT batch.task_id, batch.record_count
+    FROM queue_dataset_batches AS batch
+    WHERE batch.dataset_uuid = b.dataset_uuid
+      AND batch.dataset_version = b.dataset_version
+      AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
@@ -3734,11 +3734,11 @@ BEGIN
       )
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT one.task_id, one.record_count
-      FROM queue_dataset_batches AS one
-      WHERE one.dataset_uuid = b.dataset_uuid
-        AND one.dataset_version = b.dataset_version
-        AND one.batch_uri = b.batch_uri
+      SELECT batch.task_id, batch.record_count
+      FROM queue_dataset_batches AS batch
+      WHERE batch.dataset_uuid = b.dataset_uuid
+        AND batch.dataset_version = b.dataset_version
+        AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (
@@ -4117,13 +4117,13 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT one.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS one
+      SELECT given.queue
+      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
         SELECT o.deliver_at, o.id
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
         ORDER BY o.deliver_at, o.id
@@ -4138,8 +4138,8 @@ BEGIN
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
     SELECT
-      COALESCE(array_agg(one.id), '{}'),
-      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+      COALESCE(array_agg(due.id), '{}'),
+      v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
       SELECT o.id, o.expires_at
@@ -4151,7 +4151,7 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    ) AS one;
+    ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
@@ -4203,12 +4203,12 @@ BEGIN
   ELSE
     out_next_ms := (
       SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS one (queue)
+      FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
         SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
         ORDER BY o.deliver_at, o.id
@@ -4218,7 +4218,7 @@ BEGIN
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true
@@ -4365,9 +4365,9 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT one.id, one.position
-      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
-      ORDER BY one.id, one.position
+      SELECT wakeup.id, wakeup.position
+      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      ORDER BY wakeup.id, wakeup.position
     ) AS item
     -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
@@ -4482,23 +4482,26 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    one.outcome,
-    one.id::text,
+    answer.outcome,
+    answer.id::text,
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
-    t.lost + (one.outcome = 'Suspect' AND t.status = 'Running')::integer,
-    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
+    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
+    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
+    CASE
+      WHEN answer.outcome = 'NotDue'
+      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
+    END,
     t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x
-    WHERE x.id = one.id
+    WHERE x.id = answer.id
     OFFSET 0
   ) AS t ON true
-  ORDER BY one.position;
+  ORDER BY answer.position;
 END
 $$;
 
@@ -4621,14 +4624,14 @@ DECLARE
 BEGIN
   DELETE FROM sessions AS s
   USING (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.locked_until < v_now_ms
+    SELECT orphan.session_id
+    FROM sessions AS orphan
+    WHERE orphan.locked_until < v_now_ms
       AND NOT EXISTS (
         SELECT FROM worker_queue AS w
-        WHERE w.session_id = one.session_id
+        WHERE w.session_id = orphan.session_id
       )
-    ORDER BY one.session_id COLLATE "C"
+    ORDER BY orphan.session_id COLLATE "C"
     FOR UPDATE SKIP LOCKED
   ) AS orphan
   WHERE s.session_id = orphan.session_id;
@@ -4880,12 +4883,12 @@ DECLARE
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
-      one.position, one.result, task.id, task.is_announced,
+      given.position, given.result, task.id, task.is_announced,
       CASE
-        WHEN task.attempt IS DISTINCT FROM one.attempt THEN 'Stale'
+        WHEN task.attempt IS DISTINCT FROM given.attempt THEN 'Stale'
         WHEN task.status = 'Completed' AND NOT p_is_first THEN 'Done'
         WHEN task.status <> 'Running' THEN 'Stale'
-        WHEN one.is_committed THEN 'Uncommitted'
+        WHEN given.is_committed THEN 'Uncommitted'
         ELSE 'Complete'
       END AS outcome
     FROM (
@@ -4893,11 +4896,11 @@ BEGIN
       FROM unnest(p_ids, p_attempts, p_results, p_committed) WITH ORDINALITY
         AS i (id, attempt, result, is_committed, position)
       ORDER BY i.id, i.position
-    ) AS one
+    ) AS given
     LEFT JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t
-      WHERE t.id = one.id
+      WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
   ),
@@ -5162,12 +5165,12 @@ BEGIN
   out_queue_messages_deleted := 0;
 
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   PERFORM
   FROM instance_locks AS l
@@ -6517,8 +6520,8 @@ BEGIN
   END IF;
   RETURN COALESCE(
     (
-      SELECT json_agg(one ORDER BY position)
-      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS one (out_id, out_is_new, position)
+      SELECT json_agg(task ORDER BY position)
+      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS task (out_id, out_is_new, position)
     ),
     '[]'
   );
@@ -6567,12 +6570,12 @@ DECLARE
   v_running text[];
 BEGIN
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   SELECT array_agg(running.id)
   INTO v_running
@@ -6980,8 +6983,8 @@ BEGIN
   RETURN (
     SELECT COALESCE(
       jsonb_agg(
-        jsonb_build_object('version', one.dataset_version, 'outputUris', one.outputs)
-        ORDER BY one.dataset_version
+        jsonb_build_object('version', discarded.dataset_version, 'outputUris', discarded.outputs)
+        ORDER BY discarded.dataset_version
       ),
       '[]'
     )
@@ -7001,7 +7004,7 @@ BEGIN
         AND v.status = 'Discarded'
       ORDER BY v.dataset_version
       LIMIT p_limit
-    ) AS one
+    ) AS discarded
   );
 END
 $$;
@@ -7040,12 +7043,12 @@ BEGIN
   ORDER BY m.position;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     -- The first time of each queue: a receiver that looks then finds out about the next one.
-    PERFORM dx_hint('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
+    PERFORM dx_hint('m ' || message.queue, to_timestamp((v_now_ms + message.delay_ms)::float8 / 1000))
     FROM (
       SELECT m.queue, min(m.delay_ms) AS delay_ms
       FROM jsonb_to_recordset(p_messages) AS m (queue text, delay_ms bigint)
       GROUP BY m.queue
-    ) AS one;
+    ) AS message;
   END IF;
   RETURN v_now_ms;
 END
@@ -7834,13 +7837,13 @@ BEGIN
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now) AS waiting,
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now) AS delayed,
-      count(*) FILTER (WHERE one.last_error IS NOT NULL) AS failing,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at <= v_now) AS waiting,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at > v_now) AS delayed,
+      count(*) FILTER (WHERE waiting.last_error IS NOT NULL) AS failing,
       min(
         CASE
-          WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
+          WHEN waiting.last_error IS NOT NULL THEN waiting.created_at
+          WHEN waiting.deliver_at <= v_now THEN greatest(waiting.deliver_at, 'epoch')
         END
       ) AS oldest
     INTO v_row
@@ -7851,7 +7854,7 @@ BEGIN
         AND o.queue = v_queue
       ORDER BY o.deliver_at, o.id
       LIMIT p_limit
-    ) AS one;
+    ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;
     out_failing := out_failing + v_row.failing;
@@ -8009,10 +8012,10 @@ BEGIN
     (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM (
-    SELECT one.visible_at, one.lease_token
-    FROM queue_messages AS one
-    WHERE one.queue = p_queue
-    ORDER BY one.visible_at
+    SELECT message.visible_at, message.lease_token
+    FROM queue_messages AS message
+    WHERE message.queue = p_queue
+    ORDER BY message.visible_at
     LIMIT p_limit
   ) AS m;
 END
@@ -8044,16 +8047,16 @@ BEGIN
       (
         SELECT jsonb_agg(
           jsonb_build_object(
-            'version', one.dataset_version,
-            'status', one.status,
-            'isActive', one.dataset_version IS NOT DISTINCT FROM d.active_version,
-            'recordCount', one.record_count,
+            'version', version.dataset_version,
+            'status', version.status,
+            'isActive', version.dataset_version IS NOT DISTINCT FROM d.active_version,
+            'recordCount', version.record_count,
             'batchCount', counted.batches,
             'committedBatchCount', counted.committed,
-            'createdMs', floor(extract(epoch FROM one.created_at) * 1000)::bigint,
-            'committedMs', floor(extract(epoch FROM one.committed_at) * 1000)::bigint
+            'createdMs', floor(extract(epoch FROM version.created_at) * 1000)::bigint,
+            'committedMs', floor(extract(epoch FROM version.committed_at) * 1000)::bigint
           )
-          ORDER BY one.dataset_version DESC
+          ORDER BY version.dataset_version DESC
         )
         FROM (
           SELECT v.*
@@ -8061,12 +8064,12 @@ BEGIN
           WHERE v.dataset_uuid = d.dataset_uuid
           ORDER BY v.dataset_version DESC
           LIMIT p_limit
-        ) AS one
+        ) AS version
         CROSS JOIN LATERAL (
           SELECT count(*) AS batches, count(*) FILTER (WHERE b.status = 'Committed') AS committed
           FROM queue_dataset_batches AS b
-          WHERE b.dataset_uuid = one.dataset_uuid
-            AND b.dataset_version = one.dataset_version
+          WHERE b.dataset_uuid = version.dataset_uuid
+            AND b.dataset_version = version.dataset_version
         ) AS counted
       ),
       '[]'
@@ -8266,7 +8269,7 @@ BEGIN
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
-      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
+      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(given.id) FROM unnest(p_ids) AS given (id)))
         AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
       ORDER BY t.id
@@ -8386,12 +8389,12 @@ BEGIN
   UPDATE sessions AS s
   SET locked_until = v_now_ms + p_extend_for_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.worker_id = ANY (p_worker_ids)
-      AND one.locked_until > v_now_ms
-      AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.worker_id = ANY (p_worker_ids)
+      AND active.locked_until > v_now_ms
+      AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS live
   WHERE s.session_id = live.session_id;
@@ -8477,10 +8480,10 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = one.until_ms,
+  SET lease_until = renewed.until_ms,
       heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS one (id, until_ms)
-  WHERE t.id = one.id;
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
+  WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
@@ -8579,11 +8582,11 @@ BEGIN
     UPDATE sessions AS s
     SET last_activity_at = v_now_ms
     FROM (
-      SELECT one.session_id
-      FROM sessions AS one
-      WHERE one.session_id = ANY (v_sessions)
-        AND one.locked_until > v_now_ms
-      ORDER BY one.session_id COLLATE "C"
+      SELECT active.session_id
+      FROM sessions AS active
+      WHERE active.session_id = ANY (v_sessions)
+        AND active.locked_until > v_now_ms
+      ORDER BY active.session_id COLLATE "C"
       FOR NO KEY UPDATE
     ) AS locked
     WHERE s.session_id = locked.session_id;
@@ -8620,9 +8623,9 @@ DECLARE
 BEGIN
   SELECT
     jsonb_agg(jsonb_build_object(
-      'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
+      'task_id', task.id, 'attempt', task.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
     )),
-    array_agg(DISTINCT one.claim_id)
+    array_agg(DISTINCT task.claim_id)
   INTO v_items, v_claims
   FROM (
     SELECT t.id, t.attempt, t.claim_id
@@ -8632,7 +8635,7 @@ BEGIN
       AND t.worker_id = p_worker_id
       AND t.claim_id = ANY (p_claim_ids)
     FOR NO KEY UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS task;
   IF v_items IS NULL THEN
     RETURN '{}';
   END IF;
@@ -9214,7 +9217,9 @@ BEGIN
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
-      USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      USING (
+        SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id FOR UPDATE SKIP LOCKED
+      ) AS locked
       WHERE q.id = locked.id
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS start
@@ -9323,7 +9328,8 @@ BEGIN
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
-        ELSE v_now + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
+        ELSE v_now
+          + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
@@ -9362,11 +9368,12 @@ BEGIN
   LIMIT 1;
 
   SELECT
-    count(*) FILTER (WHERE one.status = 'Pending'),
-    count(*) FILTER (WHERE one.status = 'Running'),
+    count(*) FILTER (WHERE open.status = 'Pending'),
+    count(*) FILTER (WHERE open.status = 'Running'),
     COALESCE(
-      v_now_ms - floor(extract(epoch FROM min(greatest(one.run_at, 'epoch')) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
-        ::bigint,
+      v_now_ms - floor(extract(epoch FROM
+        min(greatest(open.run_at, 'epoch')) FILTER (WHERE open.status = 'Pending' AND open.run_at <= v_now)
+      ) * 1000)::bigint,
       0
     )
   INTO out_pending, out_running, out_oldest_age_ms
@@ -9376,7 +9383,7 @@ BEGIN
     WHERE t.look_at IS NOT NULL
     ORDER BY t.look_at
     LIMIT p_limit
-  ) AS one;
+  ) AS open;
   SELECT count(*)
   INTO out_dead
   FROM (
@@ -9385,7 +9392,7 @@ BEGIN
     WHERE t.dead_at IS NOT NULL
     ORDER BY t.dead_at
     LIMIT p_limit
-  ) AS one;
+  ) AS dead;
   RETURN NEXT;
 END
 $$;
@@ -9437,7 +9444,7 @@ DECLARE
   v_parts json[];
   v_count integer := 0;
 BEGIN
-  SELECT array_agg(one.id), array_agg(dx_task_id(one.task)), array_agg(one.kind)
+  SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
   FROM (
     SELECT
@@ -9451,16 +9458,18 @@ BEGIN
     ORDER BY m.visible_at, m.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS message;
 
   IF v_messages IS NOT NULL THEN
     WITH free AS MATERIALIZED (
-      SELECT item.message_id, item.kind, task.id, v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
+      SELECT
+        item.message_id, item.kind, task.id,
+        v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
       FROM (
-        SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
-        FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
-        WHERE one.kind IS NOT NULL
-        ORDER BY one.task_id, one.message_id
+        SELECT DISTINCT ON (message.task_id) message.task_id, message.message_id, message.kind
+        FROM unnest(v_messages, v_tasks, v_kinds) AS message (message_id, task_id, kind)
+        WHERE message.kind IS NOT NULL
+        ORDER BY message.task_id, message.message_id
       ) AS item
       -- A join may be planned as one read of the whole table.
       CROSS JOIN LATERAL (
@@ -9503,15 +9512,15 @@ BEGIN
       SELECT
         count(*) AS count,
         json_build_array(
-          json_agg(one.id), json_agg(one.name), json_agg(one.attempt), json_agg(one.counted), json_agg(one.payload),
-          json_agg(one.trace_context), json_agg(one.kind)
+          json_agg(task.id), json_agg(task.name), json_agg(task.attempt), json_agg(task.counted),
+          json_agg(task.payload), json_agg(task.trace_context), json_agg(task.kind)
         ) AS tasks
-      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS one
-      GROUP BY one.part
+      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS task
+      GROUP BY task.part
     ) AS part;
     RETURN QUERY
-    SELECT one.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
-    FROM unnest(v_parts) AS one (tasks);
+    SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+    FROM unnest(v_parts) AS part (tasks);
     IF v_count = p_limit THEN
       RETURN;
     END IF;
