@@ -11,10 +11,9 @@
 --
 -- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
 --
--- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
--- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
--- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
--- they store, and so do an ack and a takeover.
+-- Locks: instance locks by instance; then as dx_store_turns; then queue rows of the batches. The row in instance_locks
+-- stays locked until the transaction ends: two acks of one token exclude each other whatever they store, and so do an
+-- ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns

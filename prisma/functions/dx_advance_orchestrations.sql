@@ -52,7 +52,7 @@ BEGIN
     AND jsonb_array_length(p_results) = 1
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_advance_orchestration(
+    v_answer := dx_advance_with_plain_turn(
       p_turns -> 0,
       p_results -> 0 ->> 'token',
       p_history,

@@ -5,7 +5,7 @@
 -- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
 --
 -- Bound: as dx_advance_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_advance_orchestration(
+CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
   p_turn jsonb,                    -- as in dx_advance_orchestrations
   p_token text,                    -- of its only result
   p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
@@ -100,7 +100,8 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Advanced',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+    'handedOver',
+    dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;

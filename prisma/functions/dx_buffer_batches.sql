@@ -6,10 +6,11 @@
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
 --
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
--- that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits for
+-- a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
-  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
+  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
+                                   --   dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb

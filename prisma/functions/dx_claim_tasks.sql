@@ -133,7 +133,7 @@ BEGIN
   END LOOP;
 
   IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
-    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
+    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t

@@ -2,7 +2,7 @@
 -- newer attempt, is answered with what is stored.
 --
 -- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
--- {_tag: VersionNotBuilding, version, status}.
+-- {_tag: VersionNotBuilding, datasetUuid, version, status}.
 --
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(

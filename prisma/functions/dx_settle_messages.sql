@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
-  p_reasons text[] DEFAULT NULL,  -- null: deletes them
+  p_reasons text[],                -- null: deletes them
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]

@@ -54,7 +54,7 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(
+    v_answer := dx_start_with_plain_turn(
       p_starts -> 0,
       p_turns -> 0,
       p_history,

@@ -5,7 +5,7 @@
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
 --
 -- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_orchestration(
+CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends
   p_turn jsonb,                    -- the same
   p_history jsonb,                 -- this and the following: the same, of this turn
@@ -87,7 +87,7 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Begun',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;

@@ -1,10 +1,10 @@
--- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
--- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
+-- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
 --
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
-CREATE OR REPLACE FUNCTION dx_store_turn(
+CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text,
   p_execution_id bigint,

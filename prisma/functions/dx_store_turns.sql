@@ -22,7 +22,7 @@
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history; queue rows of instances whose route changes; key-values; worker rows by id; queue rows.
+-- id; executions, history, key-values; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
@@ -108,10 +108,6 @@ BEGIN
     WHERE p_turns[event.ack].execution_id IS NOT NULL;
   END IF;
 
-  IF p_children IS NULL AND v_reroutes THEN
-    v_rows := dx_reroute_instances(p_turns);
-  END IF;
-
   IF p_key_values IS NOT NULL
     OR (v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (v_ended)))
   THEN
@@ -127,6 +123,9 @@ BEGIN
     PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);
   END IF;
 
+  IF p_children IS NULL AND v_reroutes THEN
+    v_rows := dx_reroute_instances(p_turns);
+  END IF;
   IF v_ends OR v_leaves THEN
     PERFORM dx_leave_messages(p_turns, v_ends, v_leaves, v_ends AND v_requeues, v_now);
   END IF;

@@ -1327,62 +1327,6 @@ BEGIN
 END
 $$;
 
--- Sets which processes take the next turn of instances whose turns are stored. They also take the messages that arrived
--- during this one. A part of dx_store_turns.
---
--- Returns how many messages it has rerouted.
---
--- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
--- instances.
-CREATE OR REPLACE FUNCTION dx_reroute_instances(
-  p_turns dx_turn[]
-)
-RETURNS bigint
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_rerouted bigint;
-BEGIN
-  WITH wanted AS (
-    SELECT
-      i.instance_id,
-      turn.secret,
-      dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        CASE
-          WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
-          ELSE i.orchestration_version
-        END,
-        turn.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND turn.next_version IS NULL
-      ) AS route
-    FROM unnest(p_turns) AS turn
-    JOIN instances AS i ON i.instance_id = turn.instance_id
-    JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-    WHERE turn.execution_id IS NOT NULL
-  ),
-  changed AS (
-    UPDATE instances AS i
-    SET route = wanted.route
-    FROM wanted
-    WHERE i.instance_id = wanted.instance_id
-      AND i.route <> wanted.route
-    RETURNING i.instance_id, i.route, wanted.secret
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = changed.route
-  FROM changed
-  WHERE q.instance_id = changed.instance_id
-    AND q.route <> changed.route
-    AND (q.lock_token = changed.secret) IS NOT TRUE;
-  GET DIAGNOSTICS v_rerouted = ROW_COUNT;
-  RETURN v_rerouted;
-END
-$$;
-
 -- Stores changes of key-values. The changes of an ended execution become visible to the next execution and to readers.
 -- A part of dx_store_turns.
 --
@@ -1864,6 +1808,62 @@ BEGIN
 END
 $$;
 
+-- Sets which processes take the next turn of instances whose turns are stored. They also take the messages that arrived
+-- during this one. A part of dx_store_turns.
+--
+-- Returns how many messages it has rerouted.
+--
+-- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
+-- instances.
+CREATE OR REPLACE FUNCTION dx_reroute_instances(
+  p_turns dx_turn[]
+)
+RETURNS bigint
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_rerouted bigint;
+BEGIN
+  WITH wanted AS (
+    SELECT
+      i.instance_id,
+      turn.secret,
+      dx_route(
+        e.duroxide_version_major,
+        e.duroxide_version_minor,
+        e.duroxide_version_patch,
+        i.orchestration_name,
+        CASE
+          WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
+          ELSE i.orchestration_version
+        END,
+        turn.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND turn.next_version IS NULL
+      ) AS route
+    FROM unnest(p_turns) AS turn
+    JOIN instances AS i ON i.instance_id = turn.instance_id
+    JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+    WHERE turn.execution_id IS NOT NULL
+  ),
+  changed AS (
+    UPDATE instances AS i
+    SET route = wanted.route
+    FROM wanted
+    WHERE i.instance_id = wanted.instance_id
+      AND i.route <> wanted.route
+    RETURNING i.instance_id, i.route, wanted.secret
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = changed.route
+  FROM changed
+  WHERE q.instance_id = changed.instance_id
+    AND q.route <> changed.route
+    AND (q.lock_token = changed.secret) IS NOT TRUE;
+  GET DIAGNOSTICS v_rerouted = ROW_COUNT;
+  RETURN v_rerouted;
+END
+$$;
+
 -- Leaves in the queue what turns have not read: messages of their batches, and messages that events have recorded,
 -- which are inserted again. Deletes the remaining timers of ended executions. A part of dx_store_turns, before
 -- dx_store_messages, which places the start of the next execution in front of all these.
@@ -2080,7 +2080,7 @@ $$;
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history; queue rows of instances whose route changes; key-values; worker rows by id; queue rows.
+-- id; executions, history, key-values; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
@@ -2166,10 +2166,6 @@ BEGIN
     WHERE p_turns[event.ack].execution_id IS NOT NULL;
   END IF;
 
-  IF p_children IS NULL AND v_reroutes THEN
-    v_rows := dx_reroute_instances(p_turns);
-  END IF;
-
   IF p_key_values IS NOT NULL
     OR (v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (v_ended)))
   THEN
@@ -2185,6 +2181,9 @@ BEGIN
     PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);
   END IF;
 
+  IF p_children IS NULL AND v_reroutes THEN
+    v_rows := dx_reroute_instances(p_turns);
+  END IF;
   IF v_ends OR v_leaves THEN
     PERFORM dx_leave_messages(p_turns, v_ends, v_leaves, v_ends AND v_requeues, v_now);
   END IF;
@@ -2208,10 +2207,9 @@ $$;
 --
 -- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
 --
--- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
--- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
--- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
--- they store, and so do an ack and a takeover.
+-- Locks: instance locks by instance; then as dx_store_turns; then queue rows of the batches. The row in instance_locks
+-- stays locked until the transaction ends: two acks of one token exclude each other whatever they store, and so do an
+-- ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns
@@ -2608,6 +2606,226 @@ BEGIN
 END
 $$;
 
+-- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
+CREATE OR REPLACE FUNCTION dx_is_plain(
+  p_turn jsonb,                    -- of dx_store_turns, with appends
+  p_worker_items jsonb             -- the same, of this turn
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
+    AND p_turn ->> 'parent_instance_id' IS NULL
+    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
+    AND (
+      p_worker_items IS NULL
+      OR (
+        -- Where there are more, a set of rows is cheaper than row after row.
+        jsonb_array_length(p_worker_items) <= 8
+        AND NOT jsonb_path_exists(
+          p_worker_items,
+          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
+        )
+      )
+    )
+$$;
+
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
+-- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
+--
+-- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
+--
+-- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
+CREATE OR REPLACE FUNCTION dx_store_plain_turn(
+  p_turn jsonb,                    -- {handover_limit, spare}
+  p_instance_id text,
+  p_execution_id bigint,
+  p_history jsonb,                 -- as in dx_store_turns; null without events
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
+  p_workers jsonb,                 -- the same, one at most
+  p_texts text[],                  -- the same
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_no_tag CONSTANT text := dx_no_tag();
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_waiting bigint[];
+  v_names jsonb;
+  v_until_ms bigint;
+  v_secret text;
+  -- How many more may be handed over.
+  v_left bigint := 0;
+  v_item jsonb;
+  v_token text;
+  v_id bigint;
+  v_handed_over jsonb := '[]';
+BEGIN
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
+  END IF;
+  IF p_worker_items IS NULL THEN
+    RETURN v_handed_over;
+  END IF;
+
+  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
+    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
+    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
+      v_names := p_workers -> 0 -> 'names';
+      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
+      v_secret := gen_random_uuid()::text;
+      v_left := (p_turn ->> 'handover_limit')::bigint;
+    END IF;
+  END IF;
+  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
+    v_item := p_worker_items -> v_index;
+    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+    INSERT INTO worker_queue (
+      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, tag, route
+    )
+    VALUES (
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+      v_now,
+      v_token,
+      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
+      v_now,
+      (v_token IS NOT NULL)::integer,
+      v_item ->> 'instance_id',
+      (v_item ->> 'execution_id')::bigint,
+      (v_item ->> 'activity_id')::bigint,
+      v_no_tag,
+      v_item ->> 'name'
+    )
+    RETURNING id INTO v_id;
+    IF v_token IS NOT NULL THEN
+      v_left := v_left - 1;
+      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
+    END IF;
+  END LOOP;
+  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  THEN
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
+  RETURN v_handed_over;
+END
+$$;
+
+-- Stores one optimistic turn with its only result in the common case: the turn is plain (dx_is_plain). Called by
+-- dx_advance_orchestrations, which does the same for sets and for all else, at 1.5 times the cost where the turn
+-- continues and 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
+--
+-- Bound: as dx_advance_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
+  p_turn jsonb,                    -- as in dx_advance_orchestrations
+  p_token text,                    -- of its only result
+  p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
+  p_worker_items jsonb,
+  p_workers jsonb,
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_turn ->> 'instance_id';
+  v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
+  v_status CONSTANT text := p_turn ->> 'status';
+BEGIN
+  IF NOT dx_is_plain(p_turn, p_worker_items)
+    OR v_status NOT IN ('Completed', 'Failed')
+    OR p_turn ->> 'orchestration_name' IS NOT NULL
+    OR p_turn ->> 'major' IS NOT NULL
+    OR p_token !~ '^[0-9]{1,18}[.]'
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This and what follows sees everything that was committed before we took the advisory lock.
+  IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (
+      SELECT q.id
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = v_id
+        -- At its end there must be none at all: timers would have to be deleted.
+        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
+      LIMIT 1
+    ) IS NOT NULL
+    OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
+    OR (
+      SELECT e.status
+      FROM executions AS e
+      WHERE e.instance_id = v_id
+        AND e.execution_id = v_execution_id
+    ) IS DISTINCT FROM 'Running'
+    OR (
+      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
+        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
+      FROM history AS h
+      WHERE h.instance_id = v_id
+        AND h.execution_id = v_execution_id
+      ORDER BY h.event_id DESC
+      LIMIT 1
+    ) IS NOT TRUE
+    -- At its end, changes of key-values become visible.
+    OR (
+      v_status IS NOT NULL
+      AND (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NOT NULL
+    )
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
+  DELETE FROM worker_queue AS w
+  WHERE w.id = (
+    SELECT activity.id
+    FROM worker_queue AS activity
+    WHERE activity.id = split_part(p_token, '.', 1)::bigint
+      AND activity.lock_token = split_part(p_token, '.', 2)
+      AND activity.locked_until > p_now_ms
+      AND activity.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
+      AND num_nonnulls(activity.session_id) = 0 -- not IS NULL, the condition of an index
+    FOR UPDATE SKIP LOCKED
+  );
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+
+  UPDATE instances AS i
+  SET updated_at = v_now
+  WHERE i.instance_id = v_id;
+  IF v_status IS NOT NULL THEN
+    UPDATE executions AS e
+    SET status = v_status,
+        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
+        completed_at = v_now
+    WHERE e.instance_id = v_id
+      AND e.execution_id = v_execution_id;
+  END IF;
+  RETURN jsonb_build_object(
+    '_tag', 'Advanced',
+    'nowMs', p_now_ms,
+    'handedOver',
+    dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
+END
+$$;
+
 -- Finds out which optimistic turns continue the histories as they are stored, and takes the advisory locks of their
 -- instances. A part of dx_advance_orchestrations, which says when a turn fits.
 --
@@ -2858,7 +3076,7 @@ BEGIN
     AND jsonb_array_length(p_results) = 1
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_advance_orchestration(
+    v_answer := dx_advance_with_plain_turn(
       p_turns -> 0,
       p_results -> 0 ->> 'token',
       p_history,
@@ -2978,225 +3196,6 @@ BEGIN
       ORDER BY turn.ordinality
     )
     FROM unnest(v_turns) WITH ORDINALITY AS turn
-  );
-END
-$$;
-
--- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
-CREATE OR REPLACE FUNCTION dx_is_plain(
-  p_turn jsonb,                    -- of dx_store_turns, with appends
-  p_worker_items jsonb             -- the same, of this turn
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
-    AND p_turn ->> 'parent_instance_id' IS NULL
-    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
-    AND (
-      p_worker_items IS NULL
-      OR (
-        -- Where there are more, a set of rows is cheaper than row after row.
-        jsonb_array_length(p_worker_items) <= 8
-        AND NOT jsonb_path_exists(
-          p_worker_items,
-          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
-        )
-      )
-    )
-$$;
-
--- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
--- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
---
--- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
---
--- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
-CREATE OR REPLACE FUNCTION dx_store_turn(
-  p_turn jsonb,                    -- {handover_limit, spare}
-  p_instance_id text,
-  p_execution_id bigint,
-  p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
-  p_workers jsonb,                 -- the same, one at most
-  p_texts text[],                  -- the same
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_no_tag CONSTANT text := dx_no_tag();
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_waiting bigint[];
-  v_names jsonb;
-  v_until_ms bigint;
-  v_secret text;
-  -- How many more may be handed over.
-  v_left bigint := 0;
-  v_item jsonb;
-  v_token text;
-  v_id bigint;
-  v_handed_over jsonb := '[]';
-BEGIN
-  IF p_history IS NOT NULL THEN
-    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
-    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
-  END IF;
-  IF p_worker_items IS NULL THEN
-    RETURN v_handed_over;
-  END IF;
-
-  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
-    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
-    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
-      v_names := p_workers -> 0 -> 'names';
-      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
-      v_secret := gen_random_uuid()::text;
-      v_left := (p_turn ->> 'handover_limit')::bigint;
-    END IF;
-  END IF;
-  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
-    v_item := p_worker_items -> v_index;
-    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
-    INSERT INTO worker_queue (
-      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, tag, route
-    )
-    VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
-      v_now,
-      v_token,
-      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
-      v_now,
-      (v_token IS NOT NULL)::integer,
-      v_item ->> 'instance_id',
-      (v_item ->> 'execution_id')::bigint,
-      (v_item ->> 'activity_id')::bigint,
-      v_no_tag,
-      v_item ->> 'name'
-    )
-    RETURNING id INTO v_id;
-    IF v_token IS NOT NULL THEN
-      v_left := v_left - 1;
-      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
-    END IF;
-  END LOOP;
-  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
-    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
-  THEN
-    PERFORM dx_notify('worker_work', ARRAY[v_now]);
-  END IF;
-  RETURN v_handed_over;
-END
-$$;
-
--- Stores one optimistic turn with its only result in the common case: the turn is plain (dx_is_plain). Called by
--- dx_advance_orchestrations, which does the same for sets and for all else, at 1.5 times the cost where the turn
--- continues and 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
---
--- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
---
--- Bound: as dx_advance_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_advance_orchestration(
-  p_turn jsonb,                    -- as in dx_advance_orchestrations
-  p_token text,                    -- of its only result
-  p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_turn ->> 'instance_id';
-  v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
-  v_status CONSTANT text := p_turn ->> 'status';
-BEGIN
-  IF NOT dx_is_plain(p_turn, p_worker_items)
-    OR v_status NOT IN ('Completed', 'Failed')
-    OR p_turn ->> 'orchestration_name' IS NOT NULL
-    OR p_turn ->> 'major' IS NOT NULL
-    OR p_token !~ '^[0-9]{1,18}[.]'
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This and what follows sees everything that was committed before we took the advisory lock.
-  IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.instance_id = v_id
-        -- At its end there must be none at all: timers would have to be deleted.
-        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
-      LIMIT 1
-    ) IS NOT NULL
-    OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
-    OR (
-      SELECT e.status
-      FROM executions AS e
-      WHERE e.instance_id = v_id
-        AND e.execution_id = v_execution_id
-    ) IS DISTINCT FROM 'Running'
-    OR (
-      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
-        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
-      FROM history AS h
-      WHERE h.instance_id = v_id
-        AND h.execution_id = v_execution_id
-      ORDER BY h.event_id DESC
-      LIMIT 1
-    ) IS NOT TRUE
-    -- At its end, changes of key-values become visible.
-    OR (
-      v_status IS NOT NULL
-      AND (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NOT NULL
-    )
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
-  DELETE FROM worker_queue AS w
-  WHERE w.id = (
-    SELECT activity.id
-    FROM worker_queue AS activity
-    WHERE activity.id = split_part(p_token, '.', 1)::bigint
-      AND activity.lock_token = split_part(p_token, '.', 2)
-      AND activity.locked_until > p_now_ms
-      AND activity.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
-      AND num_nonnulls(activity.session_id) = 0 -- not IS NULL, the condition of an index
-    FOR UPDATE SKIP LOCKED
-  );
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-
-  UPDATE instances AS i
-  SET updated_at = v_now
-  WHERE i.instance_id = v_id;
-  IF v_status IS NOT NULL THEN
-    UPDATE executions AS e
-    SET status = v_status,
-        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
-        completed_at = v_now
-    WHERE e.instance_id = v_id
-      AND e.execution_id = v_execution_id;
-  END IF;
-  RETURN jsonb_build_object(
-    '_tag', 'Advanced',
-    'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
@@ -3612,10 +3611,11 @@ $$;
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
 --
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
--- that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits for
+-- a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
-  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
+  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
+                                   --   dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -4250,7 +4250,7 @@ $$;
 -- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
 --
 -- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
-CREATE OR REPLACE FUNCTION dx_settle_claims(
+CREATE OR REPLACE FUNCTION dx_store_claim_findings(
   p_lost uuid[],                   -- their attempts were lost
   p_dead uuid[],                   -- they end, because the last attempt was lost
   p_cancelled uuid[],              -- they end, because their execution has ended
@@ -4437,7 +4437,7 @@ BEGIN
   END LOOP;
 
   IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
-    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
+    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
@@ -4686,7 +4686,7 @@ $$;
 -- newer attempt, is answered with what is stored.
 --
 -- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
--- {_tag: VersionNotBuilding, version, status}.
+-- {_tag: VersionNotBuilding, datasetUuid, version, status}.
 --
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(
@@ -8728,7 +8728,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
-  p_reasons text[] DEFAULT NULL,  -- null: deletes them
+  p_reasons text[],                -- null: deletes them
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -8781,6 +8781,100 @@ BEGIN
     PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
   END IF;
   RETURN v_outcomes;
+END
+$$;
+
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
+-- of 0.5 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
+--
+-- Bound: as dx_start_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
+  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
+  p_turn jsonb,                    -- the same
+  p_history jsonb,                 -- this and the following: the same, of this turn
+  p_worker_items jsonb,
+  p_workers jsonb,
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_start ->> 'instance_id';
+BEGIN
+  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
+    OR NOT dx_is_plain(p_turn, p_worker_items)
+    OR p_turn ->> 'status' <> 'Running'
+    OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
+    OR p_turn ->> 'orchestration_name' IS NULL
+    OR p_turn ->> 'orchestration_version' IS NULL
+    OR p_turn ->> 'major' IS NULL
+    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This sees everything that was committed before we took the advisory lock.
+  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
+  THEN
+    RETURN NULL;
+  END IF;
+
+  INSERT INTO instances (
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
+  )
+  VALUES (
+    v_id,
+    p_turn ->> 'orchestration_name',
+    p_turn ->> 'orchestration_version',
+    1,
+    v_now,
+    v_now,
+    dx_route(
+      (p_turn ->> 'major')::integer,
+      (p_turn ->> 'minor')::integer,
+      (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name',
+      p_turn ->> 'orchestration_version',
+      false
+    )
+  )
+  ON CONFLICT (instance_id) DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO executions (
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
+    duroxide_version_patch
+  )
+  VALUES (
+    v_id,
+    1,
+    'Running',
+    v_now,
+    (p_turn ->> 'major')::integer,
+    (p_turn ->> 'minor')::integer,
+    (p_turn ->> 'patch')::integer
+  )
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  RETURN jsonb_build_object(
+    '_tag', 'Begun',
+    'nowMs', p_now_ms,
+    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
 END
 $$;
 
@@ -8928,7 +9022,7 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(
+    v_answer := dx_start_with_plain_turn(
       p_starts -> 0,
       p_turns -> 0,
       p_history,
@@ -9029,100 +9123,6 @@ BEGIN
       ORDER BY start.position
     )
     FROM generate_series(1, v_count) AS start (position)
-  );
-END
-$$;
-
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
--- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
--- of 0.5 ms of the server's time on a busy machine).
---
--- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
--- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_orchestration(
-  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
-  p_turn jsonb,                    -- the same
-  p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_start ->> 'instance_id';
-BEGIN
-  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
-    OR NOT dx_is_plain(p_turn, p_worker_items)
-    OR p_turn ->> 'status' <> 'Running'
-    OR p_turn ->> 'output' IS NOT NULL
-    OR p_turn ->> 'text_at' IS NOT NULL
-    OR p_turn ->> 'orchestration_name' IS NULL
-    OR p_turn ->> 'orchestration_version' IS NULL
-    OR p_turn ->> 'major' IS NULL
-    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
-    RETURN NULL;
-  END IF;
-
-  INSERT INTO instances (
-    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
-  )
-  VALUES (
-    v_id,
-    p_turn ->> 'orchestration_name',
-    p_turn ->> 'orchestration_version',
-    1,
-    v_now,
-    v_now,
-    dx_route(
-      (p_turn ->> 'major')::integer,
-      (p_turn ->> 'minor')::integer,
-      (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name',
-      p_turn ->> 'orchestration_version',
-      false
-    )
-  )
-  ON CONFLICT (instance_id) DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  INSERT INTO executions (
-    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
-    duroxide_version_patch
-  )
-  VALUES (
-    v_id,
-    1,
-    'Running',
-    v_now,
-    (p_turn ->> 'major')::integer,
-    (p_turn ->> 'minor')::integer,
-    (p_turn ->> 'patch')::integer
-  )
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  RETURN jsonb_build_object(
-    '_tag', 'Begun',
-    'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
