@@ -116,15 +116,7 @@ BEGIN
   END IF;
 
   PERFORM dx_store_turns(
-    v_turns,
-    NULL,
-    p_history,
-    p_key_values,
-    p_worker_items,
-    p_cancelled_activities,
-    p_orchestrator_items,
-    NULL,
-    p_texts,
+    v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, NULL, p_texts,
     v_now_ms
   );
 

@@ -53,13 +53,7 @@ BEGIN
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
     v_answer := dx_advance_with_plain_turn(
-      p_turns -> 0,
-      p_results -> 0 ->> 'token',
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+      p_turns -> 0, p_results -> 0 ->> 'token', p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -92,16 +86,8 @@ BEGIN
 
   IF v_stored > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns,
-      NULL,
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+      v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers,
+      p_texts, v_now_ms
     );
   END IF;
 
@@ -145,9 +131,7 @@ BEGIN
   ELSE
     -- The results of turns that are stored are part of their histories.
     v_settled := dx_ack_work_items(
-      p_results,
-      p_texts,
-      v_now_ms,
+      p_results, p_texts, v_now_ms,
       ARRAY(SELECT v_turns[r.ack].execution_id IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );
   END IF;

@@ -74,11 +74,7 @@ BEGIN
       dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
-      given.dataset_uuid,
-      given.dataset_version,
-      given.batch_uri,
-      given.record_count,
-      'Buffered',
+      given.dataset_uuid, given.dataset_version, given.batch_uri, given.record_count, 'Buffered',
       (given.task ->> 'id')::uuid,
       to_timestamp(v_now_ms::float8 / 1000)
     FROM given
@@ -118,9 +114,7 @@ BEGIN
       ORDER BY b.position
     )
     FROM ROWS FROM (
-      jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
-      )
+      jsonb_to_recordset(p_batches) AS (dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint)
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
       SELECT batch.task_id, batch.record_count

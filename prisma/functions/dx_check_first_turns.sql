@@ -53,9 +53,7 @@ BEGIN
       FROM unnest(p_starts) WITH ORDINALITY AS start
     ) AS start
     CROSS JOIN LATERAL (
-      SELECT
-        p_turns[start.ordinality].execution_id AS execution_id,
-        p_turns[start.ordinality].clock_ms AS clock_ms
+      SELECT p_turns[start.ordinality].execution_id AS execution_id, p_turns[start.ordinality].clock_ms AS clock_ms
     ) AS turn
   LOOP
     IF v_start.begins THEN

@@ -178,10 +178,7 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    answer.outcome,
-    answer.id::text,
-    t.name,
-    t.attempt,
+    answer.outcome, answer.id::text, t.name, t.attempt,
     t.attempt - t.uncounted,
     t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
     CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,

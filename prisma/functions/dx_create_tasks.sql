@@ -49,22 +49,11 @@ BEGIN
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      item.id,
-      item.name,
-      item.key,
-      item.payload,
-      item.max_attempts,
-      due.at,
+      item.id, item.name, item.key, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
-      item.queue,
-      item.wakeup,
-      item.reply_instance_id,
-      item.reply_execution_id,
-      item.reply_name,
-      item.trace_context,
-      v_now,
-      v_now
+      item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,
+      v_now, v_now
     FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(

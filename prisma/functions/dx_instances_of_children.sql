@@ -16,22 +16,8 @@ BEGIN
   RETURN (
     SELECT array_agg(
       ROW(
-        message.instance_id,
-        child.orchestration_name,
-        NULL,
-        child.parent_instance_id,
-        NULL,
-        0,
-        'Running',
-        NULL,
-        NULL,
-        child.major,
-        child.minor,
-        child.patch,
-        child.orchestration_version,
-        false,
-        message.ack,
-        true
+        message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
+        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true
       )::dx_instance
       ORDER BY message.position
     )

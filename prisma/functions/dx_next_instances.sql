@@ -60,12 +60,7 @@ AS $$
     END
   FROM (
     SELECT
-      met.instance_id,
-      met.messages,
-      met.visible_at,
-      met.first[2],
-      met.first[3]::integer,
-      met.route,
+      met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
       (
         SELECT l.instance_id
         FROM instance_locks AS l

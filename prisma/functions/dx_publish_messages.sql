@@ -15,9 +15,7 @@ DECLARE
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
   SELECT
-    m.queue,
-    m.payload,
-    v_now,
+    m.queue, m.payload, v_now,
     to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
     m.max_attempts
   FROM ROWS FROM (

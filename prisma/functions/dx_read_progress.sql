@@ -27,15 +27,8 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT
-    part.position::integer,
-    part.current_execution_id,
-    part.event_id,
-    part.custom_status,
-    part.custom_status_version,
-    part.value,
-    part.has_ended,
-    part.is_of_rust,
-    part.is_last
+    part.position::integer, part.current_execution_id, part.event_id, part.custom_status, part.custom_status_version,
+    part.value, part.has_ended, part.is_of_rust, part.is_last
   FROM (
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (

@@ -20,10 +20,7 @@ BEGIN
       i.instance_id,
       turn.secret,
       dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
         CASE
           WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
           ELSE i.orchestration_version

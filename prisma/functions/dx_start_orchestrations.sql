@@ -55,13 +55,7 @@ BEGIN
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
     v_answer := dx_start_with_plain_turn(
-      p_starts -> 0,
-      p_turns -> 0,
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+      p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -72,9 +66,7 @@ BEGIN
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-      v_starts,
-      p_history,
-      v_now_ms
+      v_starts, p_history, v_now_ms
     );
   END IF;
 
@@ -128,13 +120,7 @@ BEGIN
     v_handed_over := dx_store_turns(
       v_turns,
       COALESCE(v_children, '{}'),
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
+      p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
       v_now_ms
     );
   END IF;

@@ -51,19 +51,10 @@ BEGIN
     instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
   )
   VALUES (
-    v_id,
-    p_turn ->> 'orchestration_name',
-    p_turn ->> 'orchestration_version',
-    1,
-    v_now,
-    v_now,
+    v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
     dx_route(
-      (p_turn ->> 'major')::integer,
-      (p_turn ->> 'minor')::integer,
-      (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name',
-      p_turn ->> 'orchestration_version',
-      false
+      (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
     )
   )
   ON CONFLICT (instance_id) DO NOTHING;
@@ -75,12 +66,7 @@ BEGIN
     duroxide_version_patch
   )
   VALUES (
-    v_id,
-    1,
-    'Running',
-    v_now,
-    (p_turn ->> 'major')::integer,
-    (p_turn ->> 'minor')::integer,
+    v_id, 1, 'Running', v_now, (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer,
     (p_turn ->> 'patch')::integer
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;

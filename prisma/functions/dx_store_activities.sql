@@ -101,11 +101,7 @@ BEGIN
       v_now,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
-      v_now,
-      activity.is_handed_over::integer,
-      activity.instance_id,
-      activity.execution_id,
-      activity.activity_id,
+      v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
       activity.session_id,
       COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
       activity.name || COALESCE(' #' || activity.tag, '')

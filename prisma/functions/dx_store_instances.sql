@@ -30,14 +30,8 @@ BEGIN
         parent_instance_id, custom_status, custom_status_version
       )
       SELECT
-        turn.instance_id,
-        turn.orchestration_name,
-        turn.orchestration_version,
-        turn.execution_id,
-        p_now,
-        p_now,
-        turn.parent_instance_id,
-        turn.custom_status,
+        turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
+        turn.parent_instance_id, turn.custom_status,
         COALESCE(turn.sets_custom_status, false)::integer
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL

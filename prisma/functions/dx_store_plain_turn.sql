@@ -64,10 +64,7 @@ BEGIN
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
       v_now,
       (v_token IS NOT NULL)::integer,
-      v_item ->> 'instance_id',
-      (v_item ->> 'execution_id')::bigint,
-      (v_item ->> 'activity_id')::bigint,
-      v_no_tag,
+      v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
       v_item ->> 'name'
     )
     RETURNING id INTO v_id;

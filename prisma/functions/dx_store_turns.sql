@@ -97,10 +97,7 @@ BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
     SELECT
-      p_turns[event.ack].instance_id,
-      p_turns[event.ack].execution_id,
-      event.event_id,
-      event.event_type,
+      p_turns[event.ack].instance_id, p_turns[event.ack].execution_id, event.event_id, event.event_type,
       COALESCE(event.event_data, p_texts[event.text_at]),
       v_now
     FROM jsonb_to_recordset(p_history)
@@ -115,9 +112,7 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
-    v_handed_over := dx_store_activities(
-      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
-    );
+    v_handed_over := dx_store_activities(p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms);
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN
     PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);

@@ -42,10 +42,7 @@ BEGIN
   SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
   FROM (
-    SELECT
-      m.id,
-      m.payload ->> 'kind' AS kind,
-      m.payload ->> 'task_id' AS task
+    SELECT m.id, m.payload ->> 'kind' AS kind, m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
     WHERE m.queue = p_queue
       AND m.visible_at <= v_now

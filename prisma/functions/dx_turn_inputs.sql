@@ -19,9 +19,7 @@ STABLE
 -- settings of the caller
 AS $$
   SELECT
-    i.orchestration_name,
-    i.orchestration_version,
-    execution.execution_id,
+    i.orchestration_name, i.orchestration_version, execution.execution_id,
     CASE
       WHEN known.is_whole THEN (
         SELECT json_agg(event.event_data)
