@@ -10,7 +10,6 @@
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
---
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(

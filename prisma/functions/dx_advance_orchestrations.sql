@@ -13,7 +13,6 @@
 -- turns to store: it would wait with locks of theirs.
 --
 -- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
---
 -- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
 -- dx_store_turns; then the other worker rows (skip locked), sessions by id. A transaction with the advisory lock of an
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these

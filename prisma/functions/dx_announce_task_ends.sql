@@ -23,7 +23,9 @@ BEGIN
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
-    SELECT t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id, t.reply_name AS mailbox
+    SELECT
+      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
+      t.reply_name AS mailbox
     FROM queue_tasks AS t
     WHERE t.id = ANY (p_ids)
       AND t.reply_instance_id IS NOT NULL

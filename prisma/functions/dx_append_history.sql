@@ -2,7 +2,6 @@
 --
 -- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
 -- written.
---
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,

@@ -2,7 +2,6 @@
 --
 -- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
 -- the latter is Missing.
---
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
   p_ids uuid[],

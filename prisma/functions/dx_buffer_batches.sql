@@ -5,9 +5,8 @@
 -- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
---
--- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits for
--- a transaction that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits
+-- for a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
                                    --   dx_create_tasks

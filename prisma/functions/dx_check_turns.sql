@@ -2,7 +2,6 @@
 -- instances. A part of dx_advance_orchestrations, which says when a turn fits.
 --
 -- Returns the turns, without an execution where one does not fit.
---
 -- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_turns(

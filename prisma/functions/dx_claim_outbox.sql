@@ -1,25 +1,24 @@
--- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
--- that have expired are deleted.
+-- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first.
+-- Each is leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent,
+-- or deleted, in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller
+-- learns why. Messages that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
--- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look again, and
--- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
--- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
--- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue.
---
--- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
--- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
+-- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look
+-- again, and the time of the look. The next look is due when the next message is, or when the lease of another
+-- publisher ends, which may have died; a second from now if another claim is under way. Null: nothing to wait for. If
+-- there is no more, the row also names other queues whose oldest message has been due for over a minute and is not
+-- leased: perhaps no publisher has such a queue.
+-- Bound: p_limit messages, deleted ones included. In the queues of the caller, messages that others have leased are
+-- read and passed over; in up to 100 other queues the oldest message is read. Locks: the claimed rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
   p_lease_ms bigint,               -- milliseconds, > 0
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (

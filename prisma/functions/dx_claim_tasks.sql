@@ -1,16 +1,16 @@
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
--- Returns one row per wake-up, in order, whose outcome says what to do with it:
--- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
--- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
+-- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
+-- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
+-- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
+-- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if five
--- attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker. Such a task
--- was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more. A task whose
--- execution has ended is cancelled. A claim that is repeated with its id is answered again.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
+-- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
+-- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -28,7 +28,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts before this one that were lost one after another; of a suspect, before the next
+  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text

@@ -1,7 +1,6 @@
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
---
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock

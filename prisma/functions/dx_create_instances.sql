@@ -2,7 +2,6 @@
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
---
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
 -- executions.
 CREATE OR REPLACE FUNCTION dx_create_instances(

@@ -3,13 +3,13 @@
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
---
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
-                                   -- max_attempts and queue are needed; runs at the later of delay and time
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
+                                   -- time
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (

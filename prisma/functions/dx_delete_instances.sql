@@ -9,7 +9,6 @@
 -- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn

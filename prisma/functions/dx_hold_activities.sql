@@ -2,7 +2,6 @@
 --
 -- Returns the turns, without an execution where one lacks a live lock of its caller, or where another transaction has
 -- locked one of these activities, or where an earlier turn of its instance is stored.
---
 -- Bound: the activities given. Locks: their rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them

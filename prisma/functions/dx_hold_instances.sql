@@ -12,7 +12,6 @@
 -- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
 -- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(

@@ -1,5 +1,4 @@
--- Returns the instances that messages of stored turns start: children and detached starts. Null if there are none.
---
+-- Returns the instances that messages of stored turns start: children and detached starts. Null without any.
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],

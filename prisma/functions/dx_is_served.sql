@@ -1,6 +1,4 @@
 -- Whether a worker takes activities with this route (name and tag).
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],

@@ -1,9 +1,7 @@
 -- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
 -- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
 -- own route.
---
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
--- it into the statement that calls it.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_instances(
   p_routes text[],
   p_after_at timestamptz,          -- the scan begins behind this message

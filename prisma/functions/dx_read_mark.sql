@@ -4,8 +4,6 @@
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for

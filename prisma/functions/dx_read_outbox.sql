@@ -1,5 +1,4 @@
 -- Returns one row: the messages of the outbox that were not sent, of each queue the p_limit that are due first.
---
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -9,7 +8,7 @@ RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
-  out_oldest_age_ms bigint         -- since the oldest one that waits was due, or one that fails was written; 0 without any
+  out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
 )
 LANGUAGE plpgsql
 STABLE

@@ -3,7 +3,6 @@
 --
 -- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
 -- an item. If all of them have out_is_last, no later item has anything new.
---
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
   p_items jsonb,                   -- [{instance_id, key, execution_id, last_event_id}]; a key of null reads no value

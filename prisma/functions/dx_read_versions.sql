@@ -1,7 +1,6 @@
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
 -- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
 -- the version is committed.
---
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
   p_dataset_uuid uuid,

@@ -2,7 +2,6 @@
 -- p_idle_timeout_ms.
 --
 -- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
---
 -- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],

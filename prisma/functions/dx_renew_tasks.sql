@@ -4,7 +4,6 @@
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
 -- passed over: it is being settled, and no other attempt can begin.
---
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]

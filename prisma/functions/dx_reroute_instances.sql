@@ -2,7 +2,6 @@
 -- during this one. A part of dx_store_turns.
 --
 -- Returns how many messages it has rerouted.
---
 -- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
 -- instances.
 CREATE OR REPLACE FUNCTION dx_reroute_instances(

@@ -2,7 +2,6 @@
 -- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
---
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(

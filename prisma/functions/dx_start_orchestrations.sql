@@ -11,15 +11,14 @@
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
---
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if
-                                   --   none has one
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
+                                   --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,

@@ -3,7 +3,6 @@
 -- of 0.5 ms of the server's time on a busy machine).
 --
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
 -- Bound: as dx_start_orchestrations. Locks: the same.
 CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends

@@ -1,8 +1,7 @@
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null if there are none.
---
+-- Returns the ids of the instances that were started; null without any.
 -- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(

@@ -2,14 +2,13 @@
 -- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
---
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text,
   p_execution_id bigint,
   p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
   p_now_ms bigint                  -- milliseconds since the Unix epoch

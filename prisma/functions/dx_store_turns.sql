@@ -4,8 +4,7 @@
 -- other turn of these instances until its transaction ends.
 --
 -- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
--- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are
--- none.
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null without any.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit.
 -- They are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots

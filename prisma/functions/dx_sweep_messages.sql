@@ -8,7 +8,6 @@
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
---
 -- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
 -- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(

@@ -11,7 +11,6 @@
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
---
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1

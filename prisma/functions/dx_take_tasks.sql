@@ -1,11 +1,11 @@
--- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest first. A
--- message whose task is claimed is deleted: from then on the lease of the task is what another worker waits for. All other
--- messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
+-- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest
+-- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
+-- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages, unless the
--- tasks have reached the limit. All rows have the time of the statement.
---
--- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without waiting.
+-- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
+-- unless the tasks have reached the limit. All rows have the time of the statement.
+-- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
+-- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer,
   p_queue text,

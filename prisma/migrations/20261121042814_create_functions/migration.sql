@@ -18,7 +18,6 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
---
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
@@ -133,7 +132,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
---
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
@@ -235,8 +233,6 @@ $$;
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for
@@ -286,8 +282,6 @@ AS $$
 $$;
 
 -- Whether a worker takes activities with this route (name and tag).
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -517,9 +511,7 @@ $$;
 
 -- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those
 -- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
---
--- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it
--- into the statement that calls it.
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_activities(
   p_most integer,
   p_routes text[],
@@ -658,8 +650,6 @@ $$;
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
 -- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such
 -- look, which this session remembers.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
   p_setting text,                  -- duroxide_prisma.<queue>_ahead
   p_key text,                      -- what is asked for
@@ -743,8 +733,6 @@ $$;
 --
 -- The mark stays a second behind the time of the look, so that what is committed or given back within a second of its
 -- time is found at once.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_set_mark(
   p_setting text,                  -- as in dx_read_mark
   p_key text,                      -- what is asked for
@@ -778,7 +766,6 @@ $$;
 
 -- Returns when the first activity without a session of these routes became visible that no process holds; null without
 -- one.
---
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
   p_routes text[],
@@ -923,7 +910,8 @@ BEGIN
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
     FROM dx_next_activities(
-      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now,
+      v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN
@@ -1015,8 +1003,7 @@ BEGIN
 END
 $$;
 
--- Returns the instances that messages of stored turns start: children and detached starts. Null if there are none.
---
+-- Returns the instances that messages of stored turns start: children and detached starts. Null without any.
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],
@@ -1074,7 +1061,6 @@ $$;
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
---
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
 -- executions.
 CREATE OR REPLACE FUNCTION dx_create_instances(
@@ -1149,8 +1135,7 @@ $$;
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null if there are none.
---
+-- Returns the ids of the instances that were started; null without any.
 -- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
@@ -1244,7 +1229,6 @@ $$;
 -- Stores what turns say of their executions: statuses, outputs, pinned versions. A part of dx_store_turns.
 --
 -- Returns whether an execution got its row.
---
 -- Bound: the turns. Locks: the rows of these executions, the new ones by instance.
 CREATE OR REPLACE FUNCTION dx_store_executions(
   p_turns dx_turn[],
@@ -1385,9 +1369,6 @@ $$;
 -- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
 -- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
 -- abandon such an activity until it counts as poison.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text
@@ -1403,7 +1384,6 @@ $$;
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
 -- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
 -- waits at all.
---
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
@@ -1531,10 +1511,6 @@ $$;
 -- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
 -- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
 -- in UTF-8. src/prisma/internal/channels.ts makes the same names.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_channel(
   p_kind text                      -- orch_work, worker_work, changes or queues
 )
@@ -1606,9 +1582,7 @@ $$;
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
--- Returns those that were handed over: an object with the position of a turn as the key, and as its value [{index,
--- lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
---
+-- Returns those that were handed over, as dx_store_turns.
 -- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
@@ -1769,7 +1743,6 @@ $$;
 -- during this one. A part of dx_store_turns.
 --
 -- Returns how many messages it has rerouted.
---
 -- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
 -- instances.
 CREATE OR REPLACE FUNCTION dx_reroute_instances(
@@ -1898,7 +1871,6 @@ $$;
 -- timers that turns cancel. A part of dx_store_turns.
 --
 -- Returns how many messages it has inserted.
---
 -- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that
 -- cancel some. Locks: queue rows of started instances (skip locked); timers.
 CREATE OR REPLACE FUNCTION dx_store_messages(
@@ -2012,8 +1984,7 @@ $$;
 -- other turn of these instances until its transaction ends.
 --
 -- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
--- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are
--- none.
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null without any.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit.
 -- They are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots
@@ -2146,12 +2117,7 @@ $$;
 -- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
 -- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
 -- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
---
--- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
--- parts is null.
---
 -- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
---
 -- Locks: instance locks by instance; then as dx_store_turns; then queue rows of the batches. The row in instance_locks
 -- stays locked until the transaction ends: two acks of one token exclude each other whatever they store, and so do an
 -- ack and a takeover.
@@ -2317,7 +2283,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
 -- two items with one token, the second), or if the activity was cancelled.
---
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
@@ -2408,7 +2373,6 @@ $$;
 --
 -- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound}, {_tag:
 -- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
---
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
   p_dataset_uuid uuid,
@@ -2467,8 +2431,6 @@ END
 $$;
 
 -- Returns the route (name and tag) of an activity. Empty if its text names none, or if the route is too long.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_activity_route(
   p_work_item text,
   p_tag text,                      -- as the column `tag` has it
@@ -2507,9 +2469,8 @@ $$;
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
-  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is
-                                   -- sent
+  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to 0, expires_ms to never.
+                                   -- A message that expires is not sent after that time, and is deleted once it is sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -2571,14 +2532,13 @@ $$;
 -- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
---
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text,
   p_execution_id bigint,
   p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
   p_now_ms bigint                  -- milliseconds since the Unix epoch
@@ -2656,7 +2616,6 @@ $$;
 -- continues and 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
 --
 -- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
---
 -- Bound: as dx_advance_orchestrations. Locks: the same.
 CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
   p_turn jsonb,                    -- as in dx_advance_orchestrations
@@ -2763,7 +2722,6 @@ $$;
 -- instances. A part of dx_advance_orchestrations, which says when a turn fits.
 --
 -- Returns the turns, without an execution where one does not fit.
---
 -- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_turns(
@@ -2855,7 +2813,6 @@ $$;
 --
 -- Returns the turns, without an execution where one lacks a live lock of its caller, or where another transaction has
 -- locked one of these activities, or where an earlier turn of its instance is stored.
---
 -- Bound: the activities given. Locks: their rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them
@@ -2964,7 +2921,6 @@ $$;
 -- turns to store: it would wait with locks of theirs.
 --
 -- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
---
 -- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
 -- dx_store_turns; then the other worker rows (skip locked), sessions by id. A transaction with the advisory lock of an
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
@@ -3179,7 +3135,9 @@ BEGIN
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
-    SELECT t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id, t.reply_name AS mailbox
+    SELECT
+      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
+      t.reply_name AS mailbox
     FROM queue_tasks AS t
     WHERE t.id = ANY (p_ids)
       AND t.reply_instance_id IS NOT NULL
@@ -3231,7 +3189,6 @@ $$;
 --
 -- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
 -- written.
---
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
@@ -3270,7 +3227,6 @@ $$;
 --
 -- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
 -- the latter is Missing.
---
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
   p_ids uuid[],
@@ -3392,13 +3348,13 @@ $$;
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
---
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
-                                   -- max_attempts and queue are needed; runs at the later of delay and time
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
+                                   -- time
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -3513,9 +3469,8 @@ $$;
 -- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
---
--- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits for
--- a transaction that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits
+-- for a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
                                    --   dx_create_tasks
@@ -3677,8 +3632,6 @@ END
 $$;
 
 -- Returns the UUID that a text holds; null for any other text.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE
@@ -3694,7 +3647,6 @@ $$;
 -- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
 --
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
---
 -- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
 CREATE OR REPLACE FUNCTION dx_cancel_tasks(
   p_ids text[],
@@ -3774,7 +3726,6 @@ $$;
 -- of dx_start_orchestrations, which says when a turn can be stored.
 --
 -- Returns the turns with their instances, without an execution where a turn cannot be stored.
---
 -- Bound: one row of each table per turn; the events given where ids may be given twice. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_first_turns(
@@ -3851,7 +3802,6 @@ $$;
 
 -- Returns the ids of all children of the given instances, unordered: children with a row, and children whose start is
 -- still queued.
---
 -- Bound: the children, and the queued starts of all children. An index holds only these: with 100 of them the call
 -- takes 1 ms, whatever else is queued. Without that index it took 2, 9 and 130 ms in front of 10,000, 100,000 and
 -- 1,000,000 timers, and 40, 300 and 3,500 ms in front of as many starts of 500 bytes. The index adds less than a
@@ -3957,28 +3907,27 @@ BEGIN
 END
 $$;
 
--- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
--- that have expired are deleted.
+-- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first.
+-- Each is leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent,
+-- or deleted, in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller
+-- learns why. Messages that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
--- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look again, and
--- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
--- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
--- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue.
---
--- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
--- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
+-- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look
+-- again, and the time of the look. The next look is due when the next message is, or when the lease of another
+-- publisher ends, which may have died; a second from now if another claim is under way. Null: nothing to wait for. If
+-- there is no more, the row also names other queues whose oldest message has been due for over a minute and is not
+-- leased: perhaps no publisher has such a queue.
+-- Bound: p_limit messages, deleted ones included. In the queues of the caller, messages that others have leased are
+-- read and passed over; in up to 100 other queues the oldest message is read. Locks: the claimed rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
   p_lease_ms bigint,               -- milliseconds, > 0
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -4193,17 +4142,17 @@ $$;
 
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
--- Returns one row per wake-up, in order, whose outcome says what to do with it:
--- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
--- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
+-- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
+-- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
+-- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
+-- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if five
--- attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker. Such a task
--- was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more. A task whose
--- execution has ended is cancelled. A claim that is repeated with its id is answered again.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
+-- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
+-- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -4221,7 +4170,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts before this one that were lost one after another; of a suspect, before the next
+  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -4400,8 +4349,7 @@ $$;
 -- Deletes messages of the outbox that were sent some time ago, the oldest first.
 --
 -- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
---
--- Bound: p_limit rows. Locks: the deleted rows; rows that are locked are skipped.
+-- Bound: p_limit rows. Locks: the deleted rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
@@ -4500,7 +4448,6 @@ $$;
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
---
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -4535,7 +4482,6 @@ $$;
 -- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
---
 -- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
 -- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
@@ -4577,9 +4523,8 @@ $$;
 -- Commits the output of a batch for the attempt that has processed it. The first commit counts: a later one, also of a
 -- newer attempt, is answered with what is stored.
 --
--- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
--- {_tag: VersionNotBuilding, datasetUuid, version, status}.
---
+-- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or {_tag:
+-- VersionNotBuilding, datasetUuid, version, status}.
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(
   p_task_id uuid,
@@ -4663,7 +4608,6 @@ $$;
 --
 -- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
 -- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
---
 -- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
 -- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
@@ -4868,7 +4812,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
 -- not belong to the batch are ignored.
---
 -- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
@@ -5021,7 +4964,6 @@ $$;
 -- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
@@ -5333,15 +5275,10 @@ BEGIN
 END
 $$;
 
--- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/topics.ts says what topics there are.
--- Equal hints of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/topics.ts says what topics there
+-- are. Equal hints of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL commits transactions that notify one at a time. It never fails the statement that calls it: while more
--- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
--- as PREPARE TRANSACTION needs.
---
--- Bound: none of the tables is read. Locks: none before the commit.
+-- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
   p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
@@ -5434,7 +5371,6 @@ $$;
 -- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
 -- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
 -- count (given back) leaves the task as it was before.
---
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
@@ -5699,9 +5635,7 @@ $$;
 -- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
 -- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
 -- own route.
---
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
--- it into the statement that calls it.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_instances(
   p_routes text[],
   p_after_at timestamptz,          -- the scan begins behind this message
@@ -5804,7 +5738,6 @@ $$;
 
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
---
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
   p_instance_id text,
@@ -6018,9 +5951,7 @@ END
 $$;
 
 -- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
---
--- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the
--- statement that calls it.
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none.
 CREATE OR REPLACE FUNCTION dx_turn_inputs(
   p_instance_id text,
   p_history_limit integer          -- as in dx_fetch_orchestration_items
@@ -6121,7 +6052,6 @@ AS $$
 $$;
 
 -- Returns when the first message of these routes became visible that no process holds; null without one.
---
 -- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_message(
   p_routes text[],
@@ -6256,7 +6186,8 @@ BEGIN
     v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
-      SELECT * FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
+      SELECT *
+      FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
@@ -6331,7 +6262,10 @@ BEGIN
     WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
+      OR (
+        v_claimed > 0
+        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
+      );
   END LOOP;
 
   v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
@@ -6362,7 +6296,6 @@ $$;
 --
 -- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
 -- p_after_ms.
---
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_name text,
@@ -6420,7 +6353,6 @@ $$;
 -- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
 -- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(
@@ -6486,7 +6418,6 @@ END
 $$;
 
 -- Returns the instances that starts create, with what their first turns say of them.
---
 -- Bound: the starts given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
   p_starts dx_start[],
@@ -6548,7 +6479,6 @@ $$;
 --
 -- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
 -- Missing.
---
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
   p_id uuid,
@@ -6651,8 +6581,6 @@ $$;
 -- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
---
--- Bound: none of the tables is read. Locks: PostgreSQL serializes the commits that notify.
 CREATE OR REPLACE FUNCTION dx_notify_end()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6674,8 +6602,6 @@ END
 $$;
 
 -- Trigger: notifies listeners of work that another program gave a new time, such as Duroxide, when it gives work back.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_moved()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6688,8 +6614,6 @@ END
 $$;
 
 -- Trigger: wakes the publishers of the outbox with the commit, once for all messages of a transaction.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_outbox()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6740,7 +6664,6 @@ $$;
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
---
 -- Bound: the executions of the instance, and the deleted events. Locks: rows of the deleted executions, then of their
 -- histories. The id of the current execution only grows, so an execution that is old now stays old.
 CREATE OR REPLACE FUNCTION dx_prune_executions(
@@ -6933,7 +6856,6 @@ $$;
 -- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
 -- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
 -- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
---
 -- Bound: the batches of the version. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_active_dataset(
   p_name text
@@ -7274,8 +7196,6 @@ $$;
 
 -- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
 -- escapes of JSON, because Duroxide's typed API stores strings bare.
---
--- Bound: the text of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_value_bytes(
   p_value text
 )
@@ -7303,7 +7223,6 @@ $$;
 -- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
 -- Returns one row, or none if the instance is unknown.
---
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instance_stats(
   p_instance_id text
@@ -7418,7 +7337,6 @@ $$;
 -- the value that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
---
 -- Bound: the key-values of the instance, or the one key. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_key_values(
   p_instance_id text,
@@ -7657,7 +7575,6 @@ END
 $$;
 
 -- Returns one row: the messages of the outbox that were not sent, of each queue the p_limit that are due first.
---
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -7667,7 +7584,7 @@ RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
-  out_oldest_age_ms bigint         -- since the oldest one that waits was due, or one that fails was written; 0 without any
+  out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
 )
 LANGUAGE plpgsql
 STABLE
@@ -7733,7 +7650,6 @@ $$;
 --
 -- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
 -- an item. If all of them have out_is_last, no later item has anything new.
---
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
   p_items jsonb,                   -- [{instance_id, key, execution_id, last_event_id}]; a key of null reads no value
@@ -7880,7 +7796,6 @@ $$;
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
 -- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
 -- the version is committed.
---
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
   p_dataset_uuid uuid,
@@ -7942,7 +7857,6 @@ $$;
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
 -- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
 -- or the limit was reached.
---
 -- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
 -- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
@@ -8161,7 +8075,6 @@ $$;
 -- process has taken over, so that an outage of the database alone costs no process its work.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled.
---
 -- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
@@ -8224,7 +8137,6 @@ $$;
 -- p_idle_timeout_ms.
 --
 -- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
---
 -- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
@@ -8264,7 +8176,6 @@ $$;
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
 -- passed over: it is being settled, and no other attempt can begin.
---
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
@@ -8454,7 +8365,6 @@ $$;
 -- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
---
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
@@ -8501,8 +8411,6 @@ $$;
 
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -8644,7 +8552,6 @@ $$;
 -- of 0.5 ms of the server's time on a busy machine).
 --
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
 -- Bound: as dx_start_orchestrations. Locks: the same.
 CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends
@@ -8814,15 +8721,14 @@ $$;
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
---
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if
-                                   --   none has one
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
+                                   --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -8964,7 +8870,6 @@ $$;
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
---
 -- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
 -- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
@@ -9081,7 +8986,6 @@ $$;
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
---
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
@@ -9224,14 +9128,14 @@ BEGIN
 END
 $$;
 
--- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest first. A
--- message whose task is claimed is deleted: from then on the lease of the task is what another worker waits for. All other
--- messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
+-- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest
+-- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
+-- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages, unless the
--- tasks have reached the limit. All rows have the time of the statement.
---
--- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without waiting.
+-- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
+-- unless the tasks have reached the limit. All rows have the time of the statement.
+-- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
+-- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer,
   p_queue text,
