@@ -38,7 +38,6 @@ BEGIN
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w

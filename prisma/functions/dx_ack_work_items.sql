@@ -31,7 +31,6 @@ BEGIN
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id, w.session_id
       FROM worker_queue AS w

@@ -32,7 +32,6 @@ BEGIN
     SELECT turn.ordinality
     FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
-      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       turn.instance_id = ANY (v_ours)
       AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL

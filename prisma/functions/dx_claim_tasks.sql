@@ -65,7 +65,6 @@ BEGIN
       FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
       ORDER BY wakeup.id, wakeup.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,

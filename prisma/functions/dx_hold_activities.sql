@@ -24,7 +24,6 @@ BEGIN
   FOR v_row IN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
-    -- Below LATERAL, because a join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w

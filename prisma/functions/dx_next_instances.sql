@@ -48,7 +48,6 @@ AS $$
   )
   SELECT
     looked.*,
-    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
     CASE
       WHEN looked.free THEN (
         SELECT i.route

@@ -31,7 +31,6 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
       FROM worker_queue AS w

@@ -27,7 +27,6 @@ BEGIN
       FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT m.id
       FROM queue_messages AS m

@@ -63,7 +63,6 @@ BEGIN
         WHERE message.kind IS NOT NULL
         ORDER BY message.task_id, message.message_id
       ) AS item
-      -- A join may be planned as one read of the whole table.
       CROSS JOIN LATERAL (
         SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
         FROM queue_tasks AS t

@@ -171,7 +171,6 @@ BEGIN
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w
@@ -2318,7 +2317,6 @@ BEGIN
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id, w.session_id
       FROM worker_queue AS w
@@ -2752,7 +2750,6 @@ BEGIN
     SELECT turn.ordinality
     FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
-      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       turn.instance_id = ANY (v_ours)
       AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
@@ -2835,7 +2832,6 @@ BEGIN
   FOR v_row IN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
-    -- Below LATERAL, because a join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w
@@ -4213,7 +4209,6 @@ BEGIN
       FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
       ORDER BY wakeup.id, wakeup.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
@@ -5682,7 +5677,6 @@ AS $$
   )
   SELECT
     looked.*,
-    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
     CASE
       WHEN looked.free THEN (
         SELECT i.route
@@ -6957,7 +6951,6 @@ BEGIN
         greatest(
           floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
           q.locked_until,
-          -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
           (
             SELECT l.locked_until
             FROM instance_locks AS l
@@ -7405,7 +7398,6 @@ BEGIN
   out_now_ms := v_now_ms;
 
   WITH held AS (
-    -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
       (
@@ -8296,7 +8288,6 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
       FROM worker_queue AS w
@@ -8519,7 +8510,6 @@ BEGIN
       FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT m.id
       FROM queue_messages AS m
@@ -9199,7 +9189,6 @@ BEGIN
         WHERE message.kind IS NOT NULL
         ORDER BY message.task_id, message.message_id
       ) AS item
-      -- A join may be planned as one read of the whole table.
       CROSS JOIN LATERAL (
         SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
         FROM queue_tasks AS t
