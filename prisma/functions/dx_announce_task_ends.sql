@@ -1,8 +1,8 @@
 -- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
 -- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
--- the server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
+-- next look.
 --
 -- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
 -- deleted.

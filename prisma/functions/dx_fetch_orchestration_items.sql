@@ -41,13 +41,13 @@ RETURNS TABLE (
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
   out_execution_id bigint,
-  out_history json,                -- event texts by event id; null when there are none
+  out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 )
 LANGUAGE plpgsql
 -- settings of the hot path

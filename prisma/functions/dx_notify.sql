@@ -8,7 +8,7 @@
 -- (dx_read_next_due).
 --
 -- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
--- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(

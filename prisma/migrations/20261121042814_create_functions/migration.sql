@@ -1539,7 +1539,7 @@ $$;
 -- (dx_read_next_due).
 --
 -- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
--- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(
@@ -3103,8 +3103,8 @@ $$;
 -- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
 -- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
--- the server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
+-- next look.
 --
 -- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
 -- deleted.
@@ -6117,13 +6117,13 @@ RETURNS TABLE (
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
   out_execution_id bigint,
-  out_history json,                -- event texts by event id; null when there are none
+  out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 )
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
