@@ -10,7 +10,6 @@
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
---
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
@@ -59,16 +58,16 @@ BEGIN
 
   IF v_wanting <> '{}' THEN
     WITH begin AS (
-      SELECT one.id
+      SELECT message.id
       FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
-      JOIN orchestrator_queue AS one ON one.instance_id = a.instance_id
+      JOIN orchestrator_queue AS message ON message.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
-        AND one.due_at <= to_timestamp(v_now_ms::float8 / 1000)
-        AND (one.lock_token = a.lock_token) IS NOT TRUE
+        AND message.due_at <= to_timestamp(v_now_ms::float8 / 1000)
+        AND (message.lock_token = a.lock_token) IS NOT TRUE
         -- Not LIKE, which reads whole messages.
-        AND (left(one.work_item, 21) = '{"StartOrchestration"' OR left(one.work_item, 16) = '{"ContinueAsNew"')
-      ORDER BY one.id DESC -- the last one gets the smallest id
-      FOR UPDATE OF one SKIP LOCKED
+        AND (left(message.work_item, 21) = '{"StartOrchestration"' OR left(message.work_item, 16) = '{"ContinueAsNew"')
+      ORDER BY message.id DESC -- the last one gets the smallest id
+      FOR UPDATE OF message SKIP LOCKED
     ),
     moved AS (
       UPDATE orchestrator_queue AS q

@@ -5,7 +5,6 @@
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
---
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
@@ -39,7 +38,6 @@ BEGIN
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w

@@ -5,16 +5,10 @@
 -- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
 -- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
 -- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
---
--- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
--- parts is null.
---
 -- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
---
--- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
--- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
--- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
--- they store, and so do an ack and a takeover.
+-- Locks: instance locks by instance; then as dx_store_turns; then queue rows of the batches. The row in instance_locks
+-- stays locked until the transaction ends: two acks of one token exclude each other whatever they store, and so do an
+-- ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns
@@ -117,15 +111,7 @@ BEGIN
   END IF;
 
   PERFORM dx_store_turns(
-    v_turns,
-    NULL,
-    p_history,
-    p_key_values,
-    p_worker_items,
-    p_cancelled_activities,
-    p_orchestrator_items,
-    NULL,
-    p_texts,
+    v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, NULL, p_texts,
     v_now_ms
   );
 

@@ -2,7 +2,6 @@
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
 -- two items with one token, the second), or if the activity was cancelled.
---
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
@@ -32,7 +31,6 @@ BEGIN
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id, w.session_id
       FROM worker_queue AS w

@@ -2,7 +2,6 @@
 --
 -- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound}, {_tag:
 -- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
---
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
   p_dataset_uuid uuid,

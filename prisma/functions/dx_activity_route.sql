@@ -1,6 +1,4 @@
 -- Returns the route (name and tag) of an activity. Empty if its text names none, or if the route is too long.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_activity_route(
   p_work_item text,
   p_tag text,                      -- as the column `tag` has it

@@ -7,9 +7,8 @@
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
-  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is
-                                   -- sent
+  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to 0, expires_ms to never.
+                                   -- A message that expires is not sent after that time, and is deleted once it is sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint

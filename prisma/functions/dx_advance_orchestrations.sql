@@ -13,7 +13,6 @@
 -- turns to store: it would wait with locks of theirs.
 --
 -- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
---
 -- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
 -- dx_store_turns; then the other worker rows (skip locked), sessions by id. A transaction with the advisory lock of an
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
@@ -52,14 +51,8 @@ BEGIN
     AND jsonb_array_length(p_results) = 1
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_advance_orchestration(
-      p_turns -> 0,
-      p_results -> 0 ->> 'token',
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+    v_answer := dx_advance_with_plain_turn(
+      p_turns -> 0, p_results -> 0 ->> 'token', p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -92,16 +85,8 @@ BEGIN
 
   IF v_stored > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns,
-      NULL,
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+      v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers,
+      p_texts, v_now_ms
     );
   END IF;
 
@@ -145,9 +130,7 @@ BEGIN
   ELSE
     -- The results of turns that are stored are part of their histories.
     v_settled := dx_ack_work_items(
-      p_results,
-      p_texts,
-      v_now_ms,
+      p_results, p_texts, v_now_ms,
       ARRAY(SELECT v_turns[r.ack].execution_id IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );
   END IF;

@@ -1,8 +1,8 @@
 -- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
 -- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
--- the server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
+-- next look.
 --
 -- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
 -- deleted.
@@ -23,7 +23,9 @@ BEGIN
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
-    SELECT t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id, t.reply_name AS mailbox
+    SELECT
+      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
+      t.reply_name AS mailbox
     FROM queue_tasks AS t
     WHERE t.id = ANY (p_ids)
       AND t.reply_instance_id IS NOT NULL
@@ -59,14 +61,14 @@ BEGIN
   END IF;
 
   IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
-    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\n'))
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
       FROM queue_tasks AS t
       WHERE t.id = ANY (p_ids)
         AND t.is_awaited
-    ) AS one
-    GROUP BY one.part;
+    ) AS task
+    GROUP BY task.part;
   END IF;
 END
 $$;

@@ -2,7 +2,6 @@
 --
 -- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
 -- written.
---
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
@@ -22,10 +21,7 @@ DECLARE
 BEGIN
   INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
   SELECT
-    p_instance_id,
-    p_execution_id,
-    h.event_id,
-    h.event_type,
+    p_instance_id, p_execution_id, h.event_id, h.event_type,
     COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)

@@ -2,7 +2,6 @@
 --
 -- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
 -- the latter is Missing.
---
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
   p_ids uuid[],
@@ -41,21 +40,21 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  SELECT json_build_array(json_agg(one.id), json_agg(one.status), json_agg(one.result), json_agg(one.error))
+  SELECT json_build_array(json_agg(part.id), json_agg(part.status), json_agg(part.result), json_agg(part.error))
   FROM (
-    SELECT ended.*, (row_number() OVER () - 1) / 32 AS part
+    SELECT ended.*, (row_number() OVER () - 1) / 32 AS number
     FROM (
-      SELECT one.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
-      FROM unnest(p_ids) AS one (id)
+      SELECT task.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
+      FROM unnest(p_ids) AS task (id)
       LEFT JOIN LATERAL (
         SELECT x.status, x.result, x.error
         FROM queue_tasks AS x
-        WHERE x.id = one.id
+        WHERE x.id = task.id
         OFFSET 0
       ) AS t ON true
       WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running')
     ) AS ended
-  ) AS one
-  GROUP BY one.part;
+  ) AS part
+  GROUP BY part.number;
 END
 $$;

@@ -5,11 +5,11 @@
 -- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
---
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
--- that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits
+-- for a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
-  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
+  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
+                                   --   dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -42,11 +42,11 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT one.task_id, one.record_count
-    FROM queue_dataset_batches AS one
-    WHERE one.dataset_uuid = b.dataset_uuid
-      AND one.dataset_version = b.dataset_version
-      AND one.batch_uri = b.batch_uri
+    SELECT batch.task_id, batch.record_count
+    FROM queue_dataset_batches AS batch
+    WHERE batch.dataset_uuid = b.dataset_uuid
+      AND batch.dataset_version = b.dataset_version
+      AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
@@ -73,11 +73,7 @@ BEGIN
       dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
-      given.dataset_uuid,
-      given.dataset_version,
-      given.batch_uri,
-      given.record_count,
-      'Buffered',
+      given.dataset_uuid, given.dataset_version, given.batch_uri, given.record_count, 'Buffered',
       (given.task ->> 'id')::uuid,
       to_timestamp(v_now_ms::float8 / 1000)
     FROM given
@@ -117,16 +113,14 @@ BEGIN
       ORDER BY b.position
     )
     FROM ROWS FROM (
-      jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
-      )
+      jsonb_to_recordset(p_batches) AS (dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint)
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT one.task_id, one.record_count
-      FROM queue_dataset_batches AS one
-      WHERE one.dataset_uuid = b.dataset_uuid
-        AND one.dataset_version = b.dataset_version
-        AND one.batch_uri = b.batch_uri
+      SELECT batch.task_id, batch.record_count
+      FROM queue_dataset_batches AS batch
+      WHERE batch.dataset_uuid = b.dataset_uuid
+        AND batch.dataset_version = b.dataset_version
+        AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (

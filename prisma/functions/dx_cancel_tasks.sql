@@ -1,7 +1,6 @@
 -- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
 --
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
---
 -- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
 CREATE OR REPLACE FUNCTION dx_cancel_tasks(
   p_ids text[],

@@ -1,10 +1,6 @@
 -- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
 -- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
 -- in UTF-8. src/prisma/internal/channels.ts makes the same names.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_channel(
   p_kind text                      -- orch_work, worker_work, changes or queues
 )

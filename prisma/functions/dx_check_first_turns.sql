@@ -2,7 +2,6 @@
 -- of dx_start_orchestrations, which says when a turn can be stored.
 --
 -- Returns the turns with their instances, without an execution where a turn cannot be stored.
---
 -- Bound: one row of each table per turn; the events given where ids may be given twice. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_first_turns(
@@ -53,9 +52,7 @@ BEGIN
       FROM unnest(p_starts) WITH ORDINALITY AS start
     ) AS start
     CROSS JOIN LATERAL (
-      SELECT
-        p_turns[start.ordinality].execution_id AS execution_id,
-        p_turns[start.ordinality].clock_ms AS clock_ms
+      SELECT p_turns[start.ordinality].execution_id AS execution_id, p_turns[start.ordinality].clock_ms AS clock_ms
     ) AS turn
   LOOP
     IF v_start.begins THEN

@@ -2,7 +2,6 @@
 -- instances. A part of dx_advance_orchestrations, which says when a turn fits.
 --
 -- Returns the turns, without an execution where one does not fit.
---
 -- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_turns(
@@ -33,7 +32,6 @@ BEGIN
     SELECT turn.ordinality
     FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
-      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       turn.instance_id = ANY (v_ours)
       AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL

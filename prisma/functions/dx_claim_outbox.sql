@@ -1,25 +1,24 @@
--- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
--- that have expired are deleted.
+-- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first.
+-- Each is leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent,
+-- or deleted, in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller
+-- learns why. Messages that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
--- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look again, and
--- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
--- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
--- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue.
---
--- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
--- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
+-- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look
+-- again, and the time of the look. The next look is due when the next message is, or when the lease of another
+-- publisher ends, which may have died; a second from now if another claim is under way. Null: nothing to wait for. If
+-- there is no more, the row also names other queues whose oldest message has been due for over a minute and is not
+-- leased: perhaps no publisher has such a queue.
+-- Bound: p_limit messages, deleted ones included. In the queues of the caller, messages that others have leased are
+-- read and passed over; in up to 100 other queues the oldest message is read. Locks: the claimed rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
   p_lease_ms bigint,               -- milliseconds, > 0
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -47,13 +46,13 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT one.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS one
+      SELECT given.queue
+      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
         SELECT o.deliver_at, o.id
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
         ORDER BY o.deliver_at, o.id
@@ -68,8 +67,8 @@ BEGIN
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
     SELECT
-      COALESCE(array_agg(one.id), '{}'),
-      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+      COALESCE(array_agg(due.id), '{}'),
+      v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
       SELECT o.id, o.expires_at
@@ -81,7 +80,7 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    ) AS one;
+    ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
@@ -133,12 +132,12 @@ BEGIN
   ELSE
     out_next_ms := (
       SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS one (queue)
+      FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
         SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
         ORDER BY o.deliver_at, o.id
@@ -148,7 +147,7 @@ BEGIN
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true

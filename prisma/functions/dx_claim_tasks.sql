@@ -1,16 +1,16 @@
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
--- Returns one row per wake-up, in order, whose outcome says what to do with it:
--- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
--- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
+-- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
+-- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
+-- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
+-- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if five
--- attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker. Such a task
--- was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more. A task whose
--- execution has ended is cancelled. A claim that is repeated with its id is answered again.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
+-- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
+-- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -28,7 +28,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts before this one that were lost one after another; of a suspect, before the next
+  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -61,11 +61,10 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT one.id, one.position
-      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
-      ORDER BY one.id, one.position
+      SELECT wakeup.id, wakeup.position
+      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      ORDER BY wakeup.id, wakeup.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
@@ -133,7 +132,7 @@ BEGIN
   END LOOP;
 
   IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
-    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
+    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
@@ -178,22 +177,22 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    one.outcome,
-    one.id::text,
-    t.name,
-    t.attempt,
+    answer.outcome, answer.id::text, t.name, t.attempt,
     t.attempt - t.uncounted,
-    t.lost + (one.outcome = 'Suspect' AND t.status = 'Running')::integer,
-    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
+    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
+    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
+    CASE
+      WHEN answer.outcome = 'NotDue'
+      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
+    END,
     t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x
-    WHERE x.id = one.id
+    WHERE x.id = answer.id
     OFFSET 0
   ) AS t ON true
-  ORDER BY one.position;
+  ORDER BY answer.position;
 END
 $$;

@@ -1,8 +1,7 @@
 -- Deletes messages of the outbox that were sent some time ago, the oldest first.
 --
 -- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
---
--- Bound: p_limit rows. Locks: the deleted rows; rows that are locked are skipped.
+-- Bound: p_limit rows. Locks: the deleted rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1

@@ -1,7 +1,6 @@
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
---
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -17,14 +16,14 @@ DECLARE
 BEGIN
   DELETE FROM sessions AS s
   USING (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.locked_until < v_now_ms
+    SELECT orphan.session_id
+    FROM sessions AS orphan
+    WHERE orphan.locked_until < v_now_ms
       AND NOT EXISTS (
         SELECT FROM worker_queue AS w
-        WHERE w.session_id = one.session_id
+        WHERE w.session_id = orphan.session_id
       )
-    ORDER BY one.session_id COLLATE "C"
+    ORDER BY orphan.session_id COLLATE "C"
     FOR UPDATE SKIP LOCKED
   ) AS orphan
   WHERE s.session_id = orphan.session_id;

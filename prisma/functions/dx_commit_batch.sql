@@ -1,9 +1,8 @@
 -- Commits the output of a batch for the attempt that has processed it. The first commit counts: a later one, also of a
 -- newer attempt, is answered with what is stored.
 --
--- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
--- {_tag: VersionNotBuilding, version, status}.
---
+-- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or {_tag:
+-- VersionNotBuilding, datasetUuid, version, status}.
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(
   p_task_id uuid,

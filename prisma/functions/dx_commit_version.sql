@@ -3,7 +3,6 @@
 --
 -- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
 -- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
---
 -- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
 -- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(

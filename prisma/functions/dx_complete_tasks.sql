@@ -28,12 +28,12 @@ DECLARE
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
-      one.position, one.result, task.id, task.is_announced,
+      given.position, given.result, task.id, task.is_announced,
       CASE
-        WHEN task.attempt IS DISTINCT FROM one.attempt THEN 'Stale'
+        WHEN task.attempt IS DISTINCT FROM given.attempt THEN 'Stale'
         WHEN task.status = 'Completed' AND NOT p_is_first THEN 'Done'
         WHEN task.status <> 'Running' THEN 'Stale'
-        WHEN one.is_committed THEN 'Uncommitted'
+        WHEN given.is_committed THEN 'Uncommitted'
         ELSE 'Complete'
       END AS outcome
     FROM (
@@ -41,11 +41,11 @@ BEGIN
       FROM unnest(p_ids, p_attempts, p_results, p_committed) WITH ORDINALITY
         AS i (id, attempt, result, is_committed, position)
       ORDER BY i.id, i.position
-    ) AS one
+    ) AS given
     LEFT JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t
-      WHERE t.id = one.id
+      WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
   ),

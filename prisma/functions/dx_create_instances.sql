@@ -2,7 +2,6 @@
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
---
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
 -- executions.
 CREATE OR REPLACE FUNCTION dx_create_instances(
@@ -41,15 +40,8 @@ BEGIN
       parent_instance_id, custom_status, custom_status_version, route
     )
     SELECT
-      free.instance_id,
-      free.orchestration_name,
-      free.orchestration_version,
-      1,
-      p_now,
-      p_now,
-      free.parent_instance_id,
-      free.custom_status,
-      free.custom_status_version,
+      free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
+      free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
       dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
     FROM free
@@ -63,15 +55,11 @@ BEGIN
       duroxide_version_minor, duroxide_version_patch
     )
     SELECT
-      free.instance_id,
-      1,
-      free.status,
+      free.instance_id, 1, free.status,
       COALESCE(free.output, p_texts[free.text_at]),
       p_now,
       CASE WHEN free.status <> 'Running' THEN p_now END,
-      free.major,
-      free.minor,
-      free.patch
+      free.major, free.minor, free.patch
     FROM created
     JOIN free ON free.instance_id = created.instance_id
     ORDER BY free.instance_id COLLATE "C"

@@ -3,13 +3,13 @@
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
---
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
-                                   -- max_attempts and queue are needed; runs at the later of delay and time
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
+                                   -- time
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -49,22 +49,11 @@ BEGIN
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      item.id,
-      item.name,
-      item.key,
-      item.payload,
-      item.max_attempts,
-      due.at,
+      item.id, item.name, item.key, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
-      item.queue,
-      item.wakeup,
-      item.reply_instance_id,
-      item.reply_execution_id,
-      item.reply_name,
-      item.trace_context,
-      v_now,
-      v_now
+      item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,
+      v_now, v_now
     FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
@@ -91,9 +80,9 @@ BEGIN
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT one.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
-    ORDER BY one.position;
+    SELECT task.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    ORDER BY task.position;
     RETURN;
   END IF;
 

@@ -4,7 +4,6 @@
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
 -- not belong to the batch are ignored.
---
 -- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]

@@ -9,7 +9,6 @@
 -- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
@@ -39,12 +38,12 @@ BEGIN
   out_queue_messages_deleted := 0;
 
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   PERFORM
   FROM instance_locks AS l

@@ -40,9 +40,7 @@ BEGIN
         AND b.dataset_version = p_version
         AND b.status = 'Buffered'
     ),
-    'the version of its batch was discarded',
-    true,
-    p_now_ms
+    'the version of its batch was discarded', true, p_now_ms
   );
   RETURN jsonb_build_object('_tag', 'Discarded');
 END

@@ -22,12 +22,7 @@ BEGIN
   )
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
-    v_now,
-    v_now,
-    w.instance_id,
-    w.execution_id,
-    w.activity_id,
-    w.session_id,
+    v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id,
     COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (

@@ -4,7 +4,6 @@
 -- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
 -- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
 -- count (given back) leaves the task as it was before.
---
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true

@@ -41,13 +41,13 @@ RETURNS TABLE (
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
   out_execution_id bigint,
-  out_history json,                -- event texts by event id; null when there are none
+  out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 )
 LANGUAGE plpgsql
 -- settings of the hot path
@@ -98,7 +98,8 @@ BEGIN
     v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
-      SELECT * FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
+      SELECT *
+      FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
@@ -173,7 +174,10 @@ BEGIN
     WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
+      OR (
+        v_claimed > 0
+        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
+      );
   END LOOP;
 
   v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);

@@ -107,7 +107,8 @@ BEGIN
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
     FROM dx_next_activities(
-      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now,
+      v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN

@@ -3,7 +3,6 @@
 --
 -- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
 -- p_after_ms.
---
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_name text,
@@ -33,8 +32,8 @@ BEGIN
   END IF;
   RETURN COALESCE(
     (
-      SELECT json_agg(one ORDER BY position)
-      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS one (out_id, out_is_new, position)
+      SELECT json_agg(task ORDER BY position)
+      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS task (out_id, out_is_new, position)
     ),
     '[]'
   );

@@ -1,12 +1,7 @@
--- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there are.
--- Equal hints of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there
+-- are. Equal hints of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL commits transactions that notify one at a time. It never fails the statement that calls it: while more
--- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
--- as PREPARE TRANSACTION needs.
---
--- Bound: none of the tables is read. Locks: none before the commit.
+-- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
   p_at timestamptz DEFAULT NULL    -- when to look; null or past: now

@@ -2,7 +2,6 @@
 --
 -- Returns the turns, without an execution where one lacks a live lock of its caller, or where another transaction has
 -- locked one of these activities, or where an earlier turn of its instance is stored.
---
 -- Bound: the activities given. Locks: their rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them
@@ -25,7 +24,6 @@ BEGIN
   FOR v_row IN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
-    -- Below LATERAL, because a join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w

@@ -12,7 +12,6 @@
 -- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
 -- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(
@@ -34,12 +33,12 @@ DECLARE
   v_running text[];
 BEGIN
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   SELECT array_agg(running.id)
   INTO v_running

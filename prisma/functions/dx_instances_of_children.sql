@@ -1,5 +1,4 @@
--- Returns the instances that messages of stored turns start: children and detached starts. Null if there are none.
---
+-- Returns the instances that messages of stored turns start: children and detached starts. Null without any.
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],
@@ -16,22 +15,8 @@ BEGIN
   RETURN (
     SELECT array_agg(
       ROW(
-        message.instance_id,
-        child.orchestration_name,
-        NULL,
-        child.parent_instance_id,
-        NULL,
-        0,
-        'Running',
-        NULL,
-        NULL,
-        child.major,
-        child.minor,
-        child.patch,
-        child.orchestration_version,
-        false,
-        message.ack,
-        true
+        message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
+        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true
       )::dx_instance
       ORDER BY message.position
     )

@@ -1,5 +1,4 @@
 -- Returns the instances that starts create, with what their first turns say of them.
---
 -- Bound: the starts given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
   p_starts dx_start[],

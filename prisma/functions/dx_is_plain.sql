@@ -16,8 +16,7 @@ AS $$
         -- Where there are more, a set of rows is cheaper than row after row.
         jsonb_array_length(p_worker_items) <= 8
         AND NOT jsonb_path_exists(
-          p_worker_items,
-          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
+          p_worker_items, '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
         )
       )
     )

@@ -1,6 +1,4 @@
 -- Whether a worker takes activities with this route (name and tag).
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -21,9 +19,9 @@ BEGIN
   END IF;
   RETURN EXISTS (
     SELECT
-    FROM unnest(p_names) AS one (name)
-    WHERE starts_with(p_route, one.name || ' #')
-      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+    FROM unnest(p_names) AS served (name)
+    WHERE starts_with(p_route, served.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
   );
 END
 $$;

@@ -3,7 +3,6 @@
 --
 -- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
 -- Missing.
---
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
   p_id uuid,

@@ -46,11 +46,7 @@ BEGIN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
       -nextval('orchestrator_queue_id_seq'),
-      unread.instance_id,
-      unread.work_item,
-      p_now,
-      p_now,
-      unread.route
+      unread.instance_id, unread.work_item, p_now, p_now, unread.route
     FROM (
       SELECT
         h.instance_id,

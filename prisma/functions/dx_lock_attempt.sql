@@ -1,7 +1,6 @@
 -- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
---
 -- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
 -- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(

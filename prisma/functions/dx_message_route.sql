@@ -1,6 +1,5 @@
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
---
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
   p_instance_id text,

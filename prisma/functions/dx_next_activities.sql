@@ -1,8 +1,6 @@
 -- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those
 -- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
---
--- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it
--- into the statement that calls it.
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_activities(
   p_most integer,
   p_routes text[],

@@ -1,9 +1,7 @@
 -- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
 -- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
 -- own route.
---
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
--- it into the statement that calls it.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_instances(
   p_routes text[],
   p_after_at timestamptz,          -- the scan begins behind this message
@@ -50,7 +48,6 @@ AS $$
   )
   SELECT
     looked.*,
-    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
     CASE
       WHEN looked.free THEN (
         SELECT i.route
@@ -60,12 +57,7 @@ AS $$
     END
   FROM (
     SELECT
-      met.instance_id,
-      met.messages,
-      met.visible_at,
-      met.first[2],
-      met.first[3]::integer,
-      met.route,
+      met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
       (
         SELECT l.instance_id
         FROM instance_locks AS l

@@ -1,9 +1,6 @@
 -- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
 -- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
 -- abandon such an activity until it counts as poison.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text

@@ -8,7 +8,7 @@
 -- (dx_read_next_due).
 --
 -- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
--- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(
@@ -29,9 +29,9 @@ DECLARE
   v_ms bigint;
 BEGIN
   FOR v_ms IN
-    SELECT DISTINCT CASE WHEN one.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM one.at) * 1000)::bigint END
-    FROM unnest(p_times) AS one (at)
-    WHERE one.at < 'infinity'
+    SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
+    FROM unnest(p_times) AS due (at)
+    WHERE due.at < 'infinity'
     ORDER BY 1
   LOOP
     CONTINUE WHEN v_ms = ANY (v_known);

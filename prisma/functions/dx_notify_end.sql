@@ -2,8 +2,6 @@
 -- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
---
--- Bound: none of the tables is read. Locks: PostgreSQL serializes the commits that notify.
 CREATE OR REPLACE FUNCTION dx_notify_end()
 RETURNS trigger
 LANGUAGE plpgsql

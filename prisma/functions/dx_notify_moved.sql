@@ -1,6 +1,4 @@
 -- Trigger: notifies listeners of work that another program gave a new time, such as Duroxide, when it gives work back.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_moved()
 RETURNS trigger
 LANGUAGE plpgsql

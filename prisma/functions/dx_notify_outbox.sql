@@ -1,6 +1,4 @@
 -- Trigger: wakes the publishers of the outbox with the commit, once for all messages of a transaction.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_outbox()
 RETURNS trigger
 LANGUAGE plpgsql

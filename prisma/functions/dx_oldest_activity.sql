@@ -1,6 +1,5 @@
 -- Returns when the first activity without a session of these routes became visible that no process holds; null without
 -- one.
---
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
   p_routes text[],

@@ -1,5 +1,4 @@
 -- Returns when the first message of these routes became visible that no process holds; null without one.
---
 -- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_message(
   p_routes text[],

@@ -1,7 +1,6 @@
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
---
 -- Bound: the executions of the instance, and the deleted events. Locks: rows of the deleted executions, then of their
 -- histories. The id of the current execution only grows, so an execution that is old now stays old.
 CREATE OR REPLACE FUNCTION dx_prune_executions(

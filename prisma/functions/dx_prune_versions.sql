@@ -51,8 +51,8 @@ BEGIN
   RETURN (
     SELECT COALESCE(
       jsonb_agg(
-        jsonb_build_object('version', one.dataset_version, 'outputUris', one.outputs)
-        ORDER BY one.dataset_version
+        jsonb_build_object('version', discarded.dataset_version, 'outputUris', discarded.outputs)
+        ORDER BY discarded.dataset_version
       ),
       '[]'
     )
@@ -72,7 +72,7 @@ BEGIN
         AND v.status = 'Discarded'
       ORDER BY v.dataset_version
       LIMIT p_limit
-    ) AS one
+    ) AS discarded
   );
 END
 $$;

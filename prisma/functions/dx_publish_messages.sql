@@ -15,9 +15,7 @@ DECLARE
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
   SELECT
-    m.queue,
-    m.payload,
-    v_now,
+    m.queue, m.payload, v_now,
     to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
     m.max_attempts
   FROM ROWS FROM (
@@ -26,12 +24,12 @@ BEGIN
   ORDER BY m.position;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     -- The first time of each queue: a receiver that looks then finds out about the next one.
-    PERFORM dx_hint('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
+    PERFORM dx_hint('m ' || message.queue, to_timestamp((v_now_ms + message.delay_ms)::float8 / 1000))
     FROM (
       SELECT m.queue, min(m.delay_ms) AS delay_ms
       FROM jsonb_to_recordset(p_messages) AS m (queue text, delay_ms bigint)
       GROUP BY m.queue
-    ) AS one;
+    ) AS message;
   END IF;
   RETURN v_now_ms;
 END

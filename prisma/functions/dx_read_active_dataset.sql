@@ -1,7 +1,6 @@
 -- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
 -- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
 -- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
---
 -- Bound: the batches of the version. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_active_dataset(
   p_name text

@@ -41,7 +41,6 @@ BEGIN
         greatest(
           floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
           q.locked_until,
-          -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
           (
             SELECT l.locked_until
             FROM instance_locks AS l

@@ -29,10 +29,7 @@ BEGIN
       SELECT ended.*, sum(ended.bytes) OVER (ORDER BY ended.instance_id) - ended.bytes AS before
       FROM (
         SELECT
-          i.instance_id,
-          e.status,
-          e.output,
-          e.failure,
+          i.instance_id, e.status, e.output, e.failure,
           COALESCE(octet_length(e.output), 0) + COALESCE(octet_length(e.failure), 0) AS bytes
         FROM instances AS i
         CROSS JOIN LATERAL (

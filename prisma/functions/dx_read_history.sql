@@ -26,9 +26,7 @@ AS $$
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (
       SELECT
-        h.execution_id,
-        h.event_id,
-        h.event_data,
+        h.execution_id, h.event_id, h.event_data,
         sum(octet_length(h.event_data)) OVER (ORDER BY h.event_id) - octet_length(h.event_data) AS before
       FROM history AS h
       WHERE h.instance_id = p_instance_id

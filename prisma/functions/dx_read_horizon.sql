@@ -20,11 +20,7 @@ SET search_path FROM CURRENT
 SET jit = off
 AS $$
   SELECT
-    holder.kind,
-    holder.id,
-    holder.application_name,
-    holder.since,
-    holder.transactions,
+    holder.kind, holder.id, holder.application_name, holder.since, holder.transactions,
     (
       SELECT sum(pg_stat_get_dead_tuples(kept.name::regclass))::bigint
       FROM (VALUES ('orchestrator_queue'), ('worker_queue'), ('instance_locks')) AS kept (name)

@@ -1,7 +1,6 @@
 -- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
 -- Returns one row, or none if the instance is unknown.
---
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instance_stats(
   p_instance_id text

@@ -27,11 +27,7 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT
-    i.instance_id,
-    i.orchestration_name,
-    i.orchestration_version,
-    i.parent_instance_id,
-    i.current_execution_id,
+    i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
     COALESCE(e.status, 'Running'),
     e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,

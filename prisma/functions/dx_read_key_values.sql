@@ -2,7 +2,6 @@
 -- the value that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
---
 -- Bound: the key-values of the instance, or the one key. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_key_values(
   p_instance_id text,

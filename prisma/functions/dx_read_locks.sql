@@ -28,7 +28,6 @@ BEGIN
   out_now_ms := v_now_ms;
 
   WITH held AS (
-    -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
       (

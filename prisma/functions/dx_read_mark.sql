@@ -4,8 +4,6 @@
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for
@@ -17,5 +15,5 @@ STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS stored (mark)
 $$;

@@ -1,5 +1,4 @@
 -- Returns one row: the messages of the outbox that were not sent, of each queue the p_limit that are due first.
---
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -9,7 +8,7 @@ RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
-  out_oldest_age_ms bigint         -- since the oldest one that waits was due, or one that fails was written; 0 without any
+  out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
 )
 LANGUAGE plpgsql
 STABLE
@@ -36,13 +35,13 @@ BEGIN
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now) AS waiting,
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now) AS delayed,
-      count(*) FILTER (WHERE one.last_error IS NOT NULL) AS failing,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at <= v_now) AS waiting,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at > v_now) AS delayed,
+      count(*) FILTER (WHERE waiting.last_error IS NOT NULL) AS failing,
       min(
         CASE
-          WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
+          WHEN waiting.last_error IS NOT NULL THEN waiting.created_at
+          WHEN waiting.deliver_at <= v_now THEN greatest(waiting.deliver_at, 'epoch')
         END
       ) AS oldest
     INTO v_row
@@ -53,7 +52,7 @@ BEGIN
         AND o.queue = v_queue
       ORDER BY o.deliver_at, o.id
       LIMIT p_limit
-    ) AS one;
+    ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;
     out_failing := out_failing + v_row.failing;

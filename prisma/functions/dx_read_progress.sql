@@ -3,7 +3,6 @@
 --
 -- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
 -- an item. If all of them have out_is_last, no later item has anything new.
---
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
   p_items jsonb,                   -- [{instance_id, key, execution_id, last_event_id}]; a key of null reads no value
@@ -27,15 +26,8 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT
-    part.position::integer,
-    part.current_execution_id,
-    part.event_id,
-    part.custom_status,
-    part.custom_status_version,
-    part.value,
-    part.has_ended,
-    part.is_of_rust,
-    part.is_last
+    part.position::integer, part.current_execution_id, part.event_id, part.custom_status, part.custom_status_version,
+    part.value, part.has_ended, part.is_of_rust, part.is_last
   FROM (
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (

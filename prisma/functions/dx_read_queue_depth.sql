@@ -30,10 +30,10 @@ BEGIN
     (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM (
-    SELECT one.visible_at, one.lease_token
-    FROM queue_messages AS one
-    WHERE one.queue = p_queue
-    ORDER BY one.visible_at
+    SELECT message.visible_at, message.lease_token
+    FROM queue_messages AS message
+    WHERE message.queue = p_queue
+    ORDER BY message.visible_at
     LIMIT p_limit
   ) AS m;
 END

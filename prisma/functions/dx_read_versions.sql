@@ -1,7 +1,6 @@
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
 -- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
 -- the version is committed.
---
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
   p_dataset_uuid uuid,
@@ -18,16 +17,16 @@ BEGIN
       (
         SELECT jsonb_agg(
           jsonb_build_object(
-            'version', one.dataset_version,
-            'status', one.status,
-            'isActive', one.dataset_version IS NOT DISTINCT FROM d.active_version,
-            'recordCount', one.record_count,
+            'version', version.dataset_version,
+            'status', version.status,
+            'isActive', version.dataset_version IS NOT DISTINCT FROM d.active_version,
+            'recordCount', version.record_count,
             'batchCount', counted.batches,
             'committedBatchCount', counted.committed,
-            'createdMs', floor(extract(epoch FROM one.created_at) * 1000)::bigint,
-            'committedMs', floor(extract(epoch FROM one.committed_at) * 1000)::bigint
+            'createdMs', floor(extract(epoch FROM version.created_at) * 1000)::bigint,
+            'committedMs', floor(extract(epoch FROM version.committed_at) * 1000)::bigint
           )
-          ORDER BY one.dataset_version DESC
+          ORDER BY version.dataset_version DESC
         )
         FROM (
           SELECT v.*
@@ -35,12 +34,12 @@ BEGIN
           WHERE v.dataset_uuid = d.dataset_uuid
           ORDER BY v.dataset_version DESC
           LIMIT p_limit
-        ) AS one
+        ) AS version
         CROSS JOIN LATERAL (
           SELECT count(*) AS batches, count(*) FILTER (WHERE b.status = 'Committed') AS committed
           FROM queue_dataset_batches AS b
-          WHERE b.dataset_uuid = one.dataset_uuid
-            AND b.dataset_version = one.dataset_version
+          WHERE b.dataset_uuid = version.dataset_uuid
+            AND b.dataset_version = version.dataset_version
         ) AS counted
       ),
       '[]'

@@ -4,7 +4,6 @@
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
 -- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
 -- or the limit was reached.
---
 -- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
 -- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(

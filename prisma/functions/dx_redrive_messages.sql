@@ -35,8 +35,7 @@ BEGIN
     RETURNING d.*
   )
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
-  SELECT
-    revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
+  SELECT revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;

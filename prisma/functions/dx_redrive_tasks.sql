@@ -33,7 +33,7 @@ BEGIN
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
-      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
+      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(given.id) FROM unnest(p_ids) AS given (id)))
         AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
       ORDER BY t.id

@@ -2,7 +2,6 @@
 -- process has taken over, so that an outage of the database alone costs no process its work.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled.
---
 -- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]

@@ -2,7 +2,6 @@
 -- p_idle_timeout_ms.
 --
 -- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
---
 -- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
@@ -22,12 +21,12 @@ BEGIN
   UPDATE sessions AS s
   SET locked_until = v_now_ms + p_extend_for_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.worker_id = ANY (p_worker_ids)
-      AND one.locked_until > v_now_ms
-      AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.worker_id = ANY (p_worker_ids)
+      AND active.locked_until > v_now_ms
+      AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS live
   WHERE s.session_id = live.session_id;

@@ -4,7 +4,6 @@
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
 -- passed over: it is being settled, and no other attempt can begin.
---
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
@@ -69,10 +68,10 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = one.until_ms,
+  SET lease_until = renewed.until_ms,
       heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS one (id, until_ms)
-  WHERE t.id = one.id;
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
+  WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;

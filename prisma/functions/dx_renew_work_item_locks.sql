@@ -31,7 +31,6 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
       FROM worker_queue AS w
@@ -83,11 +82,11 @@ BEGIN
     UPDATE sessions AS s
     SET last_activity_at = v_now_ms
     FROM (
-      SELECT one.session_id
-      FROM sessions AS one
-      WHERE one.session_id = ANY (v_sessions)
-        AND one.locked_until > v_now_ms
-      ORDER BY one.session_id COLLATE "C"
+      SELECT active.session_id
+      FROM sessions AS active
+      WHERE active.session_id = ANY (v_sessions)
+        AND active.locked_until > v_now_ms
+      ORDER BY active.session_id COLLATE "C"
       FOR NO KEY UPDATE
     ) AS locked
     WHERE s.session_id = locked.session_id;

@@ -2,7 +2,6 @@
 -- during this one. A part of dx_store_turns.
 --
 -- Returns how many messages it has rerouted.
---
 -- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
 -- instances.
 CREATE OR REPLACE FUNCTION dx_reroute_instances(
@@ -20,10 +19,7 @@ BEGIN
       i.instance_id,
       turn.secret,
       dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
         CASE
           WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
           ELSE i.orchestration_version

@@ -2,7 +2,6 @@
 -- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
---
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
@@ -20,9 +19,9 @@ DECLARE
 BEGIN
   SELECT
     jsonb_agg(jsonb_build_object(
-      'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
+      'task_id', task.id, 'attempt', task.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
     )),
-    array_agg(DISTINCT one.claim_id)
+    array_agg(DISTINCT task.claim_id)
   INTO v_items, v_claims
   FROM (
     SELECT t.id, t.attempt, t.claim_id
@@ -32,7 +31,7 @@ BEGIN
       AND t.worker_id = p_worker_id
       AND t.claim_id = ANY (p_claim_ids)
     FOR NO KEY UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS task;
   IF v_items IS NULL THEN
     RETURN '{}';
   END IF;

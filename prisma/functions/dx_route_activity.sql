@@ -1,7 +1,5 @@
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
 RETURNS trigger
 LANGUAGE plpgsql

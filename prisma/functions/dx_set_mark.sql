@@ -4,8 +4,6 @@
 --
 -- The mark stays a second behind the time of the look, so that what is committed or given back within a second of its
 -- time is found at once.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_set_mark(
   p_setting text,                  -- as in dx_read_mark
   p_key text,                      -- what is asked for

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
-  p_reasons text[] DEFAULT NULL,  -- null: deletes them
+  p_reasons text[],                -- null: deletes them
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -27,7 +27,6 @@ BEGIN
       FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT m.id
       FROM queue_messages AS m

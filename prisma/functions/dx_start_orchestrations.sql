@@ -11,15 +11,14 @@
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
---
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if
-                                   --   none has one
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
+                                   --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -54,14 +53,8 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(
-      p_starts -> 0,
-      p_turns -> 0,
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+    v_answer := dx_start_with_plain_turn(
+      p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -72,9 +65,7 @@ BEGIN
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-      v_starts,
-      p_history,
-      v_now_ms
+      v_starts, p_history, v_now_ms
     );
   END IF;
 
@@ -128,13 +119,7 @@ BEGIN
     v_handed_over := dx_store_turns(
       v_turns,
       COALESCE(v_children, '{}'),
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
+      p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
       v_now_ms
     );
   END IF;

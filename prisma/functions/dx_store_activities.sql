@@ -1,9 +1,7 @@
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
--- Returns those that were handed over: an object with the position of a turn as the key, and as its value [{index,
--- lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
---
+-- Returns those that were handed over, as dx_store_turns.
 -- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
@@ -101,11 +99,7 @@ BEGIN
       v_now,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
-      v_now,
-      activity.is_handed_over::integer,
-      activity.instance_id,
-      activity.execution_id,
-      activity.activity_id,
+      v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
       activity.session_id,
       COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
       activity.name || COALESCE(' #' || activity.tag, '')

@@ -1,7 +1,6 @@
 -- Stores what turns say of their executions: statuses, outputs, pinned versions. A part of dx_store_turns.
 --
 -- Returns whether an execution got its row.
---
 -- Bound: the turns. Locks: the rows of these executions, the new ones by instance.
 CREATE OR REPLACE FUNCTION dx_store_executions(
   p_turns dx_turn[],

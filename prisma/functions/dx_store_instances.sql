@@ -1,8 +1,7 @@
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null if there are none.
---
+-- Returns the ids of the instances that were started; null without any.
 -- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
@@ -30,14 +29,8 @@ BEGIN
         parent_instance_id, custom_status, custom_status_version
       )
       SELECT
-        turn.instance_id,
-        turn.orchestration_name,
-        turn.orchestration_version,
-        turn.execution_id,
-        p_now,
-        p_now,
-        turn.parent_instance_id,
-        turn.custom_status,
+        turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
+        turn.parent_instance_id, turn.custom_status,
         COALESCE(turn.sets_custom_status, false)::integer
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL

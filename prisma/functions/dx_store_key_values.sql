@@ -18,12 +18,7 @@ BEGIN
     INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
     WITH change AS (
       SELECT
-        p_turns[c.ack].instance_id AS instance_id,
-        c.action,
-        c.key,
-        c.value,
-        c.last_updated_at_ms,
-        c.position,
+        p_turns[c.ack].instance_id AS instance_id, c.action, c.key, c.value, c.last_updated_at_ms, c.position,
         max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
       FROM ROWS FROM (
         jsonb_to_recordset(p_key_values)
@@ -52,10 +47,7 @@ BEGIN
       WHERE change.position = change.cleared_at
     )
     SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
-      changed_key.instance_id,
-      changed_key.key,
-      changed_key.value,
-      changed_key.last_updated_at_ms
+      changed_key.instance_id, changed_key.key, changed_key.value, changed_key.last_updated_at_ms
     FROM changed_key
     ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
     ON CONFLICT (instance_id, key) DO UPDATE

@@ -2,7 +2,6 @@
 -- timers that turns cancel. A part of dx_store_turns.
 --
 -- Returns how many messages it has inserted.
---
 -- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that
 -- cancel some. Locks: queue rows of started instances (skip locked); timers.
 CREATE OR REPLACE FUNCTION dx_store_messages(

@@ -4,8 +4,7 @@
 -- other turn of these instances until its transaction ends.
 --
 -- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
--- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are
--- none.
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null without any.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit.
 -- They are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots
@@ -22,7 +21,7 @@
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history; queue rows of instances whose route changes; key-values; worker rows by id; queue rows.
+-- id; executions, history, key-values; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
@@ -97,19 +96,12 @@ BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
     SELECT
-      p_turns[event.ack].instance_id,
-      p_turns[event.ack].execution_id,
-      event.event_id,
-      event.event_type,
+      p_turns[event.ack].instance_id, p_turns[event.ack].execution_id, event.event_id, event.event_type,
       COALESCE(event.event_data, p_texts[event.text_at]),
       v_now
     FROM jsonb_to_recordset(p_history)
       AS event (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_turns[event.ack].execution_id IS NOT NULL;
-  END IF;
-
-  IF p_children IS NULL AND v_reroutes THEN
-    v_rows := dx_reroute_instances(p_turns);
   END IF;
 
   IF p_key_values IS NOT NULL
@@ -119,14 +111,15 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
-    v_handed_over := dx_store_activities(
-      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
-    );
+    v_handed_over := dx_store_activities(p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms);
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN
     PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);
   END IF;
 
+  IF p_children IS NULL AND v_reroutes THEN
+    v_rows := dx_reroute_instances(p_turns);
+  END IF;
   IF v_ends OR v_leaves THEN
     PERFORM dx_leave_messages(p_turns, v_ends, v_leaves, v_ends AND v_requeues, v_now);
   END IF;

@@ -8,7 +8,6 @@
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
---
 -- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
 -- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
@@ -82,7 +81,9 @@ BEGIN
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
-      USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      USING (
+        SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id FOR UPDATE SKIP LOCKED
+      ) AS locked
       WHERE q.id = locked.id
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS start

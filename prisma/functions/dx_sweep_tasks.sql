@@ -11,7 +11,6 @@
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
---
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
@@ -79,7 +78,8 @@ BEGIN
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
-        ELSE v_now + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
+        ELSE v_now
+          + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
@@ -118,11 +118,12 @@ BEGIN
   LIMIT 1;
 
   SELECT
-    count(*) FILTER (WHERE one.status = 'Pending'),
-    count(*) FILTER (WHERE one.status = 'Running'),
+    count(*) FILTER (WHERE open.status = 'Pending'),
+    count(*) FILTER (WHERE open.status = 'Running'),
     COALESCE(
-      v_now_ms - floor(extract(epoch FROM min(greatest(one.run_at, 'epoch')) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
-        ::bigint,
+      v_now_ms - floor(extract(epoch FROM
+        min(greatest(open.run_at, 'epoch')) FILTER (WHERE open.status = 'Pending' AND open.run_at <= v_now)
+      ) * 1000)::bigint,
       0
     )
   INTO out_pending, out_running, out_oldest_age_ms
@@ -132,7 +133,7 @@ BEGIN
     WHERE t.look_at IS NOT NULL
     ORDER BY t.look_at
     LIMIT p_limit
-  ) AS one;
+  ) AS open;
   SELECT count(*)
   INTO out_dead
   FROM (
@@ -141,7 +142,7 @@ BEGIN
     WHERE t.dead_at IS NOT NULL
     ORDER BY t.dead_at
     LIMIT p_limit
-  ) AS one;
+  ) AS dead;
   RETURN NEXT;
 END
 $$;

@@ -1,11 +1,11 @@
--- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest first. A
--- message whose task is claimed is deleted: from then on the lease of the task is what another worker waits for. All other
--- messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
+-- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest
+-- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
+-- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages, unless the
--- tasks have reached the limit. All rows have the time of the statement.
---
--- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without waiting.
+-- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
+-- unless the tasks have reached the limit. All rows have the time of the statement.
+-- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
+-- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer,
   p_queue text,
@@ -39,13 +39,10 @@ DECLARE
   v_parts json[];
   v_count integer := 0;
 BEGIN
-  SELECT array_agg(one.id), array_agg(dx_task_id(one.task)), array_agg(one.kind)
+  SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
   FROM (
-    SELECT
-      m.id,
-      m.payload ->> 'kind' AS kind,
-      m.payload ->> 'task_id' AS task
+    SELECT m.id, m.payload ->> 'kind' AS kind, m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
     WHERE m.queue = p_queue
       AND m.visible_at <= v_now
@@ -53,18 +50,19 @@ BEGIN
     ORDER BY m.visible_at, m.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS message;
 
   IF v_messages IS NOT NULL THEN
     WITH free AS MATERIALIZED (
-      SELECT item.message_id, item.kind, task.id, v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
+      SELECT
+        item.message_id, item.kind, task.id,
+        v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
       FROM (
-        SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
-        FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
-        WHERE one.kind IS NOT NULL
-        ORDER BY one.task_id, one.message_id
+        SELECT DISTINCT ON (message.task_id) message.task_id, message.message_id, message.kind
+        FROM unnest(v_messages, v_tasks, v_kinds) AS message (message_id, task_id, kind)
+        WHERE message.kind IS NOT NULL
+        ORDER BY message.task_id, message.message_id
       ) AS item
-      -- A join may be planned as one read of the whole table.
       CROSS JOIN LATERAL (
         SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
         FROM queue_tasks AS t
@@ -105,15 +103,15 @@ BEGIN
       SELECT
         count(*) AS count,
         json_build_array(
-          json_agg(one.id), json_agg(one.name), json_agg(one.attempt), json_agg(one.counted), json_agg(one.payload),
-          json_agg(one.trace_context), json_agg(one.kind)
+          json_agg(task.id), json_agg(task.name), json_agg(task.attempt), json_agg(task.counted),
+          json_agg(task.payload), json_agg(task.trace_context), json_agg(task.kind)
         ) AS tasks
-      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS one
-      GROUP BY one.part
+      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS task
+      GROUP BY task.part
     ) AS part;
     RETURN QUERY
-    SELECT one.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
-    FROM unnest(v_parts) AS one (tasks);
+    SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+    FROM unnest(v_parts) AS part (tasks);
     IF v_count = p_limit THEN
       RETURN;
     END IF;

@@ -1,6 +1,4 @@
 -- Returns the UUID that a text holds; null for any other text.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE

@@ -13,11 +13,11 @@ BEGIN
   UPDATE sessions AS s
   SET last_activity_at = p_now_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.session_id = ANY (p_sessions)
-      AND one.locked_until > p_now_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.session_id = ANY (p_sessions)
+      AND active.locked_until > p_now_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS locked
   WHERE s.session_id = locked.session_id;

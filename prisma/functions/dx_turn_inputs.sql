@@ -1,7 +1,5 @@
 -- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
---
--- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the
--- statement that calls it.
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none.
 CREATE OR REPLACE FUNCTION dx_turn_inputs(
   p_instance_id text,
   p_history_limit integer          -- as in dx_fetch_orchestration_items
@@ -19,9 +17,7 @@ STABLE
 -- settings of the caller
 AS $$
   SELECT
-    i.orchestration_name,
-    i.orchestration_version,
-    execution.execution_id,
+    i.orchestration_name, i.orchestration_version, execution.execution_id,
     CASE
       WHEN known.is_whole THEN (
         SELECT json_agg(event.event_data)

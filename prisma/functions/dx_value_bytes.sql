@@ -1,7 +1,5 @@
 -- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
 -- escapes of JSON, because Duroxide's typed API stores strings bare.
---
--- Bound: the text of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_value_bytes(
   p_value text
 )

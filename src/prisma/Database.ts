@@ -113,7 +113,8 @@ export class Database extends Context.Service<Database, {
    *
    * `operation` names the call in errors and counts. Fails with `ProviderError`; `SqlFault` decides the reason. The
    * statement is its own transaction. Columns must have types that the Prisma adapter can read (cast others, such as
-   * `void`, to `text`); `bigint` arrives as `bigint`.
+   * `void`, to `text`); `bigint` arrives as `bigint`. A statement that keeps what this process holds (`isRenewal`) may
+   * be sent twice, the second time on a connection in reserve.
    *
    * **Gotchas**
    *
@@ -122,7 +123,8 @@ export class Database extends Context.Service<Database, {
    */
   readonly query: <Row>(
     operation: string,
-    sql: Prisma.Sql
+    sql: Prisma.Sql,
+    isRenewal?: boolean
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.ProviderError>
   /** Statements sent by `query` since the start, by operation. */
   readonly statementCounts: Effect.Effect<Readonly<Record<string, number>>>

@@ -140,7 +140,7 @@ export const make = Effect.fnUntraced(function*(
     operation: string,
     name: string,
     args: (items: ReadonlyArray<Item>) => ReadonlyArray<Prisma.Sql>,
-    isUnflushed = false
+    isRenewal = false
   ) =>
     statement.shared<Item, Outcome>(operation, (items) =>
       answer<ReadonlyArray<Outcome>>(
@@ -151,7 +151,7 @@ export const make = Effect.fnUntraced(function*(
           Prisma.sql`${items.map(({ token }) => token)}::text[]`,
           ...args(items)
         ],
-        { items: items.length, isQuiet: true, isUnflushed }
+        { items: items.length, isQuiet: true, isRenewal }
       ), sharing)
 
   const deleteLeased = yield* settling("ackMessages", "dx_settle_messages", () => [Prisma.sql`NULL::text[]`])

@@ -127,7 +127,7 @@ describe("beside the Prisma CLI", () => {
   ]
   /** Only other functions call these, under their settings. */
   const parts = [
-    "dx_advance_orchestration",
+    "dx_advance_with_plain_turn",
     "dx_bring_activities_forward",
     "dx_bring_messages_forward",
     "dx_bury_messages",
@@ -153,15 +153,15 @@ describe("beside the Prisma CLI", () => {
     "dx_routes_of_messages",
     "dx_routes_of_sessions",
     "dx_served_routes",
-    "dx_settle_claims",
-    "dx_start_orchestration",
+    "dx_start_with_plain_turn",
     "dx_store_activities",
+    "dx_store_claim_findings",
     "dx_store_executions",
     "dx_store_instances",
     "dx_store_key_values",
     "dx_store_messages",
+    "dx_store_plain_turn",
     "dx_store_starts",
-    "dx_store_turn",
     "dx_store_turns",
     "dx_take_instances",
     "dx_take_sessions",

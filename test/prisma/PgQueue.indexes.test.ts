@@ -38,7 +38,7 @@ const calls: Readonly<Record<string, string>> = {
       'delay_ms', 0, 'max_attempts', 20)) FROM generate_series(1, 10)))`,
   dx_receive_messages: `SELECT * FROM dx_receive_messages(10, 'work', '${token}', 60000)`,
   "dx_receive_messages, more than there are": `SELECT * FROM dx_receive_messages(1000, 'work', '${token}', 60000)`,
-  "dx_settle_messages, deleting": `SELECT dx_settle_messages(${ids}, ${tokens})`,
+  "dx_settle_messages, deleting": `SELECT dx_settle_messages(${ids}, ${tokens}, NULL)`,
   dx_extend_messages:
     `SELECT dx_extend_messages(${ids}, ${tokens}, array_fill(1000::bigint, ARRAY[10]), array_fill(false, ARRAY[10]))`,
   "dx_settle_messages, burying": `SELECT dx_settle_messages(${ids}, ${tokens}, array_fill('no'::text, ARRAY[10]))`,

@@ -9,7 +9,7 @@ const token = "00000000-0000-4000-8000-000000000000"
 
 /** Each settles messages 1, 2 and 3, in the order in which they are given. */
 const settling: Readonly<Record<string, (ids: string) => string>> = {
-  deleting: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'])`,
+  deleting: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], NULL)`,
   extending: (ids) =>
     `SELECT dx_extend_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{60000,60000,60000}', '{f,f,f}')`,
   burying: (ids) => `SELECT dx_settle_messages(${ids}, ARRAY['${token}', '${token}', '${token}'], '{"no","no","no"}')`

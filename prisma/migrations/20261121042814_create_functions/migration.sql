@@ -18,7 +18,6 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
---
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
@@ -73,16 +72,16 @@ BEGIN
 
   IF v_wanting <> '{}' THEN
     WITH begin AS (
-      SELECT one.id
+      SELECT message.id
       FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
-      JOIN orchestrator_queue AS one ON one.instance_id = a.instance_id
+      JOIN orchestrator_queue AS message ON message.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
-        AND one.due_at <= to_timestamp(v_now_ms::float8 / 1000)
-        AND (one.lock_token = a.lock_token) IS NOT TRUE
+        AND message.due_at <= to_timestamp(v_now_ms::float8 / 1000)
+        AND (message.lock_token = a.lock_token) IS NOT TRUE
         -- Not LIKE, which reads whole messages.
-        AND (left(one.work_item, 21) = '{"StartOrchestration"' OR left(one.work_item, 16) = '{"ContinueAsNew"')
-      ORDER BY one.id DESC -- the last one gets the smallest id
-      FOR UPDATE OF one SKIP LOCKED
+        AND (left(message.work_item, 21) = '{"StartOrchestration"' OR left(message.work_item, 16) = '{"ContinueAsNew"')
+      ORDER BY message.id DESC -- the last one gets the smallest id
+      FOR UPDATE OF message SKIP LOCKED
     ),
     moved AS (
       UPDATE orchestrator_queue AS q
@@ -133,7 +132,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
---
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
@@ -173,7 +171,6 @@ BEGIN
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w
@@ -235,8 +232,6 @@ $$;
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for
@@ -248,7 +243,7 @@ STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (mark)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS stored (mark)
 $$;
 
 -- Lists the routes that have activities without a session, in order.
@@ -286,8 +281,6 @@ AS $$
 $$;
 
 -- Whether a worker takes activities with this route (name and tag).
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -308,9 +301,9 @@ BEGIN
   END IF;
   RETURN EXISTS (
     SELECT
-    FROM unnest(p_names) AS one (name)
-    WHERE starts_with(p_route, one.name || ' #')
-      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+    FROM unnest(p_names) AS served (name)
+    WHERE starts_with(p_route, served.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
   );
 END
 $$;
@@ -517,9 +510,7 @@ $$;
 
 -- Returns the p_most oldest activities that a worker can claim, in the order in which they became visible: those
 -- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
---
--- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none. PostgreSQL puts it
--- into the statement that calls it.
+-- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_activities(
   p_most integer,
   p_routes text[],
@@ -658,8 +649,6 @@ $$;
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
 -- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such
 -- look, which this session remembers.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
   p_setting text,                  -- duroxide_prisma.<queue>_ahead
   p_key text,                      -- what is asked for
@@ -674,7 +663,7 @@ AS $$
     WHEN looked[1] = p_key AND p_now_ms BETWEEN looked[2]::bigint AND looked[2]::bigint + 10000 THEN false
     ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
   END
-  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS mark (looked)
 $$;
 
 -- Gives activities of the future that are not to wait the present time, among the next 100 of each route: the clock was
@@ -743,8 +732,6 @@ $$;
 --
 -- The mark stays a second behind the time of the look, so that what is committed or given back within a second of its
 -- time is found at once.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_set_mark(
   p_setting text,                  -- as in dx_read_mark
   p_key text,                      -- what is asked for
@@ -778,7 +765,6 @@ $$;
 
 -- Returns when the first activity without a session of these routes became visible that no process holds; null without
 -- one.
---
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
   p_routes text[],
@@ -923,7 +909,8 @@ BEGIN
     SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
     INTO v_candidates, v_attempts
     FROM dx_next_activities(
-      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now, v_expired_ms
+      v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now,
+      v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
     IF 2 <= ANY (v_attempts) THEN
@@ -1015,8 +1002,7 @@ BEGIN
 END
 $$;
 
--- Returns the instances that messages of stored turns start: children and detached starts. Null if there are none.
---
+-- Returns the instances that messages of stored turns start: children and detached starts. Null without any.
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],
@@ -1033,22 +1019,8 @@ BEGIN
   RETURN (
     SELECT array_agg(
       ROW(
-        message.instance_id,
-        child.orchestration_name,
-        NULL,
-        child.parent_instance_id,
-        NULL,
-        0,
-        'Running',
-        NULL,
-        NULL,
-        child.major,
-        child.minor,
-        child.patch,
-        child.orchestration_version,
-        false,
-        message.ack,
-        true
+        message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
+        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true
       )::dx_instance
       ORDER BY message.position
     )
@@ -1088,7 +1060,6 @@ $$;
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
---
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
 -- executions.
 CREATE OR REPLACE FUNCTION dx_create_instances(
@@ -1127,15 +1098,8 @@ BEGIN
       parent_instance_id, custom_status, custom_status_version, route
     )
     SELECT
-      free.instance_id,
-      free.orchestration_name,
-      free.orchestration_version,
-      1,
-      p_now,
-      p_now,
-      free.parent_instance_id,
-      free.custom_status,
-      free.custom_status_version,
+      free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
+      free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
       dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
     FROM free
@@ -1149,15 +1113,11 @@ BEGIN
       duroxide_version_minor, duroxide_version_patch
     )
     SELECT
-      free.instance_id,
-      1,
-      free.status,
+      free.instance_id, 1, free.status,
       COALESCE(free.output, p_texts[free.text_at]),
       p_now,
       CASE WHEN free.status <> 'Running' THEN p_now END,
-      free.major,
-      free.minor,
-      free.patch
+      free.major, free.minor, free.patch
     FROM created
     JOIN free ON free.instance_id = created.instance_id
     ORDER BY free.instance_id COLLATE "C"
@@ -1174,8 +1134,7 @@ $$;
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null if there are none.
---
+-- Returns the ids of the instances that were started; null without any.
 -- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
@@ -1203,14 +1162,8 @@ BEGIN
         parent_instance_id, custom_status, custom_status_version
       )
       SELECT
-        turn.instance_id,
-        turn.orchestration_name,
-        turn.orchestration_version,
-        turn.execution_id,
-        p_now,
-        p_now,
-        turn.parent_instance_id,
-        turn.custom_status,
+        turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
+        turn.parent_instance_id, turn.custom_status,
         COALESCE(turn.sets_custom_status, false)::integer
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
@@ -1275,7 +1228,6 @@ $$;
 -- Stores what turns say of their executions: statuses, outputs, pinned versions. A part of dx_store_turns.
 --
 -- Returns whether an execution got its row.
---
 -- Bound: the turns. Locks: the rows of these executions, the new ones by instance.
 CREATE OR REPLACE FUNCTION dx_store_executions(
   p_turns dx_turn[],
@@ -1327,62 +1279,6 @@ BEGIN
 END
 $$;
 
--- Sets which processes take the next turn of instances whose turns are stored. They also take the messages that arrived
--- during this one. A part of dx_store_turns.
---
--- Returns how many messages it has rerouted.
---
--- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
--- instances.
-CREATE OR REPLACE FUNCTION dx_reroute_instances(
-  p_turns dx_turn[]
-)
-RETURNS bigint
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_rerouted bigint;
-BEGIN
-  WITH wanted AS (
-    SELECT
-      i.instance_id,
-      turn.secret,
-      dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        CASE
-          WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
-          ELSE i.orchestration_version
-        END,
-        turn.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND turn.next_version IS NULL
-      ) AS route
-    FROM unnest(p_turns) AS turn
-    JOIN instances AS i ON i.instance_id = turn.instance_id
-    JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-    WHERE turn.execution_id IS NOT NULL
-  ),
-  changed AS (
-    UPDATE instances AS i
-    SET route = wanted.route
-    FROM wanted
-    WHERE i.instance_id = wanted.instance_id
-      AND i.route <> wanted.route
-    RETURNING i.instance_id, i.route, wanted.secret
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = changed.route
-  FROM changed
-  WHERE q.instance_id = changed.instance_id
-    AND q.route <> changed.route
-    AND (q.lock_token = changed.secret) IS NOT TRUE;
-  GET DIAGNOSTICS v_rerouted = ROW_COUNT;
-  RETURN v_rerouted;
-END
-$$;
-
 -- Stores changes of key-values. The changes of an ended execution become visible to the next execution and to readers.
 -- A part of dx_store_turns.
 --
@@ -1403,12 +1299,7 @@ BEGIN
     INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
     WITH change AS (
       SELECT
-        p_turns[c.ack].instance_id AS instance_id,
-        c.action,
-        c.key,
-        c.value,
-        c.last_updated_at_ms,
-        c.position,
+        p_turns[c.ack].instance_id AS instance_id, c.action, c.key, c.value, c.last_updated_at_ms, c.position,
         max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
       FROM ROWS FROM (
         jsonb_to_recordset(p_key_values)
@@ -1437,10 +1328,7 @@ BEGIN
       WHERE change.position = change.cleared_at
     )
     SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
-      changed_key.instance_id,
-      changed_key.key,
-      changed_key.value,
-      changed_key.last_updated_at_ms
+      changed_key.instance_id, changed_key.key, changed_key.value, changed_key.last_updated_at_ms
     FROM changed_key
     ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
     ON CONFLICT (instance_id, key) DO UPDATE
@@ -1480,9 +1368,6 @@ $$;
 -- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
 -- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
 -- abandon such an activity until it counts as poison.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text
@@ -1498,7 +1383,6 @@ $$;
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
 -- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
 -- waits at all.
---
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
@@ -1626,10 +1510,6 @@ $$;
 -- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
 -- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
 -- in UTF-8. src/prisma/internal/channels.ts makes the same names.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_channel(
   p_kind text                      -- orch_work, worker_work, changes or queues
 )
@@ -1659,7 +1539,7 @@ $$;
 -- (dx_read_next_due).
 --
 -- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
--- full, there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+-- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
 --
 -- Bound: the times given. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify(
@@ -1680,9 +1560,9 @@ DECLARE
   v_ms bigint;
 BEGIN
   FOR v_ms IN
-    SELECT DISTINCT CASE WHEN one.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM one.at) * 1000)::bigint END
-    FROM unnest(p_times) AS one (at)
-    WHERE one.at < 'infinity'
+    SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
+    FROM unnest(p_times) AS due (at)
+    WHERE due.at < 'infinity'
     ORDER BY 1
   LOOP
     CONTINUE WHEN v_ms = ANY (v_known);
@@ -1701,9 +1581,7 @@ $$;
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
--- Returns those that were handed over: an object with the position of a turn as the key, and as its value [{index,
--- lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
---
+-- Returns those that were handed over, as dx_store_turns.
 -- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
@@ -1801,11 +1679,7 @@ BEGIN
       v_now,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
-      v_now,
-      activity.is_handed_over::integer,
-      activity.instance_id,
-      activity.execution_id,
-      activity.activity_id,
+      v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
       activity.session_id,
       COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
       activity.name || COALESCE(' #' || activity.tag, '')
@@ -1864,6 +1738,58 @@ BEGIN
 END
 $$;
 
+-- Sets which processes take the next turn of instances whose turns are stored. They also take the messages that arrived
+-- during this one. A part of dx_store_turns.
+--
+-- Returns how many messages it has rerouted.
+-- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
+-- instances.
+CREATE OR REPLACE FUNCTION dx_reroute_instances(
+  p_turns dx_turn[]
+)
+RETURNS bigint
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_rerouted bigint;
+BEGIN
+  WITH wanted AS (
+    SELECT
+      i.instance_id,
+      turn.secret,
+      dx_route(
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
+        CASE
+          WHEN turn.status = 'ContinuedAsNew' THEN COALESCE(turn.next_version, i.orchestration_version)
+          ELSE i.orchestration_version
+        END,
+        turn.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND turn.next_version IS NULL
+      ) AS route
+    FROM unnest(p_turns) AS turn
+    JOIN instances AS i ON i.instance_id = turn.instance_id
+    JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+    WHERE turn.execution_id IS NOT NULL
+  ),
+  changed AS (
+    UPDATE instances AS i
+    SET route = wanted.route
+    FROM wanted
+    WHERE i.instance_id = wanted.instance_id
+      AND i.route <> wanted.route
+    RETURNING i.instance_id, i.route, wanted.secret
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = changed.route
+  FROM changed
+  WHERE q.instance_id = changed.instance_id
+    AND q.route <> changed.route
+    AND (q.lock_token = changed.secret) IS NOT TRUE;
+  GET DIAGNOSTICS v_rerouted = ROW_COUNT;
+  RETURN v_rerouted;
+END
+$$;
+
 -- Leaves in the queue what turns have not read: messages of their batches, and messages that events have recorded,
 -- which are inserted again. Deletes the remaining timers of ended executions. A part of dx_store_turns, before
 -- dx_store_messages, which places the start of the next execution in front of all these.
@@ -1912,11 +1838,7 @@ BEGIN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
       -nextval('orchestrator_queue_id_seq'),
-      unread.instance_id,
-      unread.work_item,
-      p_now,
-      p_now,
-      unread.route
+      unread.instance_id, unread.work_item, p_now, p_now, unread.route
     FROM (
       SELECT
         h.instance_id,
@@ -1948,7 +1870,6 @@ $$;
 -- timers that turns cancel. A part of dx_store_turns.
 --
 -- Returns how many messages it has inserted.
---
 -- Bound: the messages given, the queued messages of instances that were started, and the timers of instances that
 -- cancel some. Locks: queue rows of started instances (skip locked); timers.
 CREATE OR REPLACE FUNCTION dx_store_messages(
@@ -2062,8 +1983,7 @@ $$;
 -- other turn of these instances until its transaction ends.
 --
 -- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
--- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are
--- none.
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null without any.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit.
 -- They are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots
@@ -2080,7 +2000,7 @@ $$;
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history; queue rows of instances whose route changes; key-values; worker rows by id; queue rows.
+-- id; executions, history, key-values; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
@@ -2155,19 +2075,12 @@ BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
     SELECT
-      p_turns[event.ack].instance_id,
-      p_turns[event.ack].execution_id,
-      event.event_id,
-      event.event_type,
+      p_turns[event.ack].instance_id, p_turns[event.ack].execution_id, event.event_id, event.event_type,
       COALESCE(event.event_data, p_texts[event.text_at]),
       v_now
     FROM jsonb_to_recordset(p_history)
       AS event (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_turns[event.ack].execution_id IS NOT NULL;
-  END IF;
-
-  IF p_children IS NULL AND v_reroutes THEN
-    v_rows := dx_reroute_instances(p_turns);
   END IF;
 
   IF p_key_values IS NOT NULL
@@ -2177,14 +2090,15 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
-    v_handed_over := dx_store_activities(
-      p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms
-    );
+    v_handed_over := dx_store_activities(p_turns, p_worker_items, p_cancelled_activities, p_workers, p_texts, p_now_ms);
   END IF;
   IF p_cancelled_activities IS NOT NULL THEN
     PERFORM dx_cancel_activities(p_turns, p_cancelled_activities);
   END IF;
 
+  IF p_children IS NULL AND v_reroutes THEN
+    v_rows := dx_reroute_instances(p_turns);
+  END IF;
   IF v_ends OR v_leaves THEN
     PERFORM dx_leave_messages(p_turns, v_ends, v_leaves, v_ends AND v_requeues, v_now);
   END IF;
@@ -2202,16 +2116,10 @@ $$;
 -- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
 -- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
 -- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
---
--- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
--- parts is null.
---
 -- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
---
--- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
--- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
--- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
--- they store, and so do an ack and a takeover.
+-- Locks: instance locks by instance; then as dx_store_turns; then queue rows of the batches. The row in instance_locks
+-- stays locked until the transaction ends: two acks of one token exclude each other whatever they store, and so do an
+-- ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns
@@ -2320,15 +2228,7 @@ BEGIN
   END IF;
 
   PERFORM dx_store_turns(
-    v_turns,
-    NULL,
-    p_history,
-    p_key_values,
-    p_worker_items,
-    p_cancelled_activities,
-    p_orchestrator_items,
-    NULL,
-    p_texts,
+    v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, NULL, p_texts,
     v_now_ms
   );
 
@@ -2367,11 +2267,11 @@ BEGIN
   UPDATE sessions AS s
   SET last_activity_at = p_now_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.session_id = ANY (p_sessions)
-      AND one.locked_until > p_now_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.session_id = ANY (p_sessions)
+      AND active.locked_until > p_now_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS locked
   WHERE s.session_id = locked.session_id;
@@ -2382,7 +2282,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
 -- two items with one token, the second), or if the activity was cancelled.
---
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
@@ -2418,7 +2317,6 @@ BEGIN
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id, w.session_id
       FROM worker_queue AS w
@@ -2473,7 +2371,6 @@ $$;
 --
 -- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound}, {_tag:
 -- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
---
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
   p_dataset_uuid uuid,
@@ -2532,8 +2429,6 @@ END
 $$;
 
 -- Returns the route (name and tag) of an activity. Empty if its text names none, or if the route is too long.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_activity_route(
   p_work_item text,
   p_tag text,                      -- as the column `tag` has it
@@ -2572,9 +2467,8 @@ $$;
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
-  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none, expires_ms to never. A
-                                   -- message that expires is not sent after that time, and is deleted as soon as it is
-                                   -- sent
+  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to 0, expires_ms to never.
+                                   -- A message that expires is not sent after that time, and is deleted once it is sent
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -2608,11 +2502,224 @@ BEGIN
 END
 $$;
 
+-- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
+CREATE OR REPLACE FUNCTION dx_is_plain(
+  p_turn jsonb,                    -- of dx_store_turns, with appends
+  p_worker_items jsonb             -- the same, of this turn
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
+    AND p_turn ->> 'parent_instance_id' IS NULL
+    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
+    AND (
+      p_worker_items IS NULL
+      OR (
+        -- Where there are more, a set of rows is cheaper than row after row.
+        jsonb_array_length(p_worker_items) <= 8
+        AND NOT jsonb_path_exists(
+          p_worker_items, '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
+        )
+      )
+    )
+$$;
+
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
+-- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
+--
+-- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
+-- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
+CREATE OR REPLACE FUNCTION dx_store_plain_turn(
+  p_turn jsonb,                    -- {handover_limit, spare}
+  p_instance_id text,
+  p_execution_id bigint,
+  p_history jsonb,                 -- as in dx_store_turns; null without events
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
+  p_workers jsonb,                 -- the same, one at most
+  p_texts text[],                  -- the same
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_no_tag CONSTANT text := dx_no_tag();
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_waiting bigint[];
+  v_names jsonb;
+  v_until_ms bigint;
+  v_secret text;
+  -- How many more may be handed over.
+  v_left bigint := 0;
+  v_item jsonb;
+  v_token text;
+  v_id bigint;
+  v_handed_over jsonb := '[]';
+BEGIN
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
+  END IF;
+  IF p_worker_items IS NULL THEN
+    RETURN v_handed_over;
+  END IF;
+
+  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
+    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
+    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
+      v_names := p_workers -> 0 -> 'names';
+      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
+      v_secret := gen_random_uuid()::text;
+      v_left := (p_turn ->> 'handover_limit')::bigint;
+    END IF;
+  END IF;
+  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
+    v_item := p_worker_items -> v_index;
+    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+    INSERT INTO worker_queue (
+      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
+      activity_id, tag, route
+    )
+    VALUES (
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+      v_now,
+      v_token,
+      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
+      v_now,
+      (v_token IS NOT NULL)::integer,
+      v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
+      v_item ->> 'name'
+    )
+    RETURNING id INTO v_id;
+    IF v_token IS NOT NULL THEN
+      v_left := v_left - 1;
+      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
+    END IF;
+  END LOOP;
+  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  THEN
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
+  RETURN v_handed_over;
+END
+$$;
+
+-- Stores one optimistic turn with its only result in the common case: the turn is plain (dx_is_plain). Called by
+-- dx_advance_orchestrations, which does the same for sets and for all else, at 1.5 times the cost where the turn
+-- continues and 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
+-- Bound: as dx_advance_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
+  p_turn jsonb,                    -- as in dx_advance_orchestrations
+  p_token text,                    -- of its only result
+  p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
+  p_worker_items jsonb,
+  p_workers jsonb,
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_turn ->> 'instance_id';
+  v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
+  v_status CONSTANT text := p_turn ->> 'status';
+BEGIN
+  IF NOT dx_is_plain(p_turn, p_worker_items)
+    OR v_status NOT IN ('Completed', 'Failed')
+    OR p_turn ->> 'orchestration_name' IS NOT NULL
+    OR p_turn ->> 'major' IS NOT NULL
+    OR p_token !~ '^[0-9]{1,18}[.]'
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This and what follows sees everything that was committed before we took the advisory lock.
+  IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (
+      SELECT q.id
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = v_id
+        -- At its end there must be none at all: timers would have to be deleted.
+        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
+      LIMIT 1
+    ) IS NOT NULL
+    OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
+    OR (
+      SELECT e.status
+      FROM executions AS e
+      WHERE e.instance_id = v_id
+        AND e.execution_id = v_execution_id
+    ) IS DISTINCT FROM 'Running'
+    OR (
+      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
+        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
+      FROM history AS h
+      WHERE h.instance_id = v_id
+        AND h.execution_id = v_execution_id
+      ORDER BY h.event_id DESC
+      LIMIT 1
+    ) IS NOT TRUE
+    -- At its end, changes of key-values become visible.
+    OR (
+      v_status IS NOT NULL
+      AND (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NOT NULL
+    )
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
+  DELETE FROM worker_queue AS w
+  WHERE w.id = (
+    SELECT activity.id
+    FROM worker_queue AS activity
+    WHERE activity.id = split_part(p_token, '.', 1)::bigint
+      AND activity.lock_token = split_part(p_token, '.', 2)
+      AND activity.locked_until > p_now_ms
+      AND activity.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
+      AND num_nonnulls(activity.session_id) = 0 -- not IS NULL, the condition of an index
+    FOR UPDATE SKIP LOCKED
+  );
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+
+  UPDATE instances AS i
+  SET updated_at = v_now
+  WHERE i.instance_id = v_id;
+  IF v_status IS NOT NULL THEN
+    UPDATE executions AS e
+    SET status = v_status,
+        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
+        completed_at = v_now
+    WHERE e.instance_id = v_id
+      AND e.execution_id = v_execution_id;
+  END IF;
+  RETURN jsonb_build_object(
+    '_tag', 'Advanced',
+    'nowMs', p_now_ms,
+    'handedOver',
+    dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
+END
+$$;
+
 -- Finds out which optimistic turns continue the histories as they are stored, and takes the advisory locks of their
 -- instances. A part of dx_advance_orchestrations, which says when a turn fits.
 --
 -- Returns the turns, without an execution where one does not fit.
---
 -- Bound: one row of each table per turn; the events given where ids may be taken. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_turns(
@@ -2643,7 +2750,6 @@ BEGIN
     SELECT turn.ordinality
     FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
-      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       turn.instance_id = ANY (v_ours)
       AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
@@ -2704,7 +2810,6 @@ $$;
 --
 -- Returns the turns, without an execution where one lacks a live lock of its caller, or where another transaction has
 -- locked one of these activities, or where an earlier turn of its instance is stored.
---
 -- Bound: the activities given. Locks: their rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them
@@ -2727,7 +2832,6 @@ BEGIN
   FOR v_row IN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
-    -- Below LATERAL, because a join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT w.id
       FROM worker_queue AS w
@@ -2813,7 +2917,6 @@ $$;
 -- turns to store: it would wait with locks of theirs.
 --
 -- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
---
 -- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
 -- dx_store_turns; then the other worker rows (skip locked), sessions by id. A transaction with the advisory lock of an
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
@@ -2858,14 +2961,8 @@ BEGIN
     AND jsonb_array_length(p_results) = 1
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_advance_orchestration(
-      p_turns -> 0,
-      p_results -> 0 ->> 'token',
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+    v_answer := dx_advance_with_plain_turn(
+      p_turns -> 0, p_results -> 0 ->> 'token', p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -2898,16 +2995,8 @@ BEGIN
 
   IF v_stored > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns,
-      NULL,
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+      v_turns, NULL, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers,
+      p_texts, v_now_ms
     );
   END IF;
 
@@ -2951,9 +3040,7 @@ BEGIN
   ELSE
     -- The results of turns that are stored are part of their histories.
     v_settled := dx_ack_work_items(
-      p_results,
-      p_texts,
-      v_now_ms,
+      p_results, p_texts, v_now_ms,
       ARRAY(SELECT v_turns[r.ack].execution_id IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );
   END IF;
@@ -2978,225 +3065,6 @@ BEGIN
       ORDER BY turn.ordinality
     )
     FROM unnest(v_turns) WITH ORDINALITY AS turn
-  );
-END
-$$;
-
--- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
-CREATE OR REPLACE FUNCTION dx_is_plain(
-  p_turn jsonb,                    -- of dx_store_turns, with appends
-  p_worker_items jsonb             -- the same, of this turn
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
-    AND p_turn ->> 'parent_instance_id' IS NULL
-    AND NOT p_turn ?| '{next_version,sets_custom_status,cancelled_timers,requeued,left_ids}'
-    AND (
-      p_worker_items IS NULL
-      OR (
-        -- Where there are more, a set of rows is cheaper than row after row.
-        jsonb_array_length(p_worker_items) <= 8
-        AND NOT jsonb_path_exists(
-          p_worker_items,
-          '$[*] ? (@.session_id != null || @.tag != null || exists(@.served_by))'
-        )
-      )
-    )
-$$;
-
--- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
--- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
---
--- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
---
--- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
-CREATE OR REPLACE FUNCTION dx_store_turn(
-  p_turn jsonb,                    -- {handover_limit, spare}
-  p_instance_id text,
-  p_execution_id bigint,
-  p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
-  p_workers jsonb,                 -- the same, one at most
-  p_texts text[],                  -- the same
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_no_tag CONSTANT text := dx_no_tag();
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_waiting bigint[];
-  v_names jsonb;
-  v_until_ms bigint;
-  v_secret text;
-  -- How many more may be handed over.
-  v_left bigint := 0;
-  v_item jsonb;
-  v_token text;
-  v_id bigint;
-  v_handed_over jsonb := '[]';
-BEGIN
-  IF p_history IS NOT NULL THEN
-    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
-    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
-  END IF;
-  IF p_worker_items IS NULL THEN
-    RETURN v_handed_over;
-  END IF;
-
-  IF (p_workers -> 0 ->> 'untagged')::boolean THEN
-    v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
-    IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
-      v_names := p_workers -> 0 -> 'names';
-      v_until_ms := p_now_ms + (p_workers -> 0 ->> 'lock_timeout_ms')::bigint;
-      v_secret := gen_random_uuid()::text;
-      v_left := (p_turn ->> 'handover_limit')::bigint;
-    END IF;
-  END IF;
-  FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
-    v_item := p_worker_items -> v_index;
-    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
-    INSERT INTO worker_queue (
-      work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, tag, route
-    )
-    VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
-      v_now,
-      v_token,
-      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
-      v_now,
-      (v_token IS NOT NULL)::integer,
-      v_item ->> 'instance_id',
-      (v_item ->> 'execution_id')::bigint,
-      (v_item ->> 'activity_id')::bigint,
-      v_no_tag,
-      v_item ->> 'name'
-    )
-    RETURNING id INTO v_id;
-    IF v_token IS NOT NULL THEN
-      v_left := v_left - 1;
-      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
-    END IF;
-  END LOOP;
-  IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
-    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
-  THEN
-    PERFORM dx_notify('worker_work', ARRAY[v_now]);
-  END IF;
-  RETURN v_handed_over;
-END
-$$;
-
--- Stores one optimistic turn with its only result in the common case: the turn is plain (dx_is_plain). Called by
--- dx_advance_orchestrations, which does the same for sets and for all else, at 1.5 times the cost where the turn
--- continues and 1.9 times where it is the last one (0.54 instead of 0.28 ms of the server's time on a busy machine).
---
--- Returns its answer, {_tag: Advanced, …}. Null: the caller has to do it, and nothing is stored.
---
--- Bound: as dx_advance_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_advance_orchestration(
-  p_turn jsonb,                    -- as in dx_advance_orchestrations
-  p_token text,                    -- of its only result
-  p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_turn ->> 'instance_id';
-  v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
-  v_status CONSTANT text := p_turn ->> 'status';
-BEGIN
-  IF NOT dx_is_plain(p_turn, p_worker_items)
-    OR v_status NOT IN ('Completed', 'Failed')
-    OR p_turn ->> 'orchestration_name' IS NOT NULL
-    OR p_turn ->> 'major' IS NOT NULL
-    OR p_token !~ '^[0-9]{1,18}[.]'
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This and what follows sees everything that was committed before we took the advisory lock.
-  IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.instance_id = v_id
-        -- At its end there must be none at all: timers would have to be deleted.
-        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
-      LIMIT 1
-    ) IS NOT NULL
-    OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
-    OR (
-      SELECT e.status
-      FROM executions AS e
-      WHERE e.instance_id = v_id
-        AND e.execution_id = v_execution_id
-    ) IS DISTINCT FROM 'Running'
-    OR (
-      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
-        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
-      FROM history AS h
-      WHERE h.instance_id = v_id
-        AND h.execution_id = v_execution_id
-      ORDER BY h.event_id DESC
-      LIMIT 1
-    ) IS NOT TRUE
-    -- At its end, changes of key-values become visible.
-    OR (
-      v_status IS NOT NULL
-      AND (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NOT NULL
-    )
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
-  DELETE FROM worker_queue AS w
-  WHERE w.id = (
-    SELECT one.id
-    FROM worker_queue AS one
-    WHERE one.id = split_part(p_token, '.', 1)::bigint
-      AND one.lock_token = split_part(p_token, '.', 2)
-      AND one.locked_until > p_now_ms
-      AND one.instance_id IS NOT DISTINCT FROM v_id -- not "=": found by id, whatever the statistics say
-      AND num_nonnulls(one.session_id) = 0 -- not IS NULL, the condition of an index
-    FOR UPDATE SKIP LOCKED
-  );
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-
-  UPDATE instances AS i
-  SET updated_at = v_now
-  WHERE i.instance_id = v_id;
-  IF v_status IS NOT NULL THEN
-    UPDATE executions AS e
-    SET status = v_status,
-        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
-        completed_at = v_now
-    WHERE e.instance_id = v_id
-      AND e.execution_id = v_execution_id;
-  END IF;
-  RETURN jsonb_build_object(
-    '_tag', 'Advanced',
-    'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
@@ -3235,8 +3103,8 @@ $$;
 -- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
 -- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
--- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of
--- the server's queue of notifications is full. Callers that wait then find the end with their next look.
+-- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
+-- next look.
 --
 -- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
 -- deleted.
@@ -3263,7 +3131,9 @@ BEGIN
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
-    SELECT t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id, t.reply_name AS mailbox
+    SELECT
+      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
+      t.reply_name AS mailbox
     FROM queue_tasks AS t
     WHERE t.id = ANY (p_ids)
       AND t.reply_instance_id IS NOT NULL
@@ -3299,14 +3169,14 @@ BEGIN
   END IF;
 
   IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
-    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\n'))
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
       FROM queue_tasks AS t
       WHERE t.id = ANY (p_ids)
         AND t.is_awaited
-    ) AS one
-    GROUP BY one.part;
+    ) AS task
+    GROUP BY task.part;
   END IF;
 END
 $$;
@@ -3315,7 +3185,6 @@ $$;
 --
 -- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
 -- written.
---
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
@@ -3335,10 +3204,7 @@ DECLARE
 BEGIN
   INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
   SELECT
-    p_instance_id,
-    p_execution_id,
-    h.event_id,
-    h.event_type,
+    p_instance_id, p_execution_id, h.event_id, h.event_type,
     COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)
@@ -3357,7 +3223,6 @@ $$;
 --
 -- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
 -- the latter is Missing.
---
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
   p_ids uuid[],
@@ -3402,22 +3267,22 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  SELECT json_build_array(json_agg(one.id), json_agg(one.status), json_agg(one.result), json_agg(one.error))
+  SELECT json_build_array(json_agg(part.id), json_agg(part.status), json_agg(part.result), json_agg(part.error))
   FROM (
-    SELECT ended.*, (row_number() OVER () - 1) / 32 AS part
+    SELECT ended.*, (row_number() OVER () - 1) / 32 AS number
     FROM (
-      SELECT one.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
-      FROM unnest(p_ids) AS one (id)
+      SELECT task.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
+      FROM unnest(p_ids) AS task (id)
       LEFT JOIN LATERAL (
         SELECT x.status, x.result, x.error
         FROM queue_tasks AS x
-        WHERE x.id = one.id
+        WHERE x.id = task.id
         OFFSET 0
       ) AS t ON true
       WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running')
     ) AS ended
-  ) AS one
-  GROUP BY one.part;
+  ) AS part
+  GROUP BY part.number;
 END
 $$;
 
@@ -3479,13 +3344,13 @@ $$;
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
---
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
-                                   -- max_attempts and queue are needed; runs at the later of delay and time
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
+                                   -- time
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -3531,22 +3396,11 @@ BEGIN
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      item.id,
-      item.name,
-      item.key,
-      item.payload,
-      item.max_attempts,
-      due.at,
+      item.id, item.name, item.key, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
-      item.queue,
-      item.wakeup,
-      item.reply_instance_id,
-      item.reply_execution_id,
-      item.reply_name,
-      item.trace_context,
-      v_now,
-      v_now
+      item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,
+      v_now, v_now
     FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
@@ -3573,9 +3427,9 @@ BEGIN
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT one.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
-    ORDER BY one.position;
+    SELECT task.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    ORDER BY task.position;
     RETURN;
   END IF;
 
@@ -3611,11 +3465,11 @@ $$;
 -- batch already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or {_tag:
 -- VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
 -- none is published, and new ones are {_tag: Unpublished}.
---
--- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction
--- that publishes the same batch, commits the version or discards it.
+-- Bound: the batches given. Locks: their versions in order (shared), the new batches, then as dx_create_tasks. Waits
+-- for a transaction that publishes the same batch, commits the version or discards it.
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
-  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
+  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
+                                   --   dx_create_tasks
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -3654,11 +3508,11 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT one.task_id, one.record_count
-    FROM queue_dataset_batches AS one
-    WHERE one.dataset_uuid = b.dataset_uuid
-      AND one.dataset_version = b.dataset_version
-      AND one.batch_uri = b.batch_uri
+    SELECT batch.task_id, batch.record_count
+    FROM queue_dataset_batches AS batch
+    WHERE batch.dataset_uuid = b.dataset_uuid
+      AND batch.dataset_version = b.dataset_version
+      AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
@@ -3685,11 +3539,7 @@ BEGIN
       dataset_uuid, dataset_version, batch_uri, record_count, status, task_id, created_at
     )
     SELECT
-      given.dataset_uuid,
-      given.dataset_version,
-      given.batch_uri,
-      given.record_count,
-      'Buffered',
+      given.dataset_uuid, given.dataset_version, given.batch_uri, given.record_count, 'Buffered',
       (given.task ->> 'id')::uuid,
       to_timestamp(v_now_ms::float8 / 1000)
     FROM given
@@ -3729,16 +3579,14 @@ BEGIN
       ORDER BY b.position
     )
     FROM ROWS FROM (
-      jsonb_to_recordset(p_batches) AS (
-        dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
-      )
+      jsonb_to_recordset(p_batches) AS (dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint)
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT one.task_id, one.record_count
-      FROM queue_dataset_batches AS one
-      WHERE one.dataset_uuid = b.dataset_uuid
-        AND one.dataset_version = b.dataset_version
-        AND one.batch_uri = b.batch_uri
+      SELECT batch.task_id, batch.record_count
+      FROM queue_dataset_batches AS batch
+      WHERE batch.dataset_uuid = b.dataset_uuid
+        AND batch.dataset_version = b.dataset_version
+        AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (
@@ -3780,8 +3628,6 @@ END
 $$;
 
 -- Returns the UUID that a text holds; null for any other text.
---
--- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE
@@ -3797,7 +3643,6 @@ $$;
 -- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
 --
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
---
 -- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
 CREATE OR REPLACE FUNCTION dx_cancel_tasks(
   p_ids text[],
@@ -3877,7 +3722,6 @@ $$;
 -- of dx_start_orchestrations, which says when a turn can be stored.
 --
 -- Returns the turns with their instances, without an execution where a turn cannot be stored.
---
 -- Bound: one row of each table per turn; the events given where ids may be given twice. Locks: advisory locks of the
 -- instances (try), the same as claims take.
 CREATE OR REPLACE FUNCTION dx_check_first_turns(
@@ -3928,9 +3772,7 @@ BEGIN
       FROM unnest(p_starts) WITH ORDINALITY AS start
     ) AS start
     CROSS JOIN LATERAL (
-      SELECT
-        p_turns[start.ordinality].execution_id AS execution_id,
-        p_turns[start.ordinality].clock_ms AS clock_ms
+      SELECT p_turns[start.ordinality].execution_id AS execution_id, p_turns[start.ordinality].clock_ms AS clock_ms
     ) AS turn
   LOOP
     IF v_start.begins THEN
@@ -3956,7 +3798,6 @@ $$;
 
 -- Returns the ids of all children of the given instances, unordered: children with a row, and children whose start is
 -- still queued.
---
 -- Bound: the children, and the queued starts of all children. An index holds only these: with 100 of them the call
 -- takes 1 ms, whatever else is queued. Without that index it took 2, 9 and 130 ms in front of 10,000, 100,000 and
 -- 1,000,000 timers, and 40, 300 and 3,500 ms in front of as many starts of 500 bytes. The index adds less than a
@@ -4062,28 +3903,27 @@ BEGIN
 END
 $$;
 
--- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
--- that have expired are deleted.
+-- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first.
+-- Each is leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent,
+-- or deleted, in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller
+-- learns why. Messages that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
--- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look again, and
--- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
--- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
--- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue.
---
--- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
--- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
+-- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look
+-- again, and the time of the look. The next look is due when the next message is, or when the lease of another
+-- publisher ends, which may have died; a second from now if another claim is under way. Null: nothing to wait for. If
+-- there is no more, the row also names other queues whose oldest message has been due for over a minute and is not
+-- leased: perhaps no publisher has such a queue.
+-- Bound: p_limit messages, deleted ones included. In the queues of the caller, messages that others have leased are
+-- read and passed over; in up to 100 other queues the oldest message is read. Locks: the claimed rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
   p_lease_ms bigint,               -- milliseconds, > 0
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
-  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -4117,13 +3957,13 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT one.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS one
+      SELECT given.queue
+      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
         SELECT o.deliver_at, o.id
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
         ORDER BY o.deliver_at, o.id
@@ -4138,8 +3978,8 @@ BEGIN
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
     SELECT
-      COALESCE(array_agg(one.id), '{}'),
-      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+      COALESCE(array_agg(due.id), '{}'),
+      v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
       SELECT o.id, o.expires_at
@@ -4151,7 +3991,7 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    ) AS one;
+    ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
@@ -4203,12 +4043,12 @@ BEGIN
   ELSE
     out_next_ms := (
       SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS one (queue)
+      FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
         SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
         ORDER BY o.deliver_at, o.id
@@ -4218,7 +4058,7 @@ BEGIN
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
-          AND o.queue = one.queue
+          AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true
@@ -4250,7 +4090,7 @@ $$;
 -- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
 --
 -- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
-CREATE OR REPLACE FUNCTION dx_settle_claims(
+CREATE OR REPLACE FUNCTION dx_store_claim_findings(
   p_lost uuid[],                   -- their attempts were lost
   p_dead uuid[],                   -- they end, because the last attempt was lost
   p_cancelled uuid[],              -- they end, because their execution has ended
@@ -4298,17 +4138,17 @@ $$;
 
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
--- Returns one row per wake-up, in order, whose outcome says what to do with it:
--- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
--- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
+-- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
+-- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
+-- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
+-- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if five
--- attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker. Such a task
--- was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more. A task whose
--- execution has ended is cancelled. A claim that is repeated with its id is answered again.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
+-- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
+-- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -4326,7 +4166,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts before this one that were lost one after another; of a suspect, before the next
+  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -4365,11 +4205,10 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT one.id, one.position
-      FROM unnest(p_ids) WITH ORDINALITY AS one (id, position)
-      ORDER BY one.id, one.position
+      SELECT wakeup.id, wakeup.position
+      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      ORDER BY wakeup.id, wakeup.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
@@ -4437,7 +4276,7 @@ BEGIN
   END LOOP;
 
   IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
-    PERFORM dx_settle_claims(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
+    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
   END IF;
 
   UPDATE queue_tasks AS t
@@ -4482,31 +4321,30 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    one.outcome,
-    one.id::text,
-    t.name,
-    t.attempt,
+    answer.outcome, answer.id::text, t.name, t.attempt,
     t.attempt - t.uncounted,
-    t.lost + (one.outcome = 'Suspect' AND t.status = 'Running')::integer,
-    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
+    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
+    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
+    CASE
+      WHEN answer.outcome = 'NotDue'
+      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
+    END,
     t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS one (outcome, id, position)
+  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
   LEFT JOIN LATERAL (
     SELECT x.*
     FROM queue_tasks AS x
-    WHERE x.id = one.id
+    WHERE x.id = answer.id
     OFFSET 0
   ) AS t ON true
-  ORDER BY one.position;
+  ORDER BY answer.position;
 END
 $$;
 
 -- Deletes messages of the outbox that were sent some time ago, the oldest first.
 --
 -- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
---
--- Bound: p_limit rows. Locks: the deleted rows; rows that are locked are skipped.
+-- Bound: p_limit rows. Locks: the deleted rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
@@ -4605,7 +4443,6 @@ $$;
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
---
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -4621,14 +4458,14 @@ DECLARE
 BEGIN
   DELETE FROM sessions AS s
   USING (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.locked_until < v_now_ms
+    SELECT orphan.session_id
+    FROM sessions AS orphan
+    WHERE orphan.locked_until < v_now_ms
       AND NOT EXISTS (
         SELECT FROM worker_queue AS w
-        WHERE w.session_id = one.session_id
+        WHERE w.session_id = orphan.session_id
       )
-    ORDER BY one.session_id COLLATE "C"
+    ORDER BY orphan.session_id COLLATE "C"
     FOR UPDATE SKIP LOCKED
   ) AS orphan
   WHERE s.session_id = orphan.session_id;
@@ -4640,7 +4477,6 @@ $$;
 -- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
---
 -- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
 -- that have locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
@@ -4682,9 +4518,8 @@ $$;
 -- Commits the output of a batch for the attempt that has processed it. The first commit counts: a later one, also of a
 -- newer attempt, is answered with what is stored.
 --
--- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
--- {_tag: VersionNotBuilding, version, status}.
---
+-- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or {_tag:
+-- VersionNotBuilding, datasetUuid, version, status}.
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(
   p_task_id uuid,
@@ -4768,7 +4603,6 @@ $$;
 --
 -- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag:
 -- VersionNotFound}, {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
---
 -- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
 -- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
@@ -4880,12 +4714,12 @@ DECLARE
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
-      one.position, one.result, task.id, task.is_announced,
+      given.position, given.result, task.id, task.is_announced,
       CASE
-        WHEN task.attempt IS DISTINCT FROM one.attempt THEN 'Stale'
+        WHEN task.attempt IS DISTINCT FROM given.attempt THEN 'Stale'
         WHEN task.status = 'Completed' AND NOT p_is_first THEN 'Done'
         WHEN task.status <> 'Running' THEN 'Stale'
-        WHEN one.is_committed THEN 'Uncommitted'
+        WHEN given.is_committed THEN 'Uncommitted'
         ELSE 'Complete'
       END AS outcome
     FROM (
@@ -4893,11 +4727,11 @@ BEGIN
       FROM unnest(p_ids, p_attempts, p_results, p_committed) WITH ORDINALITY
         AS i (id, attempt, result, is_committed, position)
       ORDER BY i.id, i.position
-    ) AS one
+    ) AS given
     LEFT JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t
-      WHERE t.id = one.id
+      WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
   ),
@@ -4973,7 +4807,6 @@ $$;
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
 -- not belong to the batch are ignored.
---
 -- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
@@ -5126,7 +4959,6 @@ $$;
 -- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
@@ -5162,12 +4994,12 @@ BEGIN
   out_queue_messages_deleted := 0;
 
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   PERFORM
   FROM instance_locks AS l
@@ -5342,9 +5174,7 @@ BEGIN
         AND b.dataset_version = p_version
         AND b.status = 'Buffered'
     ),
-    'the version of its batch was discarded',
-    true,
-    p_now_ms
+    'the version of its batch was discarded', true, p_now_ms
   );
   RETURN jsonb_build_object('_tag', 'Discarded');
 END
@@ -5421,12 +5251,7 @@ BEGIN
   )
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
-    v_now,
-    v_now,
-    w.instance_id,
-    w.execution_id,
-    w.activity_id,
-    w.session_id,
+    v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id,
     COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
@@ -5445,15 +5270,10 @@ BEGIN
 END
 $$;
 
--- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there are.
--- Equal hints of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there
+-- are. Equal hints of a transaction are one.
 --
--- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL commits transactions that notify one at a time. It never fails the statement that calls it: while more
--- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
--- as PREPARE TRANSACTION needs.
---
--- Bound: none of the tables is read. Locks: none before the commit.
+-- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
   p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
@@ -5546,7 +5366,6 @@ $$;
 -- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
 -- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
 -- count (given back) leaves the task as it was before.
---
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
@@ -5811,9 +5630,7 @@ $$;
 -- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
 -- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
 -- own route.
---
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none. PostgreSQL puts
--- it into the statement that calls it.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_instances(
   p_routes text[],
   p_after_at timestamptz,          -- the scan begins behind this message
@@ -5860,7 +5677,6 @@ AS $$
   )
   SELECT
     looked.*,
-    -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
     CASE
       WHEN looked.free THEN (
         SELECT i.route
@@ -5870,12 +5686,7 @@ AS $$
     END
   FROM (
     SELECT
-      met.instance_id,
-      met.messages,
-      met.visible_at,
-      met.first[2],
-      met.first[3]::integer,
-      met.route,
+      met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
       (
         SELECT l.instance_id
         FROM instance_locks AS l
@@ -5921,7 +5732,6 @@ $$;
 
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
---
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
   p_instance_id text,
@@ -6135,9 +5945,7 @@ END
 $$;
 
 -- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
---
--- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none. PostgreSQL puts it into the
--- statement that calls it.
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none.
 CREATE OR REPLACE FUNCTION dx_turn_inputs(
   p_instance_id text,
   p_history_limit integer          -- as in dx_fetch_orchestration_items
@@ -6155,9 +5963,7 @@ STABLE
 -- settings of the caller
 AS $$
   SELECT
-    i.orchestration_name,
-    i.orchestration_version,
-    execution.execution_id,
+    i.orchestration_name, i.orchestration_version, execution.execution_id,
     CASE
       WHEN known.is_whole THEN (
         SELECT json_agg(event.event_data)
@@ -6240,7 +6046,6 @@ AS $$
 $$;
 
 -- Returns when the first message of these routes became visible that no process holds; null without one.
---
 -- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_message(
   p_routes text[],
@@ -6312,13 +6117,13 @@ RETURNS TABLE (
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
   out_execution_id bigint,
-  out_history json,                -- event texts by event id; null when there are none
+  out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 )
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -6375,7 +6180,8 @@ BEGIN
     v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
-      SELECT * FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
+      SELECT *
+      FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
@@ -6450,7 +6256,10 @@ BEGIN
     WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
+      OR (
+        v_claimed > 0
+        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
+      );
   END LOOP;
 
   v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
@@ -6481,7 +6290,6 @@ $$;
 --
 -- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
 -- p_after_ms.
---
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_name text,
@@ -6517,8 +6325,8 @@ BEGIN
   END IF;
   RETURN COALESCE(
     (
-      SELECT json_agg(one ORDER BY position)
-      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS one (out_id, out_is_new, position)
+      SELECT json_agg(task ORDER BY position)
+      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS task (out_id, out_is_new, position)
     ),
     '[]'
   );
@@ -6539,7 +6347,6 @@ $$;
 -- exists and can be deleted again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
---
 -- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
 -- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(
@@ -6567,12 +6374,12 @@ DECLARE
   v_running text[];
 BEGIN
   -- In the order of the keys, which two ids may share.
-  PERFORM pg_advisory_xact_lock(one.key)
+  PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
     SELECT DISTINCT hashtext(id) AS key
     FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
-  ) AS one;
+  ) AS instance;
 
   SELECT array_agg(running.id)
   INTO v_running
@@ -6605,7 +6412,6 @@ END
 $$;
 
 -- Returns the instances that starts create, with what their first turns say of them.
---
 -- Bound: the starts given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
   p_starts dx_start[],
@@ -6667,7 +6473,6 @@ $$;
 --
 -- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
 -- Missing.
---
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
   p_id uuid,
@@ -6770,8 +6575,6 @@ $$;
 -- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
---
--- Bound: none of the tables is read. Locks: PostgreSQL serializes the commits that notify.
 CREATE OR REPLACE FUNCTION dx_notify_end()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6793,8 +6596,6 @@ END
 $$;
 
 -- Trigger: notifies listeners of work that another program gave a new time, such as Duroxide, when it gives work back.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_moved()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6807,8 +6608,6 @@ END
 $$;
 
 -- Trigger: wakes the publishers of the outbox with the commit, once for all messages of a transaction.
---
--- Bound: none of the tables is read. Locks: none before the commit.
 CREATE OR REPLACE FUNCTION dx_notify_outbox()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -6859,7 +6658,6 @@ $$;
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
---
 -- Bound: the executions of the instance, and the deleted events. Locks: rows of the deleted executions, then of their
 -- histories. The id of the current execution only grows, so an execution that is old now stays old.
 CREATE OR REPLACE FUNCTION dx_prune_executions(
@@ -6980,8 +6778,8 @@ BEGIN
   RETURN (
     SELECT COALESCE(
       jsonb_agg(
-        jsonb_build_object('version', one.dataset_version, 'outputUris', one.outputs)
-        ORDER BY one.dataset_version
+        jsonb_build_object('version', discarded.dataset_version, 'outputUris', discarded.outputs)
+        ORDER BY discarded.dataset_version
       ),
       '[]'
     )
@@ -7001,7 +6799,7 @@ BEGIN
         AND v.status = 'Discarded'
       ORDER BY v.dataset_version
       LIMIT p_limit
-    ) AS one
+    ) AS discarded
   );
 END
 $$;
@@ -7029,9 +6827,7 @@ DECLARE
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
   SELECT
-    m.queue,
-    m.payload,
-    v_now,
+    m.queue, m.payload, v_now,
     to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
     m.max_attempts
   FROM ROWS FROM (
@@ -7040,12 +6836,12 @@ BEGIN
   ORDER BY m.position;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     -- The first time of each queue: a receiver that looks then finds out about the next one.
-    PERFORM dx_hint('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
+    PERFORM dx_hint('m ' || message.queue, to_timestamp((v_now_ms + message.delay_ms)::float8 / 1000))
     FROM (
       SELECT m.queue, min(m.delay_ms) AS delay_ms
       FROM jsonb_to_recordset(p_messages) AS m (queue text, delay_ms bigint)
       GROUP BY m.queue
-    ) AS one;
+    ) AS message;
   END IF;
   RETURN v_now_ms;
 END
@@ -7054,7 +6850,6 @@ $$;
 -- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
 -- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
 -- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
---
 -- Bound: the batches of the version. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_active_dataset(
   p_name text
@@ -7156,7 +6951,6 @@ BEGIN
         greatest(
           floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
           q.locked_until,
-          -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
           (
             SELECT l.locked_until
             FROM instance_locks AS l
@@ -7274,10 +7068,7 @@ BEGIN
       SELECT ended.*, sum(ended.bytes) OVER (ORDER BY ended.instance_id) - ended.bytes AS before
       FROM (
         SELECT
-          i.instance_id,
-          e.status,
-          e.output,
-          e.failure,
+          i.instance_id, e.status, e.output, e.failure,
           COALESCE(octet_length(e.output), 0) + COALESCE(octet_length(e.failure), 0) AS bytes
         FROM instances AS i
         CROSS JOIN LATERAL (
@@ -7328,9 +7119,7 @@ AS $$
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (
       SELECT
-        h.execution_id,
-        h.event_id,
-        h.event_data,
+        h.execution_id, h.event_id, h.event_data,
         sum(octet_length(h.event_data)) OVER (ORDER BY h.event_id) - octet_length(h.event_data) AS before
       FROM history AS h
       WHERE h.instance_id = p_instance_id
@@ -7368,11 +7157,7 @@ SET search_path FROM CURRENT
 SET jit = off
 AS $$
   SELECT
-    holder.kind,
-    holder.id,
-    holder.application_name,
-    holder.since,
-    holder.transactions,
+    holder.kind, holder.id, holder.application_name, holder.since, holder.transactions,
     (
       SELECT sum(pg_stat_get_dead_tuples(kept.name::regclass))::bigint
       FROM (VALUES ('orchestrator_queue'), ('worker_queue'), ('instance_locks')) AS kept (name)
@@ -7404,8 +7189,6 @@ $$;
 
 -- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
 -- escapes of JSON, because Duroxide's typed API stores strings bare.
---
--- Bound: the text of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_value_bytes(
   p_value text
 )
@@ -7433,7 +7216,6 @@ $$;
 -- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
 -- Returns one row, or none if the instance is unknown.
---
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instance_stats(
   p_instance_id text
@@ -7530,11 +7312,7 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT
-    i.instance_id,
-    i.orchestration_name,
-    i.orchestration_version,
-    i.parent_instance_id,
-    i.current_execution_id,
+    i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
     COALESCE(e.status, 'Running'),
     e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
@@ -7552,7 +7330,6 @@ $$;
 -- the value that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
---
 -- Bound: the key-values of the instance, or the one key. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_key_values(
   p_instance_id text,
@@ -7621,7 +7398,6 @@ BEGIN
   out_now_ms := v_now_ms;
 
   WITH held AS (
-    -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
     SELECT greatest(
       head.locked_until,
       (
@@ -7791,7 +7567,6 @@ END
 $$;
 
 -- Returns one row: the messages of the outbox that were not sent, of each queue the p_limit that are due first.
---
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -7801,7 +7576,7 @@ RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
-  out_oldest_age_ms bigint         -- since the oldest one that waits was due, or one that fails was written; 0 without any
+  out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
 )
 LANGUAGE plpgsql
 STABLE
@@ -7834,13 +7609,13 @@ BEGIN
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now) AS waiting,
-      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now) AS delayed,
-      count(*) FILTER (WHERE one.last_error IS NOT NULL) AS failing,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at <= v_now) AS waiting,
+      count(*) FILTER (WHERE waiting.last_error IS NULL AND waiting.deliver_at > v_now) AS delayed,
+      count(*) FILTER (WHERE waiting.last_error IS NOT NULL) AS failing,
       min(
         CASE
-          WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
+          WHEN waiting.last_error IS NOT NULL THEN waiting.created_at
+          WHEN waiting.deliver_at <= v_now THEN greatest(waiting.deliver_at, 'epoch')
         END
       ) AS oldest
     INTO v_row
@@ -7851,7 +7626,7 @@ BEGIN
         AND o.queue = v_queue
       ORDER BY o.deliver_at, o.id
       LIMIT p_limit
-    ) AS one;
+    ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;
     out_failing := out_failing + v_row.failing;
@@ -7867,7 +7642,6 @@ $$;
 --
 -- Returns one row per such item, in order. The rows have about p_max_bytes of texts, at least one row if there is such
 -- an item. If all of them have out_is_last, no later item has anything new.
---
 -- Bound: three index lookups per item; for those that are returned also that of the value. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_progress(
   p_items jsonb,                   -- [{instance_id, key, execution_id, last_event_id}]; a key of null reads no value
@@ -7897,15 +7671,8 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT
-    part.position::integer,
-    part.current_execution_id,
-    part.event_id,
-    part.custom_status,
-    part.custom_status_version,
-    part.value,
-    part.has_ended,
-    part.is_of_rust,
-    part.is_last
+    part.position::integer, part.current_execution_id, part.event_id, part.custom_status, part.custom_status_version,
+    part.value, part.has_ended, part.is_of_rust, part.is_last
   FROM (
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (
@@ -8009,10 +7776,10 @@ BEGIN
     (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM (
-    SELECT one.visible_at, one.lease_token
-    FROM queue_messages AS one
-    WHERE one.queue = p_queue
-    ORDER BY one.visible_at
+    SELECT message.visible_at, message.lease_token
+    FROM queue_messages AS message
+    WHERE message.queue = p_queue
+    ORDER BY message.visible_at
     LIMIT p_limit
   ) AS m;
 END
@@ -8021,7 +7788,6 @@ $$;
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
 -- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
 -- the version is committed.
---
 -- Bound: p_limit versions and their batches. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_versions(
   p_dataset_uuid uuid,
@@ -8044,16 +7810,16 @@ BEGIN
       (
         SELECT jsonb_agg(
           jsonb_build_object(
-            'version', one.dataset_version,
-            'status', one.status,
-            'isActive', one.dataset_version IS NOT DISTINCT FROM d.active_version,
-            'recordCount', one.record_count,
+            'version', version.dataset_version,
+            'status', version.status,
+            'isActive', version.dataset_version IS NOT DISTINCT FROM d.active_version,
+            'recordCount', version.record_count,
             'batchCount', counted.batches,
             'committedBatchCount', counted.committed,
-            'createdMs', floor(extract(epoch FROM one.created_at) * 1000)::bigint,
-            'committedMs', floor(extract(epoch FROM one.committed_at) * 1000)::bigint
+            'createdMs', floor(extract(epoch FROM version.created_at) * 1000)::bigint,
+            'committedMs', floor(extract(epoch FROM version.committed_at) * 1000)::bigint
           )
-          ORDER BY one.dataset_version DESC
+          ORDER BY version.dataset_version DESC
         )
         FROM (
           SELECT v.*
@@ -8061,12 +7827,12 @@ BEGIN
           WHERE v.dataset_uuid = d.dataset_uuid
           ORDER BY v.dataset_version DESC
           LIMIT p_limit
-        ) AS one
+        ) AS version
         CROSS JOIN LATERAL (
           SELECT count(*) AS batches, count(*) FILTER (WHERE b.status = 'Committed') AS committed
           FROM queue_dataset_batches AS b
-          WHERE b.dataset_uuid = one.dataset_uuid
-            AND b.dataset_version = one.dataset_version
+          WHERE b.dataset_uuid = version.dataset_uuid
+            AND b.dataset_version = version.dataset_version
         ) AS counted
       ),
       '[]'
@@ -8083,7 +7849,6 @@ $$;
 -- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
 -- message that becomes visible next, null without one. If that time has passed, another transaction holds the message,
 -- or the limit was reached.
---
 -- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
 -- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
@@ -8213,8 +7978,7 @@ BEGIN
     RETURNING d.*
   )
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
-  SELECT
-    revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
+  SELECT revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived
   ORDER BY revived.id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -8266,7 +8030,7 @@ BEGIN
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
-      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
+      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(given.id) FROM unnest(p_ids) AS given (id)))
         AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
       ORDER BY t.id
@@ -8303,7 +8067,6 @@ $$;
 -- process has taken over, so that an outage of the database alone costs no process its work.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled.
---
 -- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
@@ -8366,7 +8129,6 @@ $$;
 -- p_idle_timeout_ms.
 --
 -- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
---
 -- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
@@ -8386,12 +8148,12 @@ BEGIN
   UPDATE sessions AS s
   SET locked_until = v_now_ms + p_extend_for_ms
   FROM (
-    SELECT one.session_id
-    FROM sessions AS one
-    WHERE one.worker_id = ANY (p_worker_ids)
-      AND one.locked_until > v_now_ms
-      AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
-    ORDER BY one.session_id COLLATE "C"
+    SELECT active.session_id
+    FROM sessions AS active
+    WHERE active.worker_id = ANY (p_worker_ids)
+      AND active.locked_until > v_now_ms
+      AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
+    ORDER BY active.session_id COLLATE "C"
     FOR NO KEY UPDATE
   ) AS live
   WHERE s.session_id = live.session_id;
@@ -8406,7 +8168,6 @@ $$;
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
 -- passed over: it is being settled, and no other attempt can begin.
---
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
@@ -8477,10 +8238,10 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = one.until_ms,
+  SET lease_until = renewed.until_ms,
       heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS one (id, until_ms)
-  WHERE t.id = one.id;
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
+  WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
@@ -8527,7 +8288,6 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
       FROM worker_queue AS w
@@ -8579,11 +8339,11 @@ BEGIN
     UPDATE sessions AS s
     SET last_activity_at = v_now_ms
     FROM (
-      SELECT one.session_id
-      FROM sessions AS one
-      WHERE one.session_id = ANY (v_sessions)
-        AND one.locked_until > v_now_ms
-      ORDER BY one.session_id COLLATE "C"
+      SELECT active.session_id
+      FROM sessions AS active
+      WHERE active.session_id = ANY (v_sessions)
+        AND active.locked_until > v_now_ms
+      ORDER BY active.session_id COLLATE "C"
       FOR NO KEY UPDATE
     ) AS locked
     WHERE s.session_id = locked.session_id;
@@ -8596,7 +8356,6 @@ $$;
 -- do not count.
 --
 -- Returns the claims that had taken some. A task that another transaction has locked is passed over.
---
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
@@ -8620,9 +8379,9 @@ DECLARE
 BEGIN
   SELECT
     jsonb_agg(jsonb_build_object(
-      'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
+      'task_id', task.id, 'attempt', task.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
     )),
-    array_agg(DISTINCT one.claim_id)
+    array_agg(DISTINCT task.claim_id)
   INTO v_items, v_claims
   FROM (
     SELECT t.id, t.attempt, t.claim_id
@@ -8632,7 +8391,7 @@ BEGIN
       AND t.worker_id = p_worker_id
       AND t.claim_id = ANY (p_claim_ids)
     FOR NO KEY UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS task;
   IF v_items IS NULL THEN
     RETURN '{}';
   END IF;
@@ -8643,8 +8402,6 @@ $$;
 
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
---
--- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -8725,7 +8482,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_settle_messages(
   p_ids bigint[],
   p_tokens text[],
-  p_reasons text[] DEFAULT NULL,  -- null: deletes them
+  p_reasons text[],                -- null: deletes them
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -8753,7 +8510,6 @@ BEGIN
       FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
-    -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT m.id
       FROM queue_messages AS m
@@ -8778,6 +8534,85 @@ BEGIN
     PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
   END IF;
   RETURN v_outcomes;
+END
+$$;
+
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
+-- of 0.5 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
+-- Bound: as dx_start_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
+  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
+  p_turn jsonb,                    -- the same
+  p_history jsonb,                 -- this and the following: the same, of this turn
+  p_worker_items jsonb,
+  p_workers jsonb,
+  p_texts text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_start ->> 'instance_id';
+BEGIN
+  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
+    OR NOT dx_is_plain(p_turn, p_worker_items)
+    OR p_turn ->> 'status' <> 'Running'
+    OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
+    OR p_turn ->> 'orchestration_name' IS NULL
+    OR p_turn ->> 'orchestration_version' IS NULL
+    OR p_turn ->> 'major' IS NULL
+    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This sees everything that was committed before we took the advisory lock.
+  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
+  THEN
+    RETURN NULL;
+  END IF;
+
+  INSERT INTO instances (
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
+  )
+  VALUES (
+    v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
+    dx_route(
+      (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
+    )
+  )
+  ON CONFLICT (instance_id) DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO executions (
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
+    duroxide_version_patch
+  )
+  VALUES (
+    v_id, 1, 'Running', v_now, (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer,
+    (p_turn ->> 'patch')::integer
+  )
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  RETURN jsonb_build_object(
+    '_tag', 'Begun',
+    'nowMs', p_now_ms,
+    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
 END
 $$;
 
@@ -8876,15 +8711,14 @@ $$;
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
---
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null if
-                                   --   none has one
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
+                                   --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -8925,14 +8759,8 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(
-      p_starts -> 0,
-      p_turns -> 0,
-      p_history,
-      p_worker_items,
-      p_workers,
-      p_texts,
-      v_now_ms
+    v_answer := dx_start_with_plain_turn(
+      p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, p_texts, v_now_ms
     );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
@@ -8943,9 +8771,7 @@ BEGIN
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-      v_starts,
-      p_history,
-      v_now_ms
+      v_starts, p_history, v_now_ms
     );
   END IF;
 
@@ -8999,13 +8825,7 @@ BEGIN
     v_handed_over := dx_store_turns(
       v_turns,
       COALESCE(v_children, '{}'),
-      p_history,
-      p_key_values,
-      p_worker_items,
-      p_cancelled_activities,
-      p_orchestrator_items,
-      p_workers,
-      p_texts,
+      p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
       v_now_ms
     );
   END IF;
@@ -9030,100 +8850,6 @@ BEGIN
 END
 $$;
 
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
--- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
--- of 0.5 ms of the server's time on a busy machine).
---
--- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
--- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_orchestration(
-  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
-  p_turn jsonb,                    -- the same
-  p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_start ->> 'instance_id';
-BEGIN
-  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
-    OR NOT dx_is_plain(p_turn, p_worker_items)
-    OR p_turn ->> 'status' <> 'Running'
-    OR p_turn ->> 'output' IS NOT NULL
-    OR p_turn ->> 'text_at' IS NOT NULL
-    OR p_turn ->> 'orchestration_name' IS NULL
-    OR p_turn ->> 'orchestration_version' IS NULL
-    OR p_turn ->> 'major' IS NULL
-    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
-    RETURN NULL;
-  END IF;
-
-  INSERT INTO instances (
-    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
-  )
-  VALUES (
-    v_id,
-    p_turn ->> 'orchestration_name',
-    p_turn ->> 'orchestration_version',
-    1,
-    v_now,
-    v_now,
-    dx_route(
-      (p_turn ->> 'major')::integer,
-      (p_turn ->> 'minor')::integer,
-      (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name',
-      p_turn ->> 'orchestration_version',
-      false
-    )
-  )
-  ON CONFLICT (instance_id) DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  INSERT INTO executions (
-    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
-    duroxide_version_patch
-  )
-  VALUES (
-    v_id,
-    1,
-    'Running',
-    v_now,
-    (p_turn ->> 'major')::integer,
-    (p_turn ->> 'minor')::integer,
-    (p_turn ->> 'patch')::integer
-  )
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  RETURN jsonb_build_object(
-    '_tag', 'Begun',
-    'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
-  );
-END
-$$;
-
 -- Makes one step of a pass over the messages without a route, oldest first: a message whose instance exists by now gets
 -- its route; a message that has been visible for longer than p_max_age_ms is deleted.
 --
@@ -9134,7 +8860,6 @@ $$;
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
---
 -- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
 -- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
@@ -9214,7 +8939,9 @@ BEGIN
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
-      USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      USING (
+        SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id FOR UPDATE SKIP LOCKED
+      ) AS locked
       WHERE q.id = locked.id
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS start
@@ -9249,7 +8976,6 @@ $$;
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
---
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
@@ -9323,7 +9049,8 @@ BEGIN
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
-        ELSE v_now + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
+        ELSE v_now
+          + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
@@ -9362,11 +9089,12 @@ BEGIN
   LIMIT 1;
 
   SELECT
-    count(*) FILTER (WHERE one.status = 'Pending'),
-    count(*) FILTER (WHERE one.status = 'Running'),
+    count(*) FILTER (WHERE open.status = 'Pending'),
+    count(*) FILTER (WHERE open.status = 'Running'),
     COALESCE(
-      v_now_ms - floor(extract(epoch FROM min(greatest(one.run_at, 'epoch')) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
-        ::bigint,
+      v_now_ms - floor(extract(epoch FROM
+        min(greatest(open.run_at, 'epoch')) FILTER (WHERE open.status = 'Pending' AND open.run_at <= v_now)
+      ) * 1000)::bigint,
       0
     )
   INTO out_pending, out_running, out_oldest_age_ms
@@ -9376,7 +9104,7 @@ BEGIN
     WHERE t.look_at IS NOT NULL
     ORDER BY t.look_at
     LIMIT p_limit
-  ) AS one;
+  ) AS open;
   SELECT count(*)
   INTO out_dead
   FROM (
@@ -9385,19 +9113,19 @@ BEGIN
     WHERE t.dead_at IS NOT NULL
     ORDER BY t.dead_at
     LIMIT p_limit
-  ) AS one;
+  ) AS dead;
   RETURN NEXT;
 END
 $$;
 
--- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest first. A
--- message whose task is claimed is deleted: from then on the lease of the task is what another worker waits for. All other
--- messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
+-- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest
+-- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
+-- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages, unless the
--- tasks have reached the limit. All rows have the time of the statement.
---
--- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without waiting.
+-- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
+-- unless the tasks have reached the limit. All rows have the time of the statement.
+-- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
+-- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer,
   p_queue text,
@@ -9437,13 +9165,10 @@ DECLARE
   v_parts json[];
   v_count integer := 0;
 BEGIN
-  SELECT array_agg(one.id), array_agg(dx_task_id(one.task)), array_agg(one.kind)
+  SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
   FROM (
-    SELECT
-      m.id,
-      m.payload ->> 'kind' AS kind,
-      m.payload ->> 'task_id' AS task
+    SELECT m.id, m.payload ->> 'kind' AS kind, m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
     WHERE m.queue = p_queue
       AND m.visible_at <= v_now
@@ -9451,18 +9176,19 @@ BEGIN
     ORDER BY m.visible_at, m.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED
-  ) AS one;
+  ) AS message;
 
   IF v_messages IS NOT NULL THEN
     WITH free AS MATERIALIZED (
-      SELECT item.message_id, item.kind, task.id, v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
+      SELECT
+        item.message_id, item.kind, task.id,
+        v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
       FROM (
-        SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
-        FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
-        WHERE one.kind IS NOT NULL
-        ORDER BY one.task_id, one.message_id
+        SELECT DISTINCT ON (message.task_id) message.task_id, message.message_id, message.kind
+        FROM unnest(v_messages, v_tasks, v_kinds) AS message (message_id, task_id, kind)
+        WHERE message.kind IS NOT NULL
+        ORDER BY message.task_id, message.message_id
       ) AS item
-      -- A join may be planned as one read of the whole table.
       CROSS JOIN LATERAL (
         SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
         FROM queue_tasks AS t
@@ -9503,15 +9229,15 @@ BEGIN
       SELECT
         count(*) AS count,
         json_build_array(
-          json_agg(one.id), json_agg(one.name), json_agg(one.attempt), json_agg(one.counted), json_agg(one.payload),
-          json_agg(one.trace_context), json_agg(one.kind)
+          json_agg(task.id), json_agg(task.name), json_agg(task.attempt), json_agg(task.counted),
+          json_agg(task.payload), json_agg(task.trace_context), json_agg(task.kind)
         ) AS tasks
-      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS one
-      GROUP BY one.part
+      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS task
+      GROUP BY task.part
     ) AS part;
     RETURN QUERY
-    SELECT one.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
-    FROM unnest(v_parts) AS one (tasks);
+    SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+    FROM unnest(v_parts) AS part (tasks);
     IF v_count = p_limit THEN
       RETURN;
     END IF;

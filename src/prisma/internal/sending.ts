@@ -52,10 +52,10 @@ export const make = ({ isBusy, main, reserve, whileOpen }: Options) => {
   })
 
   return {
-    query: <Row>(operation: string, sql: Prisma.Sql) =>
+    query: <Row>(operation: string, sql: Prisma.Sql, isRenewal = false) =>
       Effect.suspend(() => {
         counts[operation] = (counts[operation] ?? 0) + 1
-        return renewals.has(operation) && isBusy() ? insistently<Row>(operation, sql) : send<Row>(main, operation, sql)
+        return isRenewal && isBusy() ? insistently<Row>(operation, sql) : send<Row>(main, operation, sql)
       }),
     statementCounts: Effect.sync(() => ({ ...counts }))
   }
@@ -98,15 +98,6 @@ export class TextAdapter extends PrismaPg {
 
 /** How long a renewal waits for a connection of the pool alone. */
 const patience = Duration.seconds(1)
-
-/** Operations that keep what this process holds. They may be sent twice. */
-const renewals: ReadonlySet<string> = new Set([
-  "renewOrchestrationItemLocks",
-  "renewWorkItemLocks",
-  "renewSessionLocks",
-  "renewTasks",
-  "extendMessages"
-])
 
 /** No other argument begins with it: PostgreSQL stores no NUL. */
 const keyPrefix = "\0argument "

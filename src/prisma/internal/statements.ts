@@ -43,8 +43,10 @@ export interface Settings {
   readonly items?: number | undefined
   /** This process announces what it stores, after the commit: the function does not notify. Defaults to false. */
   readonly isQuiet?: boolean | undefined
-  /** The statement commits without waiting for the disk: only for leases. Defaults to false. */
+  /** The statement commits without waiting for the disk: only for leases. Defaults to `isRenewal`. */
   readonly isUnflushed?: boolean | undefined
+  /** The statement keeps what this process holds, and may be sent twice. Defaults to false. */
+  readonly isRenewal?: boolean | undefined
   /** The function takes no time. Defaults to false. */
   readonly isTimeless?: boolean | undefined
 }
@@ -86,7 +88,11 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
       }
       // An argument is evaluated before the call.
       if (isOurs) all[0] = statementSettings.during(settingsOf(settings, options), all[0]!)
-      const sent = query<Row>(operation, Prisma.join(all, ",", `${before}${prefix}.${name}(`, `)${after}`))
+      const sent = query<Row>(
+        operation,
+        Prisma.join(all, ",", `${before}${prefix}.${name}(`, `)${after}`),
+        settings.isRenewal
+      )
       return settings.kind === "claim"
         ? spans.claim(fiber, operation, name, sent)
         : spans.statement(fiber, operation, name, settings.items ?? 1, sent)
@@ -126,7 +132,10 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
  */
 const rowsPerValue = 32
 
-const settingsOf = ({ isQuiet, isUnflushed, items = 1, kind = "write" }: Settings, options: Options) => {
+const settingsOf = (
+  { isQuiet, isRenewal, isUnflushed = isRenewal, items = 1, kind = "write" }: Settings,
+  options: Options
+) => {
   const settings: Array<Prisma.Sql> = []
   if (kind === "write") settings.push(statementSettings.lockTimeout(items))
   if (isQuiet ?? (kind === "write" && options.isQuiet === true)) settings.push(statementSettings.quiet)

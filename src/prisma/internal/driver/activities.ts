@@ -46,7 +46,7 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
   renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
     ...renewalRow(item),
     sufficient_ms: item.sufficientMs
-  }), { isUnflushed: true }),
+  }), { isRenewal: true }),
 
   renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
     workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
@@ -54,7 +54,7 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
         Prisma.sql`${[...workerIds]}::text[]`,
         bigint(extendForMs),
         bigint(idleTimeoutMs)
-      ], { ...plain, isUnflushed: true }),
+      ], { ...plain, isRenewal: true }),
       Number
     ),
 

@@ -120,7 +120,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
     "renewOrchestrationItemLocks",
     "dx_renew_orchestration_item_locks",
     renewalRow,
-    { isUnflushed: true }
+    { isRenewal: true }
   ),
   deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
     token: item.lockToken,

@@ -66,7 +66,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
     renew: (leases) =>
       answer<ReadonlyArray<"Done" | "Lost">>("renewTasks", "dx_renew_tasks", [json(leases.map(renewalRow))], {
         items: leases.length,
-        isUnflushed: true
+        isRenewal: true
       }),
     complete: (completions) => complete(on, completions, false),
     fail: (ends) =>

@@ -1,15 +1,14 @@
--- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_orchestration and
--- dx_advance_orchestration; dx_store_turns does the same, and all the rest, for sets.
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
+-- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
---
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
-CREATE OR REPLACE FUNCTION dx_store_turn(
+CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text,
   p_execution_id bigint,
   p_history jsonb,                 -- as in dx_store_turns; null without events
-  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
   p_now_ms bigint                  -- milliseconds since the Unix epoch
@@ -64,10 +63,7 @@ BEGIN
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
       v_now,
       (v_token IS NOT NULL)::integer,
-      v_item ->> 'instance_id',
-      (v_item ->> 'execution_id')::bigint,
-      (v_item ->> 'activity_id')::bigint,
-      v_no_tag,
+      v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
       v_item ->> 'name'
     )
     RETURNING id INTO v_id;

@@ -1,7 +1,7 @@
 -- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
 --
 -- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
-CREATE OR REPLACE FUNCTION dx_settle_claims(
+CREATE OR REPLACE FUNCTION dx_store_claim_findings(
   p_lost uuid[],                   -- their attempts were lost
   p_dead uuid[],                   -- they end, because the last attempt was lost
   p_cancelled uuid[],              -- they end, because their execution has ended

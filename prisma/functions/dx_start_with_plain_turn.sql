@@ -3,9 +3,8 @@
 -- of 0.5 ms of the server's time on a busy machine).
 --
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
---
 -- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_orchestration(
+CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends
   p_turn jsonb,                    -- the same
   p_history jsonb,                 -- this and the following: the same, of this turn
@@ -51,19 +50,10 @@ BEGIN
     instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
   )
   VALUES (
-    v_id,
-    p_turn ->> 'orchestration_name',
-    p_turn ->> 'orchestration_version',
-    1,
-    v_now,
-    v_now,
+    v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
     dx_route(
-      (p_turn ->> 'major')::integer,
-      (p_turn ->> 'minor')::integer,
-      (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name',
-      p_turn ->> 'orchestration_version',
-      false
+      (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
     )
   )
   ON CONFLICT (instance_id) DO NOTHING;
@@ -75,19 +65,14 @@ BEGIN
     duroxide_version_patch
   )
   VALUES (
-    v_id,
-    1,
-    'Running',
-    v_now,
-    (p_turn ->> 'major')::integer,
-    (p_turn ->> 'minor')::integer,
+    v_id, 1, 'Running', v_now, (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer,
     (p_turn ->> 'patch')::integer
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
   RETURN jsonb_build_object(
     '_tag', 'Begun',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
