@@ -357,12 +357,13 @@ describe("PgQueue:", () => {
       }
     }).pipe(Effect.scoped, silently))
 
-  it.live("a closed queue: Unavailable", () =>
+  it.live("a closed queue: Closed, which is not retryable", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const queue = yield* Effect.scoped(Effect.map(open(test), ({ queue }) => queue))
       for (const call of [queue.publish("work", message(1)), Effect.asVoid(queue.receive("work", longWait))]) {
-        assert.strictEqual((yield* Effect.flip(call)).reason._tag, "Unavailable")
+        const { isRetryable, reason } = yield* Effect.flip(call)
+        assert.deepStrictEqual([reason._tag, isRetryable], ["Closed", false])
       }
     }).pipe(silently))
 
