@@ -1,2 +1,3 @@
 export * as Dataset from "./Dataset.ts"
+export * as DatasetDriver from "./DatasetDriver.ts"
 export * as DatasetError from "./DatasetError.ts"

@@ -1,1 +1,2 @@
 export * as Trigger from "./Trigger.ts"
+export * as TriggerDriver from "./TriggerDriver.ts"
