@@ -287,20 +287,22 @@ const work = Effect.fnUntraced(function*(
     count(`deleteInstances ${_tag}`)
   })
 
-  // A driver may give up a row that another transaction holds; it names the lock timeout then, never a deadlock.
-  const attempt = (what: Settling) =>
-    Effect.catch(what, (error) =>
-      Effect.sync(() =>
-        count(
-          error.reason._tag === "Contention" && error.reason.sqlState === "55P03"
-            ? "lock timeout"
-            : `failed: ${error.message}`
-        )
-      ))
+  const attempt = (what: Settling) => Effect.catch(what, (error) => Effect.sync(() => count(outcomeOf(error))))
   while (!isOver()) {
     yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : chance(0.5) ? arrivals : removals)
   }
 })
+
+/**
+ * A driver may give up a row that another transaction holds; it names the lock timeout then, never a deadlock. A server
+ * that has to answer hundreds of logins at once is late for some; a deadlock ends within the time that statements have.
+ */
+const outcomeOf = ({ message, reason }: ProviderError.ProviderError) =>
+  reason._tag === "Contention" && reason.sqlState === "55P03"
+    ? "lock timeout"
+    : reason._tag === "ConnectionLost" && reason.problem === "the server did not answer in time"
+    ? "late login"
+    : `failed: ${message}`
 
 await Effect.gen(function*() {
   const driver = yield* ProviderDriver.ProviderDriver
