@@ -285,12 +285,15 @@ const unsent = ({ queue }: ClaimedMessage, reason: QueueError["reason"]) =>
 /** What the column `last_error` says. */
 const textOf = ({ reason }: QueueError): string => check.reason(`${reason._tag}: ${reason.message}`)
 
+/** Reasons that say nothing about a message. */
+const outages: ReadonlySet<QueueError["reason"]["_tag"]> = new Set(["Unavailable", "Closed"])
+
 const makePauses = (clock: Clock.Clock) => {
   let failures = 0
   let untilMs = 0
   return {
     settled: (sent: number, failed: ReadonlyArray<Failed>) => {
-      if (sent > 0 || failed.some(({ error }) => error.reason._tag !== "Unavailable")) failures = 0
+      if (sent > 0 || failed.some(({ error }) => !outages.has(error.reason._tag))) failures = 0
       else if (failed.length > 0) {
         untilMs = monotonicMs(clock) + growingMs(firstOutagePauseMs, longestOutagePauseMs, failures++)
       }

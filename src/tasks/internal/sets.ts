@@ -112,8 +112,6 @@ export const make = (
   let unstoredBytes = 0
   let lanes = 0
   let isStopping = false
-  /** Handlers that cannot be interrupted may still run. */
-  let isClosed = false
 
   const enter = (item: Item, stage: Item["stage"]) => {
     if (item.stage === stage || item.stage === "done") return
@@ -143,7 +141,6 @@ export const make = (
 
   /** Ends with the settlement of the message. An interruption gives it back. */
   const alone = (item: Item, settlement: Effect.Effect<"acked" | "later" | "failed">) => {
-    if (isClosed) return finish(item, "failed")
     enter(item, "settling")
     forkSettler(
       Effect.uninterruptibleMask((restore) =>
@@ -244,9 +241,7 @@ export const make = (
 
   const ended = (item: Item, attempt: Running) => {
     enter(item, "settling")
-    if (isClosed || attempt.isLost || attempt.exit === undefined || Exit.isFailure(attempt.exit)) {
-      return settleAlone(item, attempt)
-    }
+    if (attempt.isLost || attempt.exit === undefined || Exit.isFailure(attempt.exit)) return settleAlone(item, attempt)
     item.bytes = attempt.exit.value.length
     unstoredBytes += item.bytes
     succeeded.push(item)
@@ -342,7 +337,6 @@ export const make = (
       isStopping = true
       for (const { attempt } of running) attempt?.stop()
       yield* Effect.timeoutOption(until(() => counts.claiming + counts.running + counts.settling === 0), farewellMs)
-      isClosed = true
       yield* Fiber.interruptAll(settlers)
     })
   }
