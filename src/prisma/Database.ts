@@ -20,7 +20,6 @@ import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
 import * as Listening from "./internal/listening.ts"
 import * as Login from "./internal/login.ts"
-import { poolClientOf } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
 import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
@@ -184,7 +183,6 @@ export const make = Effect.fn("Database.make")(
       for (const listener of listeners) listener()
     })
     if (!isReadOnly) yield* PoolGauges.register(pools)
-    const isBusy = () => pool.totalCount >= settings.maxConnections && pool.idleCount === 0
 
     /** The first login has worked: a password that is refused now is being changed, here before there. */
     const whileOpen = (reason: ProviderError.Reason) =>
@@ -204,7 +202,7 @@ export const make = Effect.fn("Database.make")(
       address: settings.address,
       tls: settings.protection,
       client,
-      ...Sending.make({ main, reserve, isBusy, whileOpen }),
+      ...Sending.make({ main, reserve, isBusy: () => pool.isBusy, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
     })
@@ -308,7 +306,7 @@ const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: nu
           maxLifetimeSeconds: settings.maxLifetimeMs / 1000,
           keepAlive: true,
           keepAliveInitialDelayMillis,
-          Client: poolClientOf(settings.Client),
+          Client: settings.Client,
           onConnect: (client) => client.query(sessionSettings(settings, isReadOnly))
         })
         // The next query replaces a connection that dies while idle; without a listener, the error ends the process.

@@ -3,12 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import dns from "node:dns"
-import * as pg from "pg"
 import { vi } from "vitest"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
-import { poolClientOf } from "../../src/prisma/internal/poolClient.ts"
-import { proxyFor } from "../programs/latencyProxy.ts"
 import * as CuttingProxy from "../utils/cuttingProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -131,13 +128,12 @@ describe("A pool one of whose connections is lost", () => {
       assert.strictEqual(retired(), 1)
     }).pipe(silently))
 
-  it.live("a statement that is refused replaces no other connection", () =>
+  it.live("a statement that is refused replaces no connection", () =>
     Effect.gen(function*() {
       const { backends, db, onEach, retired } = yield* full()
       const before = yield* onEach(Prisma.sql`SELECT 1`)
       yield* Effect.flip(db.query("refused", Prisma.sql`SELECT 1 / 0`))
-      yield* waitUntil(Effect.map(backends, ({ length }) => length === size - 1))
-      assert.isTrue((yield* backends).every((pid) => before.has(pid)))
+      assert.deepStrictEqual(new Set(yield* backends), before)
       assert.strictEqual(retired(), 0)
     }).pipe(silently))
 })
@@ -169,22 +165,5 @@ describe("A new connection", () => {
       yield* Effect.flip(db.query("end", Prisma.sql`SELECT pg_terminate_backend(pg_backend_pid())`))
       yield* db.query("after", pid)
       assert.deepStrictEqual(names, ["primary.test", "primary.test"])
-    }).pipe(silently))
-
-  it.live("is given up after ten seconds, however long a statement may wait for one", () =>
-    Effect.gen(function*() {
-      const proxy = yield* proxyFor(PgServer.server().url)
-      proxy.state.blackhole = true
-      yield* Effect.acquireRelease(
-        Effect.sync(() => vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })),
-        () => Effect.sync(() => vi.useRealTimers())
-      )
-      const client = new (poolClientOf(pg.Client))({
-        connectionString: proxy.through(PgServer.server().url),
-        connectionTimeoutMillis: 30_000
-      })
-      const connecting = client.connect().then(() => "connected", (error: Error) => error.message)
-      vi.advanceTimersByTime(10_000)
-      assert.strictEqual(yield* Effect.promise(() => connecting), "timeout expired")
     }).pipe(silently))
 })

@@ -13,6 +13,7 @@ import { Credentials } from "../Credentials.ts"
 import type { Request } from "../Credentials.ts"
 import * as Connection from "./connection.ts"
 import * as Passwords from "./passwords.ts"
+import { Pool } from "./pool.ts"
 import * as Tls from "./tls.ts"
 import * as Tokens from "./tokens.ts"
 
@@ -30,7 +31,7 @@ export interface Login extends Connection.Connection {
   /** To be used with `config`. */
   readonly Client: typeof pg.Client
   /** To be used with `config` and `Client`. */
-  readonly Pool: typeof pg.Pool
+  readonly Pool: typeof Pool
   /**
    * Runs an attempt once more if the server refuses its password. The second one logs in with a new password, which may
    * have been changed before the old one ran out.
@@ -57,7 +58,7 @@ export const make = Effect.fnUntraced(
     const common = { ...connection, protection: protection.name, hasCredentials: credentials !== undefined }
     if (credentials === undefined) {
       const Client = clientOf(undefined)
-      return { ...common, config, Client, Pool: pg.Pool, onceMore: (attempt) => attempt }
+      return { ...common, config, Client, Pool, onceMore: (attempt) => attempt }
     }
     const run = Effect.runPromiseWith(yield* Effect.context<never>())
     const Client = clientOf((request) => run(askOnce(credentials, request)))
@@ -134,7 +135,7 @@ type ConnectCallback = Parameters<pg.Client["connect"]>[0]
 type PoolCallback = Parameters<pg.Pool["connect"]>[0]
 
 /** A pool in which a login that is refused is tried once more. */
-class RepeatingPool extends pg.Pool {
+class RepeatingPool extends Pool {
   override connect(): Promise<pg.PoolClient>
   override connect(callback: PoolCallback): void
   override connect(callback?: PoolCallback): Promise<pg.PoolClient> | void {

@@ -1,0 +1,116 @@
+/**
+ * A pool that spares the server logins. One costs it more than most statements, so a burst of them, in every process of
+ * a fleet, slows down everything else.
+ */
+import * as pg from "pg"
+
+/** Longest wait for the server to accept a connection and the login. */
+const connectTimeoutMs = 10_000
+
+/** Logins that may be under way. */
+const loginsAtOnce = 2
+
+/** Longer ones are not counted: a server that does not answer must not hold up the tries to reach another one. */
+const loginCountsMs = 1_000
+
+/**
+ * Differs from the pool of `pg` in three things:
+ *
+ * - It opens few connections at once. `pg` opens one for each statement that finds none free, although the first
+ *   connections would have served a burst of statements before the others have logged in.
+ * - It keeps a connection whose statement was refused. `pg` closes it after every error, so that waits for locks that
+ *   end with 55P03 would make a login each.
+ * - It gives up a connection that cannot be opened in ten seconds. `pg` has one limit for this and for the wait for a
+ *   free connection. After a failover, tries that began before the name led to the new server would hold their places
+ *   in the pool for as long.
+ */
+export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => pg.Pool & Internals) {
+  private logins = 0
+
+  constructor(options: pg.PoolConfig) {
+    super(options)
+    this.Client = clientOf(this.Client, () => this.begin(), () => this._pulseQueue())
+  }
+
+  /** A statement would have to wait for a connection. */
+  get isBusy(): boolean {
+    return this.idleCount === 0 && this._isFull()
+  }
+
+  override _isFull(): boolean {
+    return super._isFull() || this.logins >= loginsAtOnce
+  }
+
+  override _release(client: pg.PoolClient, idleListener: unknown, error: unknown): void {
+    super._release(client, idleListener, isRefusal(error) ? undefined : error)
+  }
+
+  /** Counts a login until the returned function is called. */
+  private begin(): () => void {
+    this.logins++
+    let isCounted = true
+    const end = () => {
+      if (!isCounted) return
+      isCounted = false
+      clearTimeout(timer)
+      this.logins--
+    }
+    const timer = setTimeout(() => {
+      end()
+      this._pulseQueue()
+    }, loginCountsMs).unref()
+    return end
+  }
+}
+
+// internal
+
+/** What `pg-pool` has beside its types. The tests of this pool fail when another version lacks it. */
+interface Internals {
+  Client: typeof pg.Client
+  /** Gives a waiting statement an idle connection, or opens one for it. */
+  _pulseQueue(): void
+  /** Whether no connection may be opened now. */
+  _isFull(): boolean
+  /** Takes a connection back; with an error, closes it. */
+  _release(client: pg.PoolClient, idleListener: unknown, error: unknown): void
+}
+
+type Callback = (error: Error | null) => void
+
+/** Clients that count their logins; `proceed` is called after each. */
+const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: () => void): typeof pg.Client =>
+  class extends Client {
+    constructor(config?: string | pg.ClientConfig) {
+      const given = typeof config === "object" ? config : {}
+      const limit = Math.min(given.connectionTimeoutMillis ?? connectTimeoutMs, connectTimeoutMs)
+      // What must not be printed is not enumerable, and has to stay so.
+      super(Object.create(null, {
+        ...Object.getOwnPropertyDescriptors(given),
+        connectionTimeoutMillis: { value: limit, enumerable: true }
+      }))
+    }
+
+    override connect(): Promise<this>
+    override connect(callback: Callback): void
+    override connect(callback?: Callback): Promise<this> | void {
+      // The pool gives one.
+      if (callback === undefined) return super.connect() as Promise<this>
+      const end = begin()
+      super.connect((error: Error | null) => {
+        end()
+        callback(error)
+        proceed()
+      })
+    }
+  }
+
+/**
+ * The server has refused the statement alone, and the connection serves the next one: bad data, a constraint, a
+ * conflict, a missing right, a full disk, a lock or a statement that took too long, an exception that a function
+ * raises.
+ */
+const isRefusal = (error: unknown): boolean => error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
+
+/** SQLSTATEs. A statement whose plan is stale (0A000) needs another connection, which prepares it anew. */
+const refusals = /^(22|23|40001|40P01|42501|53100|55P03|57014|DX|P0)/
