@@ -90,7 +90,10 @@ function commentsOf(file) {
   const docstrings = [...text.matchAll(/\/\*\*(.*?)\*\//gs)].flatMap(({ 1: body, index }) => {
     const sentence = body.replace(/\n\s*\* ?/g, " ").trim()
     const line = text.slice(0, index).split("\n").length
-    const [start] = /^(?:Those of|That of|The same|Of)\b/.exec(sentence) ?? []
+    const [start] =
+      /^(?:(?:Those of|That of|The same|Of)\b|As (?:`|in\b|it\b|that\b|the\b|given\b)|(?:Its|Their) \w+\.)/.exec(
+        sentence
+      ) ?? []
     const [denied] = /\bare no(?! (?:longer|more|less|different)\b)\b/.exec(sentence.replace(/`[^`]*`/g, "``")) ?? []
     return [
       ...start === undefined ? [] : [{ file, line, phrase: start, instead: "a noun or a verb of its own first" }],

@@ -43,7 +43,7 @@ export type EffectLine =
 /** A handler of a task that began or ended. */
 export interface TaskRun {
   readonly event: "taskBegin" | "taskEnd"
-  /** Its id. */
+  /** Id of the task. */
   readonly task: string
   readonly name: string
   readonly label: string

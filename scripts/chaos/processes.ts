@@ -12,7 +12,7 @@ export interface Process {
   readonly startedAt: number
   /** Length of its locks; 0 without any. */
   lockMs: number
-  /** Its login. */
+  /** Role of the database that the process logs in with. */
   role: string
   /** When it had ended; undefined while it runs. Milliseconds since the Unix epoch. */
   endedAt: number | undefined

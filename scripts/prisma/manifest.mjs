@@ -71,7 +71,7 @@ function parseTable(statement) {
   }
 }
 
-/** As PostgreSQL prints them. */
+/** Types of `CREATE TABLE`, by the names that PostgreSQL prints. */
 const types = {
   BIGINT: "bigint",
   BIGSERIAL: "bigint",

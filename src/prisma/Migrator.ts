@@ -32,9 +32,9 @@ import * as Session from "./shared/directSession.ts"
  * @since 0.1.0
  */
 export interface Options {
-  /** As for `Database`, but always directly to the server: the lock belongs to the session, which a pooler shares. */
+  /** `url` of `Database`, of the server itself: the lock belongs to the session, which a pooler shares. */
   readonly url: string | Redacted.Redacted<string>
-  /** As for `Database`. */
+  /** `tls` of `Database`. */
   readonly tls?: Tls | undefined
   /** Created when missing. Defaults to the URL's `schema` parameter, then to `public`. */
   readonly schema?: string | undefined
@@ -248,7 +248,7 @@ export const layer = (options: Options): Layer.Layer<never, MigrationError.Migra
   Layer.effectDiscard(migrate(options))
 
 /**
- * As `layer`, with options from configuration.
+ * `layer` with options from configuration.
  *
  * @category layers
  * @since 0.1.0

@@ -94,7 +94,7 @@ export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database
   Layer.effect(Queue, make(options))
 
 /**
- * As `layer`, without a layer.
+ * Opens the queue for the current scope.
  *
  * @category constructors
  * @since 0.2.0

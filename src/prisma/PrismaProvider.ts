@@ -116,7 +116,7 @@ export const layer = (
   )
 
 /**
- * As `layer`, with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ * `layer` with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
  *
  * @category layers
  * @since 0.1.0
@@ -139,7 +139,7 @@ export const environment: Config.Config<Options> = Config.map(
 )
 
 /**
- * As `layer`, with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those
+ * `layer` with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those
  * of `defaults`.
  *
  * @category layers
@@ -186,7 +186,7 @@ export const layerDatabase = (
 ): Layer.Layer<DatabaseServices, ProviderError | MigrationError> => opened(options, Database.layer(options))
 
 /**
- * As `layerDatabase`, with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ * `layerDatabase` with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
  *
  * @category layers
  * @since 0.2.0
@@ -208,7 +208,7 @@ export const databaseEnvironment: Config.Config<DatabaseOptions> = Config.map(
 )
 
 /**
- * As `layerDatabase`, with options from `databaseEnvironment`, and `Credentials.layerConfig`. Options that no variable
+ * `layerDatabase` with options from `databaseEnvironment`, and `Credentials.layerConfig`. Options that no variable
  * sets are those of `defaults`.
  *
  * @category layers

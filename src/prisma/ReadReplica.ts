@@ -170,7 +170,7 @@ export const layer = (options: Options): Layer.Layer<ReadReplica, ProviderError>
   Layer.effect(ReadReplica, make(options))
 
 /**
- * As `layer`, with options from configuration, for example `{ url: Config.Redacted("READ_DATABASE_URL") }`.
+ * `layer` with options from configuration, for example `{ url: Config.Redacted("READ_DATABASE_URL") }`.
  *
  * @category layers
  * @since 0.2.0

@@ -234,7 +234,7 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listInstances: (listing: Listing) => Call<ReadonlyArray<string>>
   /** States of the given instances; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
-  /** As that of `ProviderDriver`. */
+  /** `readHistory` of `ProviderDriver`. */
   readonly readHistory: ProviderDriver["Service"]["readHistory"]
   /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>

@@ -38,7 +38,7 @@ export const layer = (options: Options): Layer.Layer<Queue, QueueError> =>
   Layer.effect(Queue, Effect.tap(make(options), ({ depth, queues }) => queueGauges.make(queues, depth)))
 
 /**
- * As `layer`, without a layer.
+ * Opens the queue for the current scope.
  *
  * @category constructors
  * @since 0.2.0

@@ -113,7 +113,7 @@ export type Any = Task<any, any, any, any>
  * @since 0.2.0
  */
 export interface AttemptOf<in Success> extends Omit<Attempt["Service"], "commit"> {
-  /** As `commit` of `Attempt`. */
+  /** `commit` of `Attempt`. */
   readonly commit: (
     connection: TransactionConnection,
     result: Success

@@ -237,7 +237,7 @@ export interface ClaimOptions {
  * @since 0.2.0
  */
 export interface TakeOptions {
-  /** As in `ClaimOptions`. It takes no suspects. */
+  /** `claimId` of `ClaimOptions`. The claim takes no suspects. */
   readonly claimId: number
   /** Now, monotonic milliseconds. */
   readonly claimedMs: number

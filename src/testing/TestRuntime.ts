@@ -339,7 +339,7 @@ export const history = (
 export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ restart }) => restart)
 
 /**
- * As `restart`, but the process dies without abandoning its work. Its activities run again, as a further delivery, when
+ * `restart` by a process that dies without abandoning its work. Its activities run again, as a further delivery, when
  * their locks have expired (`workerLockTimeout`).
  *
  * @category processes
@@ -348,7 +348,7 @@ export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(T
 export const crash: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ crash }) => crash)
 
 /**
- * As `restart`, but the next process runs another runtime: new code continues the instances of the old code.
+ * `restart` with another runtime: new code continues the instances of the old code.
  *
  * @category processes
  * @since 0.1.0

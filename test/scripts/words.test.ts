@@ -63,6 +63,8 @@ describe("words", () => {
     ["a line of a comment beyond 120 columns", `// ${"word ".repeat(24)}`, "src/a.ts:1: \"// word"],
     ["a docstring without a noun of its own", "/**\n * Of one queue.\n */", "src/a.ts:1: \"Of\""],
     ["a docstring that begins with `The same`", "/** The same, in order. */", "src/a.ts:1: \"The same\""],
+    ["a docstring that sends the reader to another one", "/** As `read`, in order. */", "src/a.ts:1: \"As `\""],
+    ["a docstring whose noun is elsewhere", "/** Its token. */", "src/a.ts:1: \"Its token.\""],
     ["a docstring that denies a noun", "/** Times that\n * are no numbers. */", "src/a.ts:1: \"are no\""]
   ]
   for (const [what, text, breach] of comments) {

@@ -9,7 +9,7 @@ import { Migrations } from "../../src/prisma/internal/migrations.ts"
 /** The migrations of the repository. */
 export const ours = release.migrations
 
-/** Their names. */
+/** Names of the migrations. */
 export const names = ours.map(({ name }) => name)
 
 /** The SQL files of a folder with migrations: name to SQL, in their order. */

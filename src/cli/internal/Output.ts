@@ -39,7 +39,7 @@ export class Output extends Context.Service<Output, {
   readonly answer: (answer: Answer) => Effect.Effect<void>
   /** A line on standard error: `text` for people, `json` with `--json`. */
   readonly note: (text: string, json: object) => Effect.Effect<void>
-  /** As `note`, at once. */
+  /** `note` outside an effect. */
   readonly noteUnsafe: (text: string, json: object) => void
   /** Shows a line on standard error in place of the last one, until the next output. Only if `canRewrite`. */
   readonly rewrite: (line: string) => Effect.Effect<void>
@@ -92,7 +92,7 @@ const wantsJson = (args: ReadonlyArray<string>) => {
   return args.slice(0, end === -1 ? args.length : end).some((arg) => arg === "--json" || arg === "--json=true")
 }
 
-/** As https://no-color.org and the terminals agree. */
+/** Follows https://no-color.org and what terminals agree on. */
 const hasColours = (env: Io["env"], { isTerminal }: Stream) =>
   isTerminal && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb"
 

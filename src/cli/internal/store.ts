@@ -11,7 +11,7 @@ import * as DirectSession from "../../prisma/shared/directSession.ts"
 import { behind, CommandError } from "./failure.ts"
 import { Settings } from "./settings.ts"
 
-/** As `Migrator.verify`. */
+/** `Migrator.verify` of the target. */
 export const verify = Effect.fnUntraced(function*(options?: Pick<Migrator.Options, "allowAhead">) {
   const { directUrl: url, schema } = yield* (yield* Settings).target
   yield* Effect.catch(Migrator.verify({ url, schema, ...options }), explained)

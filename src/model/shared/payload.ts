@@ -24,7 +24,7 @@ export type SchemaOf<Input extends PayloadInput> = Input extends PayloadSchema ?
 /** A payload as the last argument of a call; optional if it is void. */
 export type PayloadArgument<Payload> = [Payload] extends [void] ? [payload?: Payload] : [payload: Payload]
 
-/** As `SchemaOf`; `otherwise` if nothing was given. */
+/** The schema of what was given; `otherwise` if nothing was. */
 export const schemaOf = <Input extends PayloadInput>(
   input: Input | undefined,
   otherwise: PayloadSchema = Schema.Void
@@ -112,7 +112,7 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   }
 }
 
-/** As `encode`, for a failure: where its Schema refuses it, the problem names the error, so that it is not lost. */
+/** Encodes a failure. Where its Schema refuses it, the problem names the error, so that it is not lost. */
 export const encodeError = <A>(self: Pick<Payload<A>, "encode">, error: A) =>
   Effect.mapError(self.encode(error), (failure) =>
     failure._tag === "PayloadMismatch"

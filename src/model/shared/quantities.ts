@@ -9,7 +9,7 @@ export const count = (value: number): string => value.toLocaleString("en-US")
 export const counted = (value: number, singular: string, plural = `${singular}s`): string =>
   `${count(value)} ${value === 1 ? singular : plural}`
 
-/** As 12 s, 3 min, 5 h, 2 d. */
+/** Text of a length of time: 12 s, 3 min, 5 h, 2 d. */
 export const age = (ms: number): string => {
   const s = Math.max(0, Math.round(ms / 1000))
   return s < 120

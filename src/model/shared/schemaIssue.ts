@@ -9,7 +9,7 @@ export const describe = (exit: Exit.Failure<unknown, Schema.SchemaError>): strin
   return onOneLine(reason.error)
 }
 
-/** As `describe`, for what code of an application threw: its options may have put the value into the issue. */
+/** `describe` for what code of an application threw: its options may have put the value into the issue. */
 export const describeThrown = (error: Schema.SchemaError): string =>
   onOneLine(new Schema.SchemaError(withoutInput(error.issue)))
 

@@ -124,7 +124,7 @@ export const openUnsafe = (
   return span
 }
 
-/** As `Effect.makeSpan` does, but without a fiber, which costs an activity a third of its span. */
+/** Makes a span without a fiber, which would cost an activity a third of its span. */
 const make = (
   context: Context.Context<never>,
   tracer: Tracer.Tracer,

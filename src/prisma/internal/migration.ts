@@ -31,10 +31,10 @@ export interface Table {
 
 export interface Column {
   readonly name: string
-  /** As PostgreSQL prints it. */
+  /** The name PostgreSQL prints. */
   readonly type: string
   readonly nullable: boolean
-  /** As SQL, without casts; `counted` for a number of a sequence. */
+  /** SQL without casts; `counted` for a number of a sequence. */
   readonly default: string | null
 }
 

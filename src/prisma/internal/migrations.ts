@@ -12,7 +12,7 @@ export const Migrations = Context.Reference<Release>("duroxide-prisma/prisma/mig
   defaultValue: () => release
 })
 
-/** As the Prisma CLI computes it. */
+/** The checksum that the Prisma CLI records. */
 export const checksum = ({ sql }: Migration): string => createHash("sha256").update(sql).digest("hex")
 
 type Named = "tables" | "indexes" | "functions" | "triggers" | "types"

@@ -10,7 +10,7 @@ import * as Migrator from "../Migrator.ts"
 import * as DirectUrl from "./directUrl.ts"
 import type * as Tls from "./tls.ts"
 
-/** As in `PrismaProvider.Options`, where they are documented. */
+/** Options of `PrismaProvider.Options`, where they are documented. */
 interface Options {
   readonly url: string | Redacted.Redacted<string>
   readonly directUrl?: string | Redacted.Redacted<string> | undefined

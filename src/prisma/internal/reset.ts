@@ -16,7 +16,7 @@ export interface Options extends Release {
 /** Names of the removed objects, without those that are dropped together with their table. */
 export interface Removed {
   readonly tables: ReadonlyArray<string>
-  /** As `table.column`. */
+  /** Each is `table.column`. */
   readonly columns: ReadonlyArray<string>
   readonly indexes: ReadonlyArray<string>
   readonly functions: ReadonlyArray<string>

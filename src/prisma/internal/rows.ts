@@ -34,7 +34,7 @@ export const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
 /** Null is the null of SQL. */
 export const json = (value: unknown) => Prisma.sql`${value === null ? null : JSON.stringify(value)}::jsonb`
 
-/** As `json`, of what is computed when the connection is there. */
+/** `json` of a value that is computed when the connection is there. */
 export const lateJson = (value: () => unknown) => Prisma.sql`${new Late(value)}::jsonb`
 
 /** What a set of turns stores beside its rows of `turnRow`, in the order of the functions' arguments. */

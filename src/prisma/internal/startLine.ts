@@ -7,7 +7,7 @@ import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import { setting, SettingOrigins, shown } from "../../model/shared/settings.ts"
 import { Credentials } from "../Credentials.ts"
 
-/** As in `PrismaProvider.Options`, where they are documented. */
+/** Options of `PrismaProvider.Options`, where they are documented. */
 interface Options {
   readonly url: unknown
   readonly directUrl?: unknown

@@ -63,12 +63,11 @@ export interface Statements {
   /** The rows of `dx_…(arguments, now)`. */
   readonly rows: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /**
-   * As `rows`, but packs many small rows into few JSON values, which cost the server and this process less. Numbers
-   * must be below 2^53, and all types ones that JSON has. On a connection of the application it does the same as
-   * `rows`.
+   * Rows packed into few JSON values, which cost the server and this process less. Numbers must be below 2^53, and all
+   * types ones that JSON has. On a connection of the application it is `rows`.
    */
   readonly collected: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
-  /** As `rows`, for a function with one result. */
+  /** The result of a function that returns one. */
   readonly answer: <A>(...call: Call) => Effect.Effect<A, ProviderError>
 }
 

@@ -10,7 +10,7 @@ import * as ProviderError from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Issued } from "./passwords.ts"
 
-/** As `Credentials.TokenCredential`, where it is documented. */
+/** Shape of `Credentials.TokenCredential`, where it is documented. */
 interface TokenCredential {
   readonly getToken: (
     scope: string,
@@ -70,7 +70,7 @@ export const rdsSigner = Effect.map(
   ({ Signer }) => Signer
 )
 
-/** As `Credentials.RdsOptions`, where they are documented. */
+/** Shape of `Credentials.RdsOptions`, where they are documented. */
 interface RdsOptions {
   readonly region?: string | undefined
   readonly hostname?: string | undefined

@@ -56,7 +56,7 @@ export const open = (options: Login.Options) =>
     // Names in migrations are unqualified, and stored functions keep the search path they are created with.
     run(`SET search_path = ${Connection.quoted(schema)}; SET statement_timeout = 0`))
 
-/** As `open`, for callers that take locks: these belong to a session, and a pooler shares its sessions. */
+/** `open` for callers that take locks: these belong to a session, and a pooler shares its sessions. */
 export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
   const session = yield* open(options)
   return session.pooled

@@ -24,7 +24,7 @@ export interface Progress {
   readonly status: Option.Option<string>
   /** Counts the turns that have set or removed the status; 0 before the first one. */
   readonly statusVersion: number
-  /** As a reader sees it; none without a key. */
+  /** The value that a reader sees; none without a key. */
   readonly value: Option.Option<string>
 }
 

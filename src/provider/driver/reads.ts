@@ -11,9 +11,9 @@
 export interface EndedInstance {
   readonly instanceId: string
   readonly status: "Completed" | "Failed"
-  /** As in `InstanceState`. */
+  /** `output` of `InstanceState`. */
   readonly output: string | null
-  /** As in `InstanceState`. */
+  /** `failure` of `InstanceState`. */
   readonly failure: string | null
 }
 
@@ -46,7 +46,7 @@ export interface InstanceProgress {
   readonly lastEventId: number
   readonly customStatus: string | null
   readonly customStatusVersion: number
-  /** As `readKeyValues` reads it; null without one. */
+  /** The value that `readKeyValues` reads; null without one. */
   readonly value: string | null
   /** Whether the current execution is `Completed` or `Failed`. */
   readonly hasEnded: boolean

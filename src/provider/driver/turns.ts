@@ -113,7 +113,7 @@ export interface EncodedEvent {
    * Duroxide's name of the event, the `type` in `eventData`, for people and their queries; the runtime never reads it.
    */
   readonly eventType: string
-  /** As `Event.encode` writes it. */
+  /** What `Event.encode` writes. */
   readonly eventData: string
 }
 
@@ -228,7 +228,7 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
 export interface OptimisticTurn {
   readonly instanceId: string
   readonly lastEventId: number
-  /** As it was stored, byte for byte. */
+  /** The stored text, byte for byte. */
   readonly lastEvent: string
   /** Claimed activities of this instance that have ended, each with its completion. At least one. */
   readonly results: ReadonlyArray<{ readonly lockToken: string; readonly workItem: string }>

@@ -354,7 +354,7 @@ const sum = (a: Deleted, b: Deleted): Deleted => ({
   queueMessagesDeleted: a.queueMessagesDeleted + b.queueMessagesDeleted
 })
 
-/** As `walk`, but holds each instance, so that none takes a turn. Fails before anything is deleted. */
+/** Walks a tree and holds each instance, so that none takes a turn. Fails before anything is deleted. */
 const hold = (
   { holdInstances }: Driver,
   operation: string,

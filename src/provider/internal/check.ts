@@ -164,7 +164,7 @@ export const length = (field: string, value: Duration.Duration, leastMs: 0 | 1):
 export const delay = (delay: Option.Option<Duration.Duration>): Problem =>
   Option.isSome(delay) ? length("delay", delay.value, 0) : undefined
 
-/** As drivers get it. */
+/** Whole milliseconds, which drivers take; a part of one counts as one. */
 export const wholeMillis = (value: Duration.Duration) => Math.ceil(Duration.toMillis(value))
 
 /** Milliseconds of a delay, as drivers take it; null without one. */

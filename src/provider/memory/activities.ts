@@ -139,7 +139,7 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
   return claimed
 }
 
-/** Its token. */
+/** Locks an activity, and returns the token of the lock. */
 const lock = (
   store: tables.Tables,
   id: number,

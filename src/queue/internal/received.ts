@@ -20,7 +20,7 @@ export interface Payload {
  * @since 0.2.0
  */
 export interface Received {
-  /** As it was published; of any kind, and not checked against a Schema. */
+  /** The published payload, of any kind, not checked against a Schema. */
   readonly payload: Payload
   /** Settles this delivery. Opaque text: a message id and the token of a lease, or the receipt handle of SQS. */
   readonly receipt: string

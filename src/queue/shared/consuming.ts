@@ -89,7 +89,7 @@ export interface Tools<R> {
 /** Receives messages from the queue of these settings. */
 export type Receive<M> = (maxMessages: number) => Effect.Effect<ReadonlyArray<M>, QueueError>
 
-/** As `Queue` does it. */
+/** Receives through `Queue`. */
 export const receiving =
   ({ queue: name, visibility }: Settings, queue: Queue["Service"]): Receive<Received> => (maxMessages) =>
     queue.receive(name, { maxMessages, visibilityTimeout: visibility, wait: longestWait })

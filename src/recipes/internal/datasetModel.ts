@@ -145,7 +145,7 @@ export interface Operations {
   readonly create: (name: string) => Effect.Effect<string, DatasetError | ProviderError>
   /** Opens the next version and returns its number, from 1. Fails with `DatasetNotFound`. */
   readonly openVersion: (datasetUuid: string) => Effect.Effect<number, DatasetError | ProviderError>
-  /** As `publishBatches`, of one batch. */
+  /** `publishBatches` of one batch. */
   readonly publishBatch: <T extends Task.Any>(
     batch: Publication<T>
   ) => Effect.Effect<Published, PublishError>

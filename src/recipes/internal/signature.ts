@@ -12,7 +12,7 @@ export interface Signed {
   readonly id: string
   /** Seconds since the Unix epoch. */
   readonly timestamp: number
-  /** As it is sent, byte by byte. */
+  /** The bytes that are sent. */
   readonly body: string | Uint8Array
 }
 

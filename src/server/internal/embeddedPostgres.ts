@@ -59,7 +59,7 @@ export const programs = Effect.fnUntraced(function*(user: User) {
   } satisfies Programs
 })
 
-/** As root: the owner of existing data, else `postgres`, else `nobody`, which every system has. */
+/** Used by root: the owner of existing data, else `postgres`, else `nobody`, which every system has. */
 export const serverUser = Effect.fnUntraced(function*(data: string) {
   if (!isRoot) return undefined
   const owner = yield* attempt(data, () => fs.stat(data)).pipe(Effect.orElseSucceed(() => undefined))

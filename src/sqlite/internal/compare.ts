@@ -416,7 +416,7 @@ const differencesIn = (
   return found
 }
 
-/** As `COLLATE "C"` orders texts: by their bytes. */
+/** Orders texts by their bytes, like `COLLATE "C"`. */
 const order = (one: Differences.Compared, other: Differences.Compared, indexes: ReadonlyArray<number>): number => {
   for (const index of indexes) {
     const [a, b] = [one[index]!, other[index]!]

@@ -41,7 +41,7 @@ export interface Options {
 }
 
 export interface Report {
-  /** As given. */
+  /** The path that was given. */
   readonly file: string
   readonly schema: string
   /**

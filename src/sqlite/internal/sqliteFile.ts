@@ -31,7 +31,7 @@ interface Database {
 }
 
 export interface SqliteFile {
-  /** As given. */
+  /** The path that was given. */
   readonly path: string
   readonly name: string
   /** Whether its write-ahead log is missing. Duroxide always leaves one, with the newest transactions. */

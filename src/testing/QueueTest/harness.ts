@@ -111,5 +111,5 @@ export const numbers = (received: ReadonlyArray<Received>): ReadonlyArray<unknow
 export const reasonOf = <A, R>(effect: Effect.Effect<A, QueueError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-/** As `reasonOf`, its tag. */
+/** The tag of `reasonOf`. */
 export const tagOf = <A, R>(effect: Effect.Effect<A, QueueError, R>) => Effect.map(reasonOf(effect), ({ _tag }) => _tag)

@@ -105,7 +105,7 @@ export const make = (
     if (!hasCome) return yield* new Client.WaitTimeout({ instanceId, timeoutMs })
   })
 
-  /** As the provider's, but lets time pass until the answer is there. */
+  /** Lets time pass until the answer is there. */
   const awaitProgress: Provider["Service"]["awaitProgress"] = Effect.fnUntraced(
     function*({ instanceId, key = null, timeout, until }) {
       const answer = progress.answer(until)

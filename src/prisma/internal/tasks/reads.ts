@@ -67,7 +67,7 @@ export const make = (
       (rows) => rows.map(({ dead_at, ...dead }) => ({ ...dead, diedAt: dead_at }))
     ),
 
-  /** As a sweep counts them: those that need a look first, and the first that died. */
+  /** Counts what a sweep counts: tasks that need a look first, and the first that died. */
   readBacklog: Effect.map(
     query<BacklogRow>(
       "readTaskBacklog",
