@@ -1,8 +1,9 @@
 -- Extends the live session locks of these workers to now + p_extend_for_ms, if the session was active within
 -- p_idle_timeout_ms.
 --
--- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
--- Bound: the sessions of the workers. Locks: session rows by id.
+-- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none. A session
+-- that another transaction has locked is passed over: a wait for it would let the locks of the others run out.
+-- Bound: the sessions of the workers. Locks: session rows by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
@@ -27,7 +28,7 @@ BEGIN
       AND active.locked_until > v_now_ms
       AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
     ORDER BY active.session_id COLLATE "C"
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
   ) AS live
   WHERE s.session_id = live.session_id;
   GET DIAGNOSTICS v_renewed = ROW_COUNT;

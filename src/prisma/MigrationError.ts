@@ -26,7 +26,7 @@ export class SchemaBehind extends Schema.TaggedError<SchemaBehind>(id("SchemaBeh
   readonly isRetryable = false
   override get message() {
     return `schema ${this.schema} lacks ${counted(this.pending.length, "migration")}: ${this.pending.join(", ")}. ` +
-      "Apply them with Migrator.layer, or with prisma migrate deploy"
+      "Apply them with npx duroxide-prisma migrate, Migrator.layer or prisma migrate deploy"
   }
 }
 

@@ -27,8 +27,11 @@ export type { TransactionConnection } from "../model/shared/transactionConnectio
  * @since 0.1.0
  */
 export interface Options {
-  /** The schema that holds the tables of this package, in the database of the connection. Defaults to `public`. */
-  readonly schema?: string | undefined
+  /**
+   * The schema that holds the tables of this package, in the database of the connection. No setting of the provider
+   * applies here: what is written into another schema waits there until a runtime serves it.
+   */
+  readonly schema: string
 }
 
 /**
@@ -82,10 +85,10 @@ export interface Joined
  */
 export const make = (
   connection: TransactionConnection,
-  options?: Options
+  { schema }: Options
 ): Joined => ({
-  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, options?.schema))),
-  outbox: outboxDrivers.addingOn(connection, options?.schema),
-  tasks: taskDrivers.creatingOn(connection, options?.schema),
-  datasets: datasetDrivers.makeOn(connection, options?.schema)
+  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema))),
+  outbox: outboxDrivers.addingOn(connection, schema),
+  tasks: taskDrivers.creatingOn(connection, schema),
+  datasets: datasetDrivers.makeOn(connection, schema)
 })

@@ -52,7 +52,8 @@ import type {
   FetchOrchestrationItems,
   FetchWorkItems,
   Renewal,
-  Settled
+  Settled,
+  WorkItemRenewed
 } from "./driver/claims.ts"
 import type { EndedInstance, InstanceProgress, LiveLocks, NextDue, ReadProgress, StoredSizes } from "./driver/reads.ts"
 import type {
@@ -153,7 +154,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    */
   readonly renewWorkItemLocks: (
     items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
-  ) => Call<ReadonlyArray<Settled>>
+  ) => Call<ReadonlyArray<WorkItemRenewed>>
 
   /** Events of one execution by event id; null means the highest execution. Unknown: empty. */
   readonly readHistory: (

@@ -146,7 +146,8 @@ export const make = Effect.fnUntraced(function*(
     }
     const answers = yield* Effect.forEach(asked, checkOne, { concurrency: "unbounded" })
     const errors = answers.filter((answer) => answer !== undefined)
-    if (errors.length > 0 && errors.length === answers.length) inTouch.closeUnsafe()
+    const unanswered = errors.filter(({ reason }) => reason._tag !== "Contention")
+    if (unanswered.length > 0 && unanswered.length === answers.length) inTouch.closeUnsafe()
     else inTouch.openUnsafe()
     if (errors.length === 0) return
     asked.forEach((held, i) => answers[i] !== undefined && all.has(held) && suspects.add(held))

@@ -79,7 +79,7 @@ export const report = (execution: Execution, { diedOf, outcome, turn }: turns.Ra
         : isChangedCode(outcome.details)
         ? Effect.annotateLogs(
           Effect.logError(
-            `${component}: instance failed, its code has changed: bring the old code back, or make the change a new version`
+            `${component}: instance failed, its code has changed, or reads time or chance outside of Effect: bring the old code back, or make the change a new version`
           ),
           { error: failureReason(outcome.details) }
         )

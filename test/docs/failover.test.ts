@@ -25,7 +25,7 @@ describe("docs/postgresql.md, Failover:", () => {
         `| a statement under way | ${30 + grace} seconds: its timeout, and ${grace} seconds for the server`,
         `the system probes it after ${probe} seconds without traffic, once per second, ten times`,
         `| an idle connection to a machine that is gone | ${probe + 10} seconds`,
-        `| a new connection | ${constant("src/prisma/internal/poolClient.ts", "connectTimeoutMs") / 1000} seconds |`,
+        `| a new connection | ${constant("src/prisma/internal/pool.ts", "connectTimeoutMs") / 1000} seconds |`,
         `| the connection that listens | ${heartbeat + answer} seconds: an empty query each ${heartbeat} seconds, ` +
         `and ${answer} for the answer; or ${
           constant("src/prisma/internal/listening.ts", "echoTimeoutMs") / 1000

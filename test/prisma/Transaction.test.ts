@@ -306,7 +306,7 @@ describe("Transaction.make:", () => {
           return Promise.reject(new Error("Connection terminated unexpectedly"))
         }
       }
-      const client = Client.within(Transaction.make(connection))
+      const client = Client.within(Transaction.make(connection, { schema: "public" }))
       const error = yield* Effect.flip(client.cancel("a", ""))
       assert.strictEqual(error.reason._tag, "ConnectionLost")
       assert.deepStrictEqual(texts, [

@@ -113,7 +113,7 @@ describe("a version is built, whatever happens to its messages and workers:", ()
           const client = yield* PgServer.connect(app.url.replace(/\?.*$/, ""))
           const run = (text: string) => Effect.promise(() => client.query(text))
           yield* run("BEGIN")
-          yield* Dataset.within(Transaction.make(client)).commitBatch(attempt, {
+          yield* Dataset.within(Transaction.make(client, { schema: "public" })).commitBatch(attempt, {
             outputUri: String(attempt.attempt),
             recordCount: 10
           })

@@ -302,8 +302,13 @@ describe("Tasks: a handler's own transaction", () => {
             client,
             Effect.gen(function*() {
               yield* insert(client, attempt.attempt)
-              yield* Client.within(Transaction.make(client)).start(Next, { instanceId: attempt.taskId, payload: 1 })
-              yield* Tasks.within(Transaction.make(client)).create(Follow, { key: attempt.taskId })
+              yield* Client.within(Transaction.make(client, { schema: "public" })).start(Next, {
+                instanceId: attempt.taskId,
+                payload: 1
+              })
+              yield* Tasks.within(Transaction.make(client, { schema: "public" })).create(Follow, {
+                key: attempt.taskId
+              })
               yield* attempt.commit(client, 1)
               if (attempt.attempt === 1) return yield* Effect.fail("rolled back")
             })

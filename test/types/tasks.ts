@@ -20,7 +20,10 @@ const Census = Task.make("Census", {
 const Placed = Message.make("order_placed", { order_id: Schema.String })
 
 const tx = {} as never
-const outbox = Outbox.within(Transaction.make(tx))
+const outbox = Outbox.within(Transaction.make(tx, { schema: "public" }))
+
+// @ts-expect-error the schema of the tables is never a guess
+export const anywhere = () => Transaction.make(tx)
 
 /** Payloads of triggers need no `as const`, and are checked. */
 export const triggers = [

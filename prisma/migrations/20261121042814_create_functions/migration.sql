@@ -8128,8 +8128,9 @@ $$;
 -- Extends the live session locks of these workers to now + p_extend_for_ms, if the session was active within
 -- p_idle_timeout_ms.
 --
--- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
--- Bound: the sessions of the workers. Locks: session rows by id.
+-- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none. A session
+-- that another transaction has locked is passed over: a wait for it would let the locks of the others run out.
+-- Bound: the sessions of the workers. Locks: session rows by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
@@ -8154,7 +8155,7 @@ BEGIN
       AND active.locked_until > v_now_ms
       AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
     ORDER BY active.session_id COLLATE "C"
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
   ) AS live
   WHERE s.session_id = live.session_id;
   GET DIAGNOSTICS v_renewed = ROW_COUNT;
@@ -8253,14 +8254,15 @@ $$;
 -- over, so that an outage of the database alone costs no worker its activity. The lock of the session is not extended,
 -- but the session counts as active now.
 --
--- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled, or if the
--- activity was cancelled.
+-- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, or if the
+-- activity was cancelled; Held if another transaction has locked or just changed the row, which is to be asked again. A
+-- wait for it would let the locks of the others run out.
 --
 -- A worker calls this more often than its lock needs, to learn of a cancellation. A lock that is live for sufficient_ms
 -- or longer is only read: with one call a second, 14 of 15 write nothing. The lock of an activity with a session is
 -- always extended.
 --
--- Bound: the rows given. Locks: worker rows by id; then session rows by id.
+-- Bound: the rows given. Locks, without waiting: worker rows by id; then session rows by id (both skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms, sufficient_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -8313,14 +8315,22 @@ BEGIN
       ORDER BY id, a.position DESC -- of two renewals of one lock the last counts
     ) AS item
     CROSS JOIN LATERAL (
+      SELECT
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+      OFFSET 0
+    ) AS found
+    LEFT JOIN LATERAL (
       SELECT w.id, w.session_id
       FROM worker_queue AS w
       WHERE w.id = item.id
         AND w.lock_token = split_part(item.token, '.', 2)
-      FOR UPDATE
-    ) AS activity
+      FOR UPDATE SKIP LOCKED
+    ) AS activity ON true
   LOOP
-    v_outcomes[v_row.position] := 'Done';
+    v_outcomes[v_row.position] := CASE WHEN v_row.id IS NULL THEN 'Held' ELSE 'Done' END;
+    CONTINUE WHEN v_row.id IS NULL;
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;
     v_ids := v_ids || v_row.id;
@@ -8344,7 +8354,7 @@ BEGIN
       WHERE active.session_id = ANY (v_sessions)
         AND active.locked_until > v_now_ms
       ORDER BY active.session_id COLLATE "C"
-      FOR NO KEY UPDATE
+      FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
     WHERE s.session_id = locked.session_id;
   END IF;

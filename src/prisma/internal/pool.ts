@@ -42,7 +42,7 @@ export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => 
   }
 
   override _release(client: pg.PoolClient, idleListener: unknown, error: unknown): void {
-    super._release(client, idleListener, isRefusal(error) ? undefined : error)
+    super._release(client, idleListener, isRefusal(error) && client.getTransactionStatus() === "I" ? undefined : error)
   }
 
   /** Counts a login until the returned function is called. */

@@ -16,7 +16,7 @@ export type Statements = Pick<Database["Service"], "query" | "schemaSql">
 /**
  * Sends each statement on the connection. With an invalid name for the schema, each fails with `ConfigurationInvalid`.
  */
-export const statementsOn = (connection: TransactionConnection, schema = "public"): Statements =>
+export const statementsOn = (connection: TransactionConnection, schema: string): Statements =>
   Result.match(Connection.checkSchema(schema), {
     onSuccess: (name) => ({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(name)) }),
     onFailure: (reason) => ({

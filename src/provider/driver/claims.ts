@@ -180,6 +180,15 @@ export interface ClaimedWorkItem {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
+ * The answer of a driver to a renewal of an activity's lock. `Held`: another transaction has locked its row, so nothing
+ * was changed, and the caller asks again soon.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type WorkItemRenewed = "Done" | "LockLost" | "Held"
+
+/**
  * A claim to abandon.
  *
  * @category models

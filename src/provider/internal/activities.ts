@@ -10,8 +10,8 @@ import * as tracing from "../../model/shared/tracing.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import * as pump from "../../waking/pump.ts"
 import type { Claimed, Provider } from "../Provider.ts"
-import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled } from "../ProviderDriver.ts"
-import type { ProviderError } from "../ProviderError.ts"
+import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled, WorkItemRenewed } from "../ProviderDriver.ts"
+import { Contention, ProviderError } from "../ProviderError.ts"
 import { closed, failUnlessDone, shared } from "../shared/statement.ts"
 import type { Sharing } from "../shared/statement.ts"
 import { makeSuspects } from "../shared/suspects.ts"
@@ -25,7 +25,7 @@ import type { Wakeups } from "./wakeups.ts"
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
 type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
-type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
+type Send<Item, Answer = Settled> = (item: Item) => Effect.Effect<Answer, ProviderError>
 
 /** What the operations share. */
 interface Parts {
@@ -34,7 +34,7 @@ interface Parts {
   readonly suspects: Suspects
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
-  readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }>
+  readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }, WorkItemRenewed>
 }
 
 export const make = Effect.fnUntraced(function*(
@@ -197,14 +197,20 @@ const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ ext
       extendForMs,
       ...(sufficient !== undefined && { sufficientMs: check.wholeMillis(sufficient) })
     }).pipe(
-      Effect.tap((settled) =>
-        settled === "Done"
-          ? Effect.sync(() => parts.suspects.renew(lockToken, extendForMs))
-          : release(parts, lockToken)
-      ),
-      Effect.flatMap((settled) => failUnlessDone("renewWorkItemLock", lockToken, settled))
+      Effect.flatMap((answer) => {
+        switch (answer) {
+          case "Done":
+            return Effect.sync(() => parts.suspects.renew(lockToken, extendForMs))
+          case "LockLost":
+            return Effect.andThen(release(parts, lockToken), failUnlessDone("renewWorkItemLock", lockToken, answer))
+          case "Held":
+            return Effect.fail(new ProviderError({ operation: "renewWorkItemLock", reason: heldElsewhere }))
+        }
+      })
     )
   })
+
+const heldElsewhere = new Contention({ sqlState: "55P03", problem: "another transaction has locked the activity" })
 
 /** A suspect fewer: now further ones may be claimed. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) =>

@@ -4,7 +4,7 @@
  */
 import type * as Effect from "effect/Effect"
 import type { Queue } from "../../waking/Notifier.ts"
-import type { HandedOver, HandOver, ProviderDriver, Settled } from "../ProviderDriver.ts"
+import type { HandedOver, HandOver, ProviderDriver, Settled, WorkItemRenewed } from "../ProviderDriver.ts"
 import type { HeldLocks } from "./heldLocks.ts"
 
 type Driver = ProviderDriver["Service"]
@@ -93,10 +93,10 @@ const renews = (queue: Queue) => ({
   queue,
   repeats: "set" as const,
   lockTimeoutMs: (items: ReadonlyArray<Renewed>) => Math.max(...items.map(({ extendForMs }) => extendForMs)),
-  answered: (items: ReadonlyArray<Renewed>, answers: ReadonlyArray<Settled>, locks: Locks) => {
+  answered: (items: ReadonlyArray<Renewed>, answers: ReadonlyArray<Settled | WorkItemRenewed>, locks: Locks) => {
     items.forEach(({ extendForMs, lockToken, sufficientMs = extendForMs }, i) => {
       if (answers[i] === "Done") locks[queue].hold(lockToken, Math.min(sufficientMs, extendForMs))
-      else locks[queue].release(lockToken)
+      else if (answers[i] !== "Held") locks[queue].release(lockToken)
     })
   }
 })

@@ -74,8 +74,12 @@ export const work = ({ acknowledged, chance, freshId, service, url }: Options): 
       { call: end === "COMMIT" ? "order" : "noOrder", id },
       transaction(pool, async (client) => {
         await client.query("INSERT INTO chaos.orders (id) VALUES ($1)", [id])
-        await Effect.runPromise(Outbox.within(Transaction.make(client)).add("orders", OrderPlaced, { order_id: id }))
-        await Effect.runPromise(Tasks.within(Transaction.make(client)).create(Job, { payload, key: payload.label }))
+        await Effect.runPromise(
+          Outbox.within(Transaction.make(client, { schema: "public" })).add("orders", OrderPlaced, { order_id: id })
+        )
+        await Effect.runPromise(
+          Tasks.within(Transaction.make(client, { schema: "public" })).create(Job, { payload, key: payload.label })
+        )
       }, end)
     )
     yield* Effect.sleep(chance.between(100, 500))

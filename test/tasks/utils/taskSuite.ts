@@ -162,7 +162,10 @@ export const taskSuite = (name: string, server: Server) => {
         const client = yield* connect(app.url)
         const other = yield* connect(app.url)
         const query = (text: string) => Effect.promise(() => client.query(text))
-        const create = Tasks.within(Transaction.make(client)).create(Job, { payload: { n: 1 }, key: "k" })
+        const create = Tasks.within(Transaction.make(client, { schema: "public" })).create(Job, {
+          payload: { n: 1 },
+          key: "k"
+        })
         yield* query("BEGIN")
         const first = yield* create
         assert.strictEqual(yield* create, first)
@@ -175,7 +178,7 @@ export const taskSuite = (name: string, server: Server) => {
         // Another transaction waits for the outcome, and finds the task.
         yield* Effect.promise(() => other.query("BEGIN"))
         const waiting = yield* Effect.forkChild(
-          Tasks.within(Transaction.make(other)).create(Job, { payload: { n: 2 }, key: "k" })
+          Tasks.within(Transaction.make(other, { schema: "public" })).create(Job, { payload: { n: 2 }, key: "k" })
         )
         yield* waitUntil(Effect.map(
           app.sql(

@@ -52,7 +52,7 @@ export const make = ({ query, schemaSql }: Statements): DatasetDriver["Service"]
 }
 
 /** On a connection of the application. */
-export const makeOn = (connection: TransactionConnection, schema: string | undefined): DatasetDriver["Service"] =>
+export const makeOn = (connection: TransactionConnection, schema: string): DatasetDriver["Service"] =>
   make(statementsOn(connection, schema))
 
 // internal

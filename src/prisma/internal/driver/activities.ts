@@ -3,7 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import { suspectGroups } from "../../../provider/ProviderDriver.ts"
-import type { FetchWorkItems, ProviderDriver, Settled } from "../../../provider/ProviderDriver.ts"
+import type { FetchWorkItems, ProviderDriver, Settled, WorkItemRenewed } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
 import { abandonRow, acceptedTags, bigint, claimedWorkItem, completionRow, json, renewalRow } from "../rows.ts"
 import type { ClaimedWorkItemRow } from "../rows.ts"
@@ -43,10 +43,16 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
         { items: items.length }
       ),
   abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
-  renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
-    ...renewalRow(item),
-    sufficient_ms: item.sufficientMs
-  }), { isRenewal: true }),
+
+  renewWorkItemLocks: (items) =>
+    items.length === 0
+      ? Effect.succeed<ReadonlyArray<WorkItemRenewed>>([])
+      : answer<ReadonlyArray<WorkItemRenewed>>(
+        "renewWorkItemLocks",
+        "dx_renew_work_item_locks",
+        [json(items.map((item) => ({ ...renewalRow(item), sufficient_ms: item.sufficientMs })))],
+        { items: items.length, isRenewal: true }
+      ),
 
   renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
     workerIds.length === 0 ? Effect.succeed(0) : Effect.map(

@@ -71,7 +71,7 @@ export const make = (database: Database["Service"], options: Options): OutboxDri
 /** Writes messages on a connection of the application. */
 export const addingOn = (
   connection: TransactionConnection,
-  schema: string | undefined
+  schema: string
 ): Adding => adding(statements.make(statementsOn(connection, schema)).answer)
 
 // internal

@@ -141,7 +141,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
 }
 
 /** Creates tasks on a connection of the application. */
-export const creatingOn = (connection: TransactionConnection, schema: string | undefined) =>
+export const creatingOn = (connection: TransactionConnection, schema: string) =>
   creating(statements.make(statementsOn(connection, schema)))
 
 /** A task as `dx_create_tasks` reads it. */
