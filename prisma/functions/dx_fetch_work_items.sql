@@ -2,7 +2,8 @@
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
+-- another transaction has locked is skipped in favour of the next one. One row of nulls means that only such ones are
+-- there, and a look later may find them. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
 -- Without p_takes_over, an expired lock counts as a live one.
@@ -175,6 +176,10 @@ BEGIN
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
+
+  IF v_missing = p_limit AND cardinality(v_candidates) > 0 THEN
+    RETURN NEXT;
+  END IF;
 
   v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
   IF v_missing = p_limit

@@ -8,6 +8,7 @@
  */
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../model/shared/monotonic.ts"
+import { growingMs } from "../model/shared/trouble.ts"
 import type { Alarms } from "./alarms.ts"
 import type { Queue, Received } from "./Notifier.ts"
 import * as pollMode from "./pollMode.ts"
@@ -28,6 +29,8 @@ export interface WorkQueue {
 
   // -- for others
   readonly wake: (reason: LookReason) => void
+  /** The look under way has met only work that other transactions have locked. Nothing announces when they end. */
+  readonly metHeld: () => void
   /** This process has stored work that is due then, milliseconds since the Unix epoch by the store's clock. */
   readonly wakeAt: (timeMs: number, isAnnounced: boolean) => void
   /** What the store has answered: when its next work is due, and its clock. */
@@ -118,6 +121,9 @@ export const make = (options: Options): WorkQueue => {
   let openDueMs = 0
   /** A look for work that was due, which may have come too early: the time that was due, and when the look began. */
   let unsure: { readonly dueMs: number; readonly lookedMs: number } | undefined
+  /** Whether the look under way has met only locked work, and looks in a row that have. */
+  let hasMetHeld = false
+  let heldLooks = 0
   /** When a look last answered a hint, or was spared because another process has said that it took the work. */
   let lastAnsweredMs = Number.NEGATIVE_INFINITY
 
@@ -268,6 +274,8 @@ export const make = (options: Options): WorkQueue => {
 
     looked: (pump, reason, outcome, hintMs) => {
       if (outcome === "Empty") emptyLooks++
+      heldLooks = hasMetHeld ? heldLooks + 1 : 0
+      hasMetHeld = false
       for (const other of pumps) if (other !== pump && !other.hasCallers()) other.wake("Filter")
       if (isHintOpen && outcome !== "Failed") {
         isHintOpen = false
@@ -287,6 +295,11 @@ export const make = (options: Options): WorkQueue => {
     },
 
     wake: (reason) => wake(reason),
+
+    metHeld: () => {
+      hasMetHeld = true
+      alarm("held", growingMs(firstHeldPauseMs, longestHeldPauseMs, heldLooks), () => wake("More"))
+    },
 
     wakeAt: (timeMs, isAnnounced) => addDue({ timeMs, isOwn: true, hasMore: false }, isAnnounced),
 
@@ -369,6 +382,10 @@ const insertionIndex = (due: ReadonlyArray<Due>, time: number): number => {
   }
   return low
 }
+
+/** Before the next look for work that other transactions have locked; the pause doubles with each such look. */
+const firstHeldPauseMs = 1_000
+const longestHeldPauseMs = 15_000
 
 /** Processes that look at once for a hint, on average. */
 export const lookersAtOnce = 4

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
@@ -298,7 +299,7 @@ describe("settling:", () => {
       yield* driver.enqueueForWorker(ids.map((id) => Test.activity({ instanceId: id, sessionId: `s-${id}` })))
       const taken = yield* Test.take(driver, { limit: 40, session: { workerId: "me", lockTimeoutMs: 60_000 } })
       const more = taken.map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
-      yield* times(64, (i) =>
+      yield* times(64, (i): Effect.Effect<unknown, ProviderError> =>
         i % 2 === 0
           ? driver.renewOrchestrationItemLocks(i % 4 === 0 ? renewals : renewals.toReversed())
           : driver.renewWorkItemLocks(i % 4 === 1 ? more : more.toReversed()))

@@ -10,6 +10,14 @@ import * as Schema from "effect/Schema"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
+/** A session of the application that locks something of ours in its transaction. */
+const strangerOf = Effect.fn(function*(url: string, lock: string) {
+  const session = yield* PgServer.connect(url.replace(/\?.*$/, ""))
+  yield* Effect.promise(() => session.query("BEGIN"))
+  yield* Effect.promise(() => session.query(lock))
+  return { end: Effect.promise(() => session.query("ROLLBACK")) }
+})
+
 describe("While a transaction of the application locks the row of one activity", () => {
   it.live("the other activities of the process keep their locks", () =>
     Effect.scoped(Effect.gen(function*() {
@@ -42,9 +50,7 @@ describe("While a transaction of the application locks the row of one activity",
       const client = Context.get(yield* Layer.build(process("one")), Client.Client)
       for (const id of ids) yield* client.start(Holds, { instanceId: id, payload: { id } })
       yield* Deferred.await(allBegun)
-      const stranger = yield* PgServer.connect(url.replace(/\?.*$/, ""))
-      yield* Effect.promise(() => stranger.query("BEGIN"))
-      yield* Effect.promise(() => stranger.query("SELECT FROM worker_queue WHERE instance_id = 'a' FOR UPDATE"))
+      const stranger = yield* strangerOf(url, "SELECT FROM worker_queue WHERE instance_id = 'a' FOR UPDATE")
       const [row] = yield* sql<{ lockedUntil: number }>(
         `SELECT max(locked_until)::float8 AS "lockedUntil" FROM worker_queue`
       )
@@ -54,9 +60,58 @@ describe("While a transaction of the application locks the row of one activity",
         sql("SELECT WHERE extract(epoch FROM clock_timestamp()) * 1000 > $1::float8 + 4000", [row!.lockedUntil]),
         ({ length }) => length > 0
       ))
-      yield* Effect.promise(() => stranger.query("ROLLBACK"))
+      yield* stranger.end
       yield* Deferred.succeed(end, undefined)
       for (const id of ids) yield* client.wait(Holds, id)
-      assert.deepStrictEqual(runs.filter((id) => id !== "a"), ["b", "c"])
+      assert.deepStrictEqual(runs.filter((id) => id !== "a").sort(), ["b", "c"])
     })))
+})
+
+describe("Work that a transaction of the application has locked for a while", () => {
+  const Greet = Activity.make("Greet", { success: Schema.String })
+  const Greets = Orchestration.make("Greets", { success: Schema.String })
+
+  for (
+    const [what, lock] of [
+      ["an activity", "SELECT FROM worker_queue FOR UPDATE"],
+      ["a message", "SELECT FROM orchestrator_queue FOR UPDATE"],
+      ["an instance, by an advisory lock with the same key", "SELECT pg_advisory_xact_lock(hashtext('greets'))"]
+    ] as const
+  ) {
+    it.live(`${what}: is found soon after the transaction ends, long before the fallback look`, () =>
+      Effect.scoped(Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.database
+        const provider = PrismaProvider.layer({ url, migrate: "none" })
+        const client = Context.get(yield* Layer.build(Layer.provide(Client.layer, provider)), Client.Client)
+        // One process has stored the work and is gone, another one comes while it is locked.
+        yield* client.start(Greets, { instanceId: "greets" })
+        if (what === "an activity") {
+          yield* Effect.scoped(Effect.gen(function*() {
+            yield* Layer.build(
+              Runtime.layer({ orchestrations: [Greets], activities: [] }).pipe(
+                Layer.provide([Greets.toLayer(() => Greet.execute()), Logger.layer([])]),
+                Layer.provide(provider)
+              )
+            )
+            yield* waitUntil(Effect.map(sql("SELECT FROM worker_queue"), ({ length }) => length === 1))
+          }))
+        }
+        const stranger = yield* strangerOf(url, lock)
+        yield* Layer.build(
+          Runtime.layer({ orchestrations: [Greets], activities: [Greet] }).pipe(
+            Layer.provide([
+              Greets.toLayer(() => Greet.execute()),
+              Greet.toLayer(() => Effect.succeed("Hello")),
+              Logger.layer([])
+            ]),
+            Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+            Layer.provide(provider)
+          )
+        )
+        // Looks for locks that other processes may have left, and the first one for this work, are over by then.
+        yield* Effect.sleep("6 seconds")
+        yield* stranger.end
+        assert.strictEqual(yield* client.wait(Greets, "greets", { timeout: "1 minute" }), "Hello")
+      })))
+  }
 })

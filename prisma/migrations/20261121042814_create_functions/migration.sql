@@ -798,7 +798,8 @@ $$;
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
+-- another transaction has locked is skipped in favour of the next one. One row of nulls means that only such ones are
+-- there, and a look later may find them. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
 -- Without p_takes_over, an expired lock counts as a live one.
@@ -977,6 +978,10 @@ BEGIN
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
+
+  IF v_missing = p_limit AND cardinality(v_candidates) > 0 THEN
+    RETURN NEXT;
+  END IF;
 
   v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
   IF v_missing = p_limit
@@ -6077,8 +6082,8 @@ $$;
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible, not that a race was lost: an instance that another transaction is about to claim is skipped in
--- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
+-- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. One row of
+-- nulls means that only such ones are there, and a look later may find them. The visible messages of a claimed instance get the token and expiry of its lock, and count
 -- one more delivery. Texts are returned as stored; this function does not parse them.
 --
 -- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
@@ -6152,6 +6157,7 @@ DECLARE
   v_locked_routes text[];
   v_missing integer := p_limit;
   v_claimed integer;
+  v_held boolean := false; -- whether another transaction has locked some
   v_bytes bigint := 0;
   v_messages bigint[];
   v_suspects integer := 0; -- that are claimed
@@ -6209,6 +6215,8 @@ BEGIN
         v_locked_routes := v_locked_routes || v_candidate.route;
         v_suspects := v_suspects + (v_candidate.attempt_count >= 2)::integer;
         EXIT WHEN cardinality(v_locked) >= v_missing;
+      ELSE
+        v_held := true;
       END IF;
     END LOOP;
     EXIT WHEN NOT v_found;
@@ -6220,6 +6228,7 @@ BEGIN
     v_messages := dx_take_instances(
       v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
     );
+    v_held := v_held OR v_messages IS NULL;
     CONTINUE WHEN v_messages IS NULL;
     RETURN QUERY
     WITH marked AS (
@@ -6246,6 +6255,7 @@ BEGIN
     ORDER BY array_position(v_seen, batch.instance_id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     IF v_claimed < cardinality(v_locked) THEN
+      v_held := true;
       PERFORM dx_release_instances(v_locked, v_secret);
     END IF;
     v_missing := v_missing - v_claimed;
@@ -6261,6 +6271,10 @@ BEGIN
         AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
       );
   END LOOP;
+
+  IF v_missing = p_limit AND v_held THEN
+    RETURN NEXT;
+  END IF;
 
   v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
   IF v_missing = p_limit

@@ -210,6 +210,21 @@ export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_fo
 
 // -- rows ------------------------------------------------------------------------------------------
 
+/** What a claim returns that has met only what another transaction has locked. */
+export interface HeldRow {
+  readonly out_lock_token: null
+}
+
+/** The claimed rows; calls `onHeld` if some are held. */
+export const claimedRows = <Row extends { readonly out_lock_token: string }>(
+  rows: ReadonlyArray<Row | HeldRow>,
+  onHeld: (() => void) | undefined
+): ReadonlyArray<Row> => {
+  const claimed = rows.filter((row): row is Row => row.out_lock_token !== null)
+  if (claimed.length < rows.length) onHeld?.()
+  return claimed
+}
+
 export interface ClaimedInstanceRow {
   readonly out_instance_id: string
   readonly out_lock_token: string

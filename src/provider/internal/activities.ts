@@ -120,7 +120,7 @@ const claim = Effect.fnUntraced(
     const claimed = wakeups.claiming("worker")
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
-      driver.fetchWorkItems(request)
+      driver.fetchWorkItems({ ...request, onHeld: () => wakeups.metHeld("worker") })
     ))
     const items: Array<ClaimedActivity> = []
     const texts: Array<string> = []

@@ -172,7 +172,11 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     retried(Effect.suspend(() => {
       begunMs = monotonicMs(parts.clock)
       maxBytes = parts.claimBytes.current()
-      return parts.driver.fetchOrchestrationItems({ ...request, maxBytes })
+      return parts.driver.fetchOrchestrationItems({
+        ...request,
+        maxBytes,
+        onHeld: () => parts.wakeups.metHeld("orchestrator")
+      })
     }))
   ))
   if (claims.length > 0) parts.storeClock.heard(claims[0]!.nowMs)

@@ -5,8 +5,17 @@ import * as Effect from "effect/Effect"
 import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type { FetchWorkItems, ProviderDriver, Settled, WorkItemRenewed } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
-import { abandonRow, acceptedTags, bigint, claimedWorkItem, completionRow, json, renewalRow } from "../rows.ts"
-import type { ClaimedWorkItemRow } from "../rows.ts"
+import {
+  abandonRow,
+  acceptedTags,
+  bigint,
+  claimedRows,
+  claimedWorkItem,
+  completionRow,
+  json,
+  renewalRow
+} from "../rows.ts"
+import type { ClaimedWorkItemRow, HeldRow } from "../rows.ts"
 import { withTexts } from "../texts.ts"
 import { claiming, limitOf, plain } from "./calls.ts"
 import type { Calls } from "./calls.ts"
@@ -15,9 +24,11 @@ type Driver = ProviderDriver["Service"]
 
 export const activities = ({ answer, rows, settle }: Calls) => ({
   fetchWorkItems: Effect.fnUntraced(
-    function*({ activities, isThorough, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
+    function*(
+      { activities, isThorough, limit, lockTimeoutMs, onHeld, session, suspects, tags, takesOver }: FetchWorkItems
+    ) {
       if (tags._tag === "None") return []
-      const claimed = yield* rows<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+      const found = yield* rows<ClaimedWorkItemRow | HeldRow>("fetchWorkItems", "dx_fetch_work_items", [
         limitOf("worker_queue", limit, isThorough),
         bigint(lockTimeoutMs),
         Prisma.sql`${tags._tag !== "Tags"}::boolean`,
@@ -29,7 +40,7 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ], claiming)
-      return claimed.map(claimedWorkItem)
+      return claimedRows(found, onHeld).map(claimedWorkItem)
     }
   ),
 

@@ -23,6 +23,7 @@ import {
   appends,
   bigint,
   claimedInstance,
+  claimedRows,
   json,
   lateJson,
   makeWorkers,
@@ -33,7 +34,7 @@ import {
   versionTuple,
   workItemOf
 } from "../rows.ts"
-import type { ClaimedInstanceRow } from "../rows.ts"
+import type { ClaimedInstanceRow, HeldRow } from "../rows.ts"
 import { Texts, withTexts } from "../texts.ts"
 import { claiming, defaultMaxBytes, limitOf, plain } from "./calls.ts"
 import type { Calls } from "./calls.ts"
@@ -43,24 +44,40 @@ type Driver = ProviderDriver["Service"]
 export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
   fetchOrchestrationItems: Effect.fnUntraced(
     function*(
-      { historyLimit, isThorough, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
-        FetchOrchestrationItems
+      {
+        historyLimit,
+        isThorough,
+        limit,
+        lockTimeoutMs,
+        maxBytes,
+        onHeld,
+        orphans,
+        serves,
+        suspects,
+        takesOver,
+        versions
+      }: FetchOrchestrationItems
     ) {
       const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
-      const claimed = yield* rows<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
-        limitOf("orchestrator_queue", limit, isThorough),
-        bigint(lockTimeoutMs),
-        versionTuple(versions?.min),
-        versionTuple(versions?.max),
-        Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
-        Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
-        Prisma.sql`${[...suspects ?? suspectGroups]}::integer[]`,
-        bigint(maxBytes ?? defaultMaxBytes),
-        Prisma.sql`${orphans ?? false}::boolean`,
-        Prisma.sql`${takesOver ?? true}::boolean`,
-        Prisma.sql`${historyLimit ?? null}::integer`
-      ], claiming)
-      return yield* Effect.forEach(claimed, claimedInstance)
+      const found = yield* rows<ClaimedInstanceRow | HeldRow>(
+        "fetchOrchestrationItems",
+        "dx_fetch_orchestration_items",
+        [
+          limitOf("orchestrator_queue", limit, isThorough),
+          bigint(lockTimeoutMs),
+          versionTuple(versions?.min),
+          versionTuple(versions?.max),
+          Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
+          Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
+          Prisma.sql`${[...suspects ?? suspectGroups]}::integer[]`,
+          bigint(maxBytes ?? defaultMaxBytes),
+          Prisma.sql`${orphans ?? false}::boolean`,
+          Prisma.sql`${takesOver ?? true}::boolean`,
+          Prisma.sql`${historyLimit ?? null}::integer`
+        ],
+        claiming
+      )
+      return yield* Effect.forEach(claimedRows(found, onHeld), claimedInstance)
     }
   ),
 
