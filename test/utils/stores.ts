@@ -1,0 +1,93 @@
+/**
+ * Databases that the tests of a file hand on to each other, each with its open connections: a clone and new
+ * connections cost more than most tests.
+ *
+ * A test gets an empty store on which nothing runs. A store about which there is a doubt is dropped instead.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
+import { afterAll } from "vitest"
+import * as Database from "../../src/prisma/Database.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
+import * as PgServer from "./PgServer.ts"
+
+export interface Store {
+  readonly test: PgServer.MigratedDatabase
+  /** With the rights of a worker. */
+  readonly database: Database.Database["Service"]
+}
+
+/** A store for the scope, at first made by `fresh`. To be called once for a file: its end closes the stores. */
+export const make = (
+  fresh: Effect.Effect<PgServer.MigratedDatabase, never, Scope.Scope>
+): Effect.Effect<Store, ProviderError, Scope.Scope> => {
+  const idle: Array<Kept> = []
+  afterAll(() => Effect.runPromise(Effect.forEach(idle.splice(0), close, { discard: true })))
+  return Effect.acquireRelease(
+    Effect.suspend(() => {
+      const store = idle.pop()
+      return store === undefined ? open(fresh) : Effect.succeed(store)
+    }),
+    (store, exit) =>
+      Effect.flatMap(
+        Exit.isSuccess(exit) ? emptied(store) : Effect.succeed(false),
+        (isEmpty) => isEmpty ? Effect.sync(() => void idle.push(store)) : close(store)
+      )
+  )
+}
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+interface Kept extends Store {
+  readonly scope: Scope.Closeable
+  /** Statements that run, also those whose caller no longer waits. */
+  readonly running: Set<Fiber.Fiber<unknown, unknown>>
+}
+
+const open = Effect.fnUntraced(function*(fresh: Effect.Effect<PgServer.MigratedDatabase, never, Scope.Scope>) {
+  const scope = Scope.makeUnsafe()
+  return yield* Effect.gen(function*() {
+    const test = yield* fresh
+    const database = yield* Database.make({ url: test.workerUrl, schema: test.schema })
+    const running: Kept["running"] = new Set()
+    const query: Store["database"]["query"] = (...args) =>
+      Effect.flatMap(Effect.forkDetach(database.query<never>(...args), { startImmediately: true }), (statement) => {
+        running.add(statement)
+        statement.addObserver(() => running.delete(statement))
+        return Fiber.join(statement)
+      })
+    return { test, database: { ...database, query }, scope, running }
+  }).pipe(Scope.provide(scope), Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
+})
+
+const close = ({ scope }: Kept) => Scope.close(scope, Exit.void)
+
+/** Removes all rows; false if something is still at work. */
+const emptied = Effect.fnUntraced(function*({ running, test: { schema, sql } }: Kept) {
+  // Without a template the database is that of all tests, so what works there may belong to others.
+  if (PgServer.server().template === null) return false
+  yield* Effect.forEach(running, Fiber.await, { discard: true })
+  for (let i = 0; i < 20; i++) {
+    const [others] = yield* sql<{ busy: number }>(
+      `SELECT count(*)::int AS busy FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+          AND (state <> 'idle' OR application_name <> 'duroxide-prisma')`
+    )
+    if (others!.busy === 0) {
+      const tables = yield* sql<{ name: string }>(
+        `SELECT oid::regclass::text AS name FROM pg_class
+          WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+            AND relname NOT LIKE '%migrations'`,
+        [schema]
+      )
+      yield* sql(tables.map(({ name }) => `DELETE FROM ${name}`).join("; "))
+      return true
+    }
+    yield* Effect.sleep("10 millis") // a connection that listened ends
+  }
+  return false
+})
