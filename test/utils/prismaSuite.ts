@@ -15,18 +15,18 @@ import { layerWithoutOptimisticTurns } from "./withoutOptimisticTurns.ts"
 
 interface Options extends FromDriver.Options {
   readonly driver?: ReturnType<typeof PrismaDriver.layer>
-  readonly fresh?: Parameters<typeof Stores.make>[0]
+  readonly fresh?: Effect.Effect<PgServer.MigratedDatabase, never, Scope.Scope>
 }
 
 /** What `PrismaProvider.layer` composes, on the connections of a store. */
 const layer = ({ driver = PrismaDriver.layer(), fresh = PgServer.database, ...options }: Options = {}) => {
-  const store = Stores.make(fresh)
+  const store = Stores.make(Effect.map(fresh, (test) => ({ ...test, url: test.workerUrl })))
   return Layer.unwrap(Effect.map(store, ({ database, test }) =>
     FromDriver.layer(options).pipe(
       Layer.merge(ReadReplica.layerAdmin),
       Layer.provide(PrismaAdmin.layer()),
       Layer.provide(driver),
-      Layer.provide(PgNotifier.layer({ url: test.workerUrl, listens: options.longPolling?.enabled })),
+      Layer.provide(PgNotifier.layer({ url: test.url, listens: options.longPolling?.enabled })),
       Layer.provide(Layer.succeed(Database.Database, database)),
       Layer.merge(Layer.succeed(ProviderTest.Backdoor, backdoor(test)))
     )))
