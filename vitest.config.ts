@@ -46,13 +46,14 @@ const long = "test/**/*.long.test.ts"
 export default mergeConfig(base, {
   test: {
     projects: [
-      // Needs no server, so it has none to ask for. Most of such a file's time went into loading the modules again.
+      // Needs no server, so it has none to ask for. Loading the modules again takes longer than most files.
       { extends: true, test: { name: "quick", include: quick, isolate: false } },
       {
         extends: true,
-        test: { name: "server", globalSetup, include: ["test/**/*.test.ts"], exclude: [...quick, long] }
+        test: { name: "server", globalSetup, include: ["test/**/*.test.ts"], exclude: [...quick, long], isolate: false }
       },
-      // Crashes, chaos, random models and large tables, where a run takes minutes or gains by repetition.
+      // Crashes, chaos, outages, races, random models, migrations, command lines and large tables, where a run takes
+      // minutes or gains by repetition.
       { extends: true, test: { name: "long", globalSetup, include: [long], testTimeout: 600_000 } }
     ]
   }

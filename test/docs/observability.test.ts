@@ -72,7 +72,7 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_pool_waiting"
     ]
   },
-  "test/prisma/readReplica.test.ts": {
+  "test/prisma/readReplica.long.test.ts": {
     "answers the reads of Admin, with its lag; all else goes to the primary": [
       "duroxide_replica_samples_total",
       "duroxide_replica_lag_seconds"
@@ -110,7 +110,7 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
     "an instance that fails as poison is counted": ["duroxide_orchestration_poison_total"],
     "an activity that fails as poison is counted": ["duroxide_activity_poison_total"]
   },
-  "test/runtime/warmInstances.test.ts": {
+  "test/runtime/warmInstances.long.test.ts": {
     "limits: the least recently used programs are dropped, by number and by bytes": [
       "duroxide_orchestration_replays_total",
       "duroxide_warm_instances"
@@ -142,7 +142,7 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_outbox_oldest_age_seconds"
     ]
   },
-  "test/tasks/recovery.test.ts": {
+  "test/tasks/recovery.long.test.ts": {
     "attempts are counted by their outcome, refused outputs apart, and tasks that have not ended by a sweep": [
       "duroxide_task_attempts_total",
       "duroxide_task_duration_seconds",

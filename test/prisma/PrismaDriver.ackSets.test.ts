@@ -2,7 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Test from "../utils/driver.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 describe("ackOrchestrationItems, in sets:", () => {
   it.effect("in a set of twenty, one lost lock and one duplicate fail without the others", () =>

@@ -6,15 +6,17 @@ import * as Test from "../utils/driver.ts"
 
 const startedAt = 1_800_000_000_000
 
+const opened = Test.opener()
+
 /** A driver with a clock that the test controls, starting at a round time. */
-const open = Effect.andThen(TestClock.setTime(startedAt), Test.open({ clock: "effect" }))
+const open = Effect.andThen(TestClock.setTime(startedAt), opened({ clock: "effect" }))
 
 const milliseconds = (column: string) => `(extract(epoch FROM ${column}) * 1000)::float8`
 
 describe("ackOrchestrationItems:", () => {
   it.live("cancels thousands of timers in linear time", () =>
     Effect.gen(function*() {
-      const { driver, sql } = yield* Test.open()
+      const { driver, sql } = yield* opened()
       const timer = (instance: string, id: number) => JSON.stringify({ TimerFired: { instance, id, fire_at_ms: 1 } })
       const timed = <A, E>(effect: Effect.Effect<A, E>) =>
         Effect.map(Effect.timed(effect), ([took]) => Duration.toMillis(took))

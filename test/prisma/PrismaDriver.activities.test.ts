@@ -4,7 +4,8 @@ import * as TestClock from "effect/testing/TestClock"
 import type { TagFilter } from "../../src/model/Instance.ts"
 import * as Test from "../utils/driver.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 /** Work items are their names here. */
 const named = (workItem: string, changes: object = {}) => Test.activity({ workItem, ...changes })

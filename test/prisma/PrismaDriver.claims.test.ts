@@ -4,12 +4,14 @@ import * as TestClock from "effect/testing/TestClock"
 import type { VersionRange } from "../../src/model/Instance.ts"
 import * as Test from "../utils/driver.ts"
 
+const opened = Test.opener()
+
 const version = (major: number, minor = 0, patch = 0) => ({ major, minor, patch })
 
 describe("fetchOrchestrationItems:", () => {
   it.live("returns everything a turn reads", () =>
     Effect.gen(function*() {
-      const { driver, sql } = yield* Test.open()
+      const { driver, sql } = yield* opened()
       yield* driver.startOrchestrations([Test.start("a")])
       const first = yield* Test.claimOne(driver)
       assert.deepStrictEqual(first, {
@@ -38,14 +40,14 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("returns nothing and sends one statement when there is nothing", () =>
     Effect.gen(function*() {
-      const { driver, statements } = yield* Test.open()
+      const { driver, statements } = yield* opened()
       assert.deepStrictEqual(yield* Test.claim(driver), [])
       assert.strictEqual(yield* statements, 1)
     }))
 
   it.live("claims up to the limit, the instance with the oldest visible message first", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       const at = (instanceId: string, visibleAtMs: number) => ({ ...Test.message(instanceId), visibleAtMs })
       const now = Date.now()
       yield* driver.enqueueForOrchestrator([Test.message("warm-up")])
@@ -63,7 +65,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("orders a batch by row id, whatever the times of visibility", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       const { lockToken } = yield* Test.claimed(driver, "other")
       const now = Date.now()
       const at = (workItem: string, visibleAtMs: number) => ({ ...Test.message("a", workItem), visibleAtMs })
@@ -76,7 +78,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.effect("says when each message of the batch was enqueued", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open({ clock: "effect" })
+      const { driver } = yield* opened({ clock: "effect" })
       for (const atMs of [1000, 2345, 5000]) {
         yield* TestClock.setTime(atMs)
         yield* driver.enqueueForOrchestrator([{ ...Test.message("a"), visibleAtMs: atMs === 5000 ? 9000 : null }])
@@ -88,7 +90,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.effect("leaves out messages that are not visible yet; messages that arrive during a turn are the next batch", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open({ clock: "effect" })
+      const { driver } = yield* opened({ clock: "effect" })
       yield* driver.enqueueForOrchestrator([
         Test.message("a", "now"),
         { ...Test.message("a", "later"), delayMs: 1000 },
@@ -118,7 +120,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.effect("takes over an expired lock exactly at its end, and counts the delivery", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open({ clock: "effect" })
+      const { driver } = yield* opened({ clock: "effect" })
       const first = yield* Test.claimed(driver, "a", 1000)
       yield* TestClock.adjust(999)
       assert.deepStrictEqual(yield* Test.claim(driver), [])
@@ -131,7 +133,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("reports the highest delivery count of the batch", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       for (const expected of [1, 2, 3]) {
         const claim = yield* expected === 1 ? Test.claimed(driver, "a") : Test.claimOne(driver)
         const { lockToken } = claim
@@ -143,7 +145,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("works without an instance row: the highest execution counts, else the first", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       const first = yield* Test.claimed(driver, "a")
       assert.isNull(first.instance)
       assert.strictEqual(first.executionId, 1)
@@ -156,7 +158,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("returns texts that are not JSON as stored", () =>
     Effect.gen(function*() {
-      const { driver, sql } = yield* Test.open()
+      const { driver, sql } = yield* opened()
       const texts = ["no json", "{\"a\": \"\\u0000\"}", "\"\\ud800\"", "", "line\nbreak\ttab \u001f \\ \" 😀"]
       yield* sql("INSERT INTO instances VALUES ('a', 'O', '1.0.0', 1, now(), now())")
       for (const [i, text] of texts.entries()) {
@@ -173,7 +175,7 @@ describe("fetchOrchestrationItems:", () => {
 
   it.live("claims one instance once for all its messages, and others behind it in the same call", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       yield* driver.enqueueForOrchestrator([
         ...Array.from({ length: 2500 }, (_, i) => Test.message("hot", String(i))),
         Test.message("b"),
@@ -196,7 +198,7 @@ describe("fetchOrchestrationItems:", () => {
 
     it.live("both ends are included and compared as tuples", () =>
       Effect.gen(function*() {
-        const { driver } = yield* Test.open()
+        const { driver } = yield* opened()
         const pinned = [[1, 2, 3], [1, 2, 4], [1, 10, 0], [2, 0, 0], [2, 0, 1]] as const
         yield* driver.startOrchestrations(
           pinned.map(([major, minor, patch]) =>
@@ -210,7 +212,7 @@ describe("fetchOrchestrationItems:", () => {
 
     it.live("an execution without a pinned version passes every range, and so does a missing row", () =>
       Effect.gen(function*() {
-        const { driver, sql } = yield* Test.open()
+        const { driver, sql } = yield* opened()
         const { lockToken } = yield* Test.claimed(driver, "unpinned")
         yield* driver.ackOrchestrationItems([Test.turn(lockToken, Test.named)])
         yield* sql("INSERT INTO instances VALUES ('no execution', 'Orchestration', '1.0.0', 1, now(), now())")
@@ -228,7 +230,7 @@ describe("fetchOrchestrationItems:", () => {
 
     it.live("the version of the current execution decides", () =>
       Effect.gen(function*() {
-        const { driver } = yield* Test.open()
+        const { driver } = yield* opened()
         yield* driver.startOrchestrations([Test.start("a", { pinnedVersion: version(1) })])
         const { lockToken } = yield* Test.claimOne(driver)
         yield* driver.ackOrchestrationItems([
@@ -240,7 +242,7 @@ describe("fetchOrchestrationItems:", () => {
 
     it.live("a rejected instance is neither locked nor counted, and does not hide those behind it", () =>
       Effect.gen(function*() {
-        const { driver, sql } = yield* Test.open()
+        const { driver, sql } = yield* opened()
         yield* driver.startOrchestrations(
           Array.from({ length: 300 }, (_, i) => Test.start(`theirs-${i}`, { pinnedVersion: version(1) }))
         )

@@ -7,7 +7,8 @@ import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 const all: HandOver = { limit: 10, spare: 0, lockTimeoutMs: 5000, activities: ["Activity"], tags: { _tag: "Any" } }
 
@@ -131,9 +132,9 @@ describe("startOrchestrations with a first turn:", () => {
 
   it.effect("writes one version of each row", () =>
     Effect.gen(function*() {
-      const { driver, sql } = yield* open
+      const { driver, sql } = yield* Test.open({ clock: "effect" })
       yield* driver.startOrchestrations([begin("a", { status: "Completed", output: "o" })])
-      // A row that was updated by its own transaction lies at a later place of its page.
+      // In new tables. A row that was updated by its own transaction lies at a later place of its page.
       assert.deepStrictEqual(
         yield* sql(
           "SELECT ctid::text FROM instances UNION ALL SELECT ctid::text FROM executions UNION ALL SELECT ctid::text FROM worker_queue"
@@ -234,7 +235,7 @@ describe("startOrchestrations with a first turn:", () => {
 
   it.live("is a plain start while another transaction claims the id", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* opened()
       const other = yield* session(test)
       yield* other("SELECT pg_advisory_xact_lock(hashtext('a'))")
       assert.deepStrictEqual(yield* test.driver.startOrchestrations([begin("a")]), ["Started"])

@@ -5,6 +5,8 @@ import type { ExecutionStatus } from "../../src/model/Instance.ts"
 import type { KeyValueChange } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
 
+const opened = Test.opener()
+
 const set = (key: string, value: string, lastUpdatedAtMs = 1): KeyValueChange => ({
   action: "set",
   key,
@@ -17,7 +19,7 @@ const clearAll: KeyValueChange = { action: "clear_all" }
 /** A driver at 5000 ms, with the contents of the tables: `key=value@time`, a removed key as `key@time`. */
 const open = Effect.gen(function*() {
   yield* TestClock.setTime(5000)
-  const { driver, sql } = yield* Test.open({ clock: "effect" })
+  const { driver, sql } = yield* opened({ clock: "effect" })
   const ack = (keyValues: ReadonlyArray<KeyValueChange>, status: ExecutionStatus | null = null, executionId = 1) =>
     Effect.flatMap(
       Test.claimed(driver, "a"),

@@ -3,7 +3,8 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as Test from "../utils/driver.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 const back = (lockToken: string, delayMs: number | null = null, ignoreAttempt = false) => ({
   lockToken,
@@ -37,7 +38,7 @@ const garbage = [
 describe("tokens:", () => {
   it.live("garbage returns LockLost everywhere, and does not affect a valid token beside it", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       const settle = <A>(items: (tokens: ReadonlyArray<string>) => Effect.Effect<A, unknown>, good: string) =>
         Effect.map(
           items([...garbage, good]),
@@ -70,7 +71,7 @@ describe("tokens:", () => {
 
   it.live("empty sets return without a statement", () =>
     Effect.gen(function*() {
-      const { driver, statements } = yield* Test.open()
+      const { driver, statements } = yield* opened()
       assert.deepStrictEqual(yield* driver.ackOrchestrationItems([]), [])
       assert.deepStrictEqual(yield* driver.abandonOrchestrationItems([]), [])
       assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([]), [])
@@ -89,7 +90,7 @@ describe("tokens:", () => {
 
   it.live("tokens find their lock whatever the form of the instance id", () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open()
+      const { driver } = yield* opened()
       const ids = ["a.b", ".", "1.2", "", " ", "sub::1::2", "ünï-код-例-😀", "\"quoted\" \\ 'x'", "x".repeat(2000)]
       yield* driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
       const claimed = yield* Test.claim(driver, 20)

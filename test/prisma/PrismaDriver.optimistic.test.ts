@@ -6,7 +6,8 @@ import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 const advance = (driver: Test.Driver, ...turns: ReadonlyArray<OptimisticTurn>) => driver.advanceOrchestrations!(turns)
 
@@ -273,7 +274,7 @@ describe("advanceOrchestrations stores only results", () => {
 
   it.live("while another transaction claims the instance", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* opened()
       const { a } = yield* Test.waiting(test.driver, ["a"])
       const other = yield* session(test)
       yield* other("SELECT pg_advisory_xact_lock(hashtext('a'))")
@@ -282,7 +283,7 @@ describe("advanceOrchestrations stores only results", () => {
 
   it.live("while another transaction has locked an activity that it cancels", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* opened()
       const { a } = yield* Test.waiting(test.driver, ["a"], 2)
       const other = yield* session(test)
       yield* other("SELECT FROM worker_queue WHERE activity_id = 3 FOR UPDATE")

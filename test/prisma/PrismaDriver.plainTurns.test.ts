@@ -8,7 +8,8 @@ import * as Test from "../utils/driver.ts"
  * what the functions for sets leave, which store it as part of a set.
  */
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 const handOver: HandOver = {
   limit: 1,

@@ -4,7 +4,8 @@ import * as Exit from "effect/Exit"
 import * as TestClock from "effect/testing/TestClock"
 import * as Test from "../utils/driver.ts"
 
-const open = Test.open({ clock: "effect" })
+const opened = Test.opener()
+const open = opened({ clock: "effect" })
 
 describe("startOrchestrations:", () => {
   it.effect("creates instance, pinned execution and start message together", () =>

@@ -4,6 +4,8 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as Test from "../utils/driver.ts"
 
+const opened = Test.opener()
+
 const now = 1_800_000_000_000
 
 const nothing = { orchestratorMs: null, workerMs: null }
@@ -11,7 +13,7 @@ const nothing = { orchestratorMs: null, workerMs: null }
 /** Virtual time, so that a claim can be made at a moment and right before it. */
 const open = Effect.gen(function*() {
   yield* TestClock.setTime(now)
-  const test = yield* Test.open({ clock: "effect" })
+  const test = yield* opened({ clock: "effect" })
   return {
     ...test,
     nextDue: Effect.flatMap(

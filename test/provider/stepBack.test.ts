@@ -10,9 +10,11 @@ import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { stepping } from "../utils/clock.ts"
 import * as Test from "../utils/driver.ts"
 
+const opened = Test.opener()
+
 const stores: Record<string, Effect.Effect<Test.Driver, unknown, Scope.Scope>> = {
   memory: Effect.sync(() => MemoryDriver.make()),
-  PostgreSQL: Effect.map(Test.open({ clock: "effect" }), ({ driver }) => driver)
+  PostgreSQL: Effect.map(opened({ clock: "effect" }), ({ driver }) => driver)
 }
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `${from + i}`)

@@ -20,6 +20,7 @@ import type {
 } from "../../src/provider/ProviderDriver.ts"
 import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as PgServer from "./PgServer.ts"
+import * as Stores from "./stores.ts"
 
 export type Driver = ProviderDriver["Service"]
 export type Admin = AdminDriver["Service"]
@@ -43,6 +44,16 @@ export interface Options extends PrismaDriver.Options {
 export const open = (options: Options = {}): Effect.Effect<Opened, ProviderError, Scope.Scope> =>
   Effect.flatMap(PgServer.database, (test) => openOn(test, options))
 
+/**
+ * As `open`, on databases and connections that the tests of a file hand on. To be called once for a file, whose tests
+ * leave nothing in the database but rows.
+ */
+export const opener = () => {
+  const store = Stores.make(PgServer.database)
+  return (options: PrismaDriver.Options = {}): Effect.Effect<Opened, ProviderError, Scope.Scope> =>
+    Effect.flatMap(store, ({ database, test }) => driverOn(test, database, options))
+}
+
 /** Another driver, with its own connections, on an existing database. */
 export const openOn = Effect.fnUntraced(function*(
   test: PgServer.TestDatabase,
@@ -52,15 +63,25 @@ export const openOn = Effect.fnUntraced(function*(
   if (options.patient === true) url.searchParams.set("options", "-c lock_timeout=60000")
   const { maxConnections } = options
   const database = yield* Database.make({ url: url.toString(), schema: test.schema, maxConnections })
+  return yield* driverOn(test, database, options)
+})
+
+const driverOn = Effect.fnUntraced(function*(
+  test: PgServer.TestDatabase,
+  database: Database.Database["Service"],
+  options: PrismaDriver.Options
+) {
   const driver = yield* Effect.provideService(PrismaDriver.make(options), Database.Database, database)
   const admin = yield* PrismaAdmin.make(options).pipe(
     Effect.provideService(Database.Database, database),
     Effect.provideService(ProviderDriver, driver)
   )
-  const statements = Effect.map(
+  const sent = Effect.map(
     database.statementCounts,
     (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0)
   )
+  const before = yield* sent
+  const statements = Effect.map(sent, (count) => count - before)
   const listed = admin.listInstances({
     status: null,
     orchestrationName: null,

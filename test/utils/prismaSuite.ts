@@ -1,10 +1,8 @@
 /**
- * The driver on PostgreSQL for the validation suite, each time on a private database, with the rights of a worker
- * alone.
+ * The driver on PostgreSQL for the validation suite, each time on an empty store, with the rights of a worker alone.
  */
-import { Partitions, PrismaProvider } from "duroxide-prisma/prisma"
+import { Database, Partitions, PgNotifier, PrismaAdmin, PrismaDriver, ReadReplica } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
-import type { Admin, Provider } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -12,32 +10,34 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import { afterAll } from "vitest"
 import * as PgServer from "./PgServer.ts"
+import * as Stores from "./stores.ts"
 import { layerWithoutOptimisticTurns } from "./withoutOptimisticTurns.ts"
 
-const layer = (
-  options?: Partial<PrismaProvider.Options>,
-  database = PgServer.layer
-): Layer.Layer<Provider.Provider | Admin.Admin | ProviderTest.Backdoor, unknown> =>
-  Layer.unwrap(
-    Effect.map(PgServer.PgServer, (test) =>
-      Layer.merge(
-        // A clone of the template is migrated.
-        PrismaProvider.layer({ ...options, url: test.workerUrl, migrate: "none" }),
-        Layer.succeed(ProviderTest.Backdoor, backdoor(test))
-      ))
-  ).pipe(Layer.provide(database))
+interface Options extends FromDriver.Options {
+  readonly driver?: ReturnType<typeof PrismaDriver.layer>
+  readonly fresh?: Effect.Effect<PgServer.MigratedDatabase, never, Scope.Scope>
+}
+
+/** What `PrismaProvider.layer` composes, on the connections of a store. */
+const layer = ({ driver = PrismaDriver.layer(), fresh = PgServer.database, ...options }: Options = {}) => {
+  const store = Stores.make(Effect.map(fresh, (test) => ({ ...test, url: test.workerUrl })))
+  return Layer.unwrap(Effect.map(store, ({ database, test }) =>
+    FromDriver.layer(options).pipe(
+      Layer.merge(ReadReplica.layerAdmin),
+      Layer.provide(PrismaAdmin.layer()),
+      Layer.provide(driver),
+      Layer.provide(PgNotifier.layer({ url: test.url, listens: options.longPolling?.enabled })),
+      Layer.provide(Layer.succeed(Database.Database, database)),
+      Layer.merge(Layer.succeed(ProviderTest.Backdoor, backdoor(test)))
+    )))
+}
 
 /** Without what a driver may leave out. */
-const simpleLayer = Layer.unwrap(
-  Effect.map(PgServer.PgServer, (test) =>
-    Layer.merge(
-      FromDriver.layer({ longPolling: { enabled: false } }).pipe(
-        Layer.provide(layerWithoutOptimisticTurns),
-        Layer.provideMerge(PrismaProvider.layer({ url: test.workerUrl, migrate: "none" }))
-      ),
-      Layer.succeed(ProviderTest.Backdoor, backdoor(test))
-    ))
-).pipe(Layer.provide(PgServer.layer))
+const simpleLayer = () =>
+  layer({
+    driver: Layer.provide(layerWithoutOptimisticTurns, PrismaDriver.layer()),
+    longPolling: { enabled: false }
+  })
 
 /** Runs a part of the suite, which is split over files that run at the same time; processes notify each other. */
 export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
@@ -49,7 +49,7 @@ export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   })
 
 export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
-  ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
+  ProviderTest.suite("prisma, without optimistic turns", simpleLayer(), { topics, shortPollThreshold: "500 millis" })
 
 /** The suite without connections that listen: tests that depend on the time of a claim bear no further load. */
 export const shortPollingSuite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
@@ -71,8 +71,7 @@ export const partitionedSuite = (...topics: ReadonlyArray<ProviderTest.TopicName
   )
   const name = Effect.promise(() => partitioned ??= Effect.runPromise(Scope.provide(make, scope)))
   afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
-  const database = Layer.effect(PgServer.PgServer, Effect.flatMap(name, PgServer.databaseLike))
-  ProviderTest.suite("prisma, partitioned", layer({}, database), {
+  ProviderTest.suite("prisma, partitioned", layer({ fresh: Effect.flatMap(name, PgServer.databaseLike) }), {
     topics,
     polling: "long",
     shortPollThreshold: "500 millis",
