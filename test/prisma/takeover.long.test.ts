@@ -15,10 +15,17 @@ const json = JSON.stringify
 /** Later than any lock of these tests on the database's clock. */
 const start = () => Date.now() + 3_600_000
 
+/** What is claimed; a claim that meets only locked rows says so by a row of nulls. */
 const claimAt = (run: Run, now: number) =>
-  run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, p_orphans => true, p_now_ms => ${now})`)
+  run(
+    `SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, p_orphans => true, p_now_ms => ${now})
+     WHERE out_lock_token IS NOT NULL`
+  )
 const takeAt = (run: Run, now: number) =>
-  run(`SELECT * FROM dx_fetch_work_items(1, 1000, true, null, null, null, p_now_ms => ${now})`)
+  run(
+    `SELECT * FROM dx_fetch_work_items(1, 1000, true, null, null, null, p_now_ms => ${now})
+     WHERE out_lock_token IS NOT NULL`
+  )
 
 /** A turn with an event and an activity. */
 const ackAt = (run: Run, token: string, eventId: number, now: number) =>

@@ -45,7 +45,7 @@ export const open = (options: Options = {}): Effect.Effect<Opened, ProviderError
   Effect.flatMap(PgServer.database, (test) => openOn(test, options))
 
 /**
- * As `open`, on databases and connections that the tests of a file hand on. To be called once for a file, whose tests
+ * Opens databases and connections that the tests of a file hand on. To be called once for a file, whose tests
  * leave nothing in the database but rows.
  */
 export const opener = () => {
