@@ -1,5 +1,5 @@
 /**
- * Hints to and from other processes, on their way between the notifier and the parts of this provider that use them.
+ * Hints to and from other processes, on their way between the notifier and the parts that use them.
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
  * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second,
@@ -9,8 +9,8 @@
  *
  * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is
  * visible already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One
- * that waited too long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are
- * alone, on either way.
+ * that waited too long is not lost, so it only leads to a warning. A hint of work names its item until it is merged
+ * with another one, when it is sent or received.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"

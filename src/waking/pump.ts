@@ -198,7 +198,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
       bell.closeUnsafe()
       if (waiters.length === 0) continue
       const next = nextLook()
-      // What breaks one look, be it the giving back of an item, must not end the next.
+      // A look that fails, or an item that cannot be given back, must not stop the next look.
       if (typeof next === "string") yield* Effect.ignoreCause(look(next))
       else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
       else dismissOverdue()

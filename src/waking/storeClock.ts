@@ -1,7 +1,7 @@
 /**
  * The store's clock, as far as its answers tell it. Between two answers the monotonic clock of this process stands in
- * for it. An estimate is late by the time its answer was on its way, so the one that was on its way shortest counts, as
- * in NTP's clock filter (RFC 5905, section 10).
+ * for it. An estimate lags by the travel time of its answer, so the fastest answer counts, as in NTP's clock filter
+ * (RFC 5905, section 10).
  *
  * An estimate is wrong after a suspend, during which the monotonic clock of a process stands still, and after the clock
  * of the store was set. So a turn whose time comes from it is stored only if the store finds that time right, give or

@@ -59,7 +59,7 @@ export interface Looking<E> {
 
 export interface Options<State, E> extends Looking<E> {
   readonly operation: string
-  /** Reads all of them with one statement, in order; undefined: nothing that `Watch.state` does not say already. */
+  /** Reads all of them with one statement, in order; undefined if `Watch.state` is still true. */
   readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<ReadonlyArray<State | undefined>, E>
   /** Reads watches that were looked at before. A failure fails their callers. Defaults to `read`. */
   readonly readAgain?: Options<State, E>["read"]

@@ -1,6 +1,6 @@
 /**
- * A pool that spares the server logins. One costs it more than most statements, so a burst of them, in every process of
- * a fleet, slows down everything else.
+ * A pool that saves the server from logins it does not need. A login costs more than most statements, so a burst of
+ * them, in every process of a fleet, slows down everything else.
  */
 import * as pg from "pg"
 
@@ -10,7 +10,7 @@ const connectTimeoutMs = 10_000
 /** Logins that may be under way. */
 const loginsAtOnce = 2
 
-/** Longer ones are not counted: a server that does not answer must not hold up the tries to reach another one. */
+/** A longer login no longer counts: a server that does not answer must not hold up the tries to reach another one. */
 const loginCountsMs = 1_000
 
 /**
@@ -22,7 +22,7 @@ const loginCountsMs = 1_000
  *   end with 55P03 would make a login each.
  * - It gives up a connection that cannot be opened in ten seconds. `pg` has one limit for this and for the wait for a
  *   free connection. After a failover, tries that began before the name led to the new server would hold their places
- *   in the pool for as long.
+ *   in the pool for up to `checkoutTimeout`.
  */
 export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => pg.Pool & Internals) {
   private logins = 0
@@ -84,7 +84,7 @@ const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: ()
     constructor(config?: string | pg.ClientConfig) {
       const given = typeof config === "object" ? config : {}
       const limit = Math.min(given.connectionTimeoutMillis ?? connectTimeoutMs, connectTimeoutMs)
-      // What must not be printed is not enumerable, and has to stay so.
+      // `pg` hides the password from what prints the client: it is not enumerable, and stays so in a copied descriptor.
       super(Object.create(null, {
         ...Object.getOwnPropertyDescriptors(given),
         connectionTimeoutMillis: { value: limit, enumerable: true }
@@ -94,7 +94,7 @@ const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: ()
     override connect(): Promise<this>
     override connect(callback: Callback): void
     override connect(callback?: Callback): Promise<this> | void {
-      // The pool gives one.
+      // The pool always gives one.
       if (callback === undefined) return super.connect() as Promise<this>
       const end = begin()
       super.connect((error: Error | null) => {

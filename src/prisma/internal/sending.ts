@@ -28,7 +28,7 @@ export interface Options {
   readonly main: Pool
   /** One more connection, for renewals while all others are busy. */
   readonly reserve: Pool
-  /** All connections of the pool are in use. */
+  /** A statement would wait for a connection: the pool is full, or as many logins as it allows are under way. */
   readonly isBusy: () => boolean
   /** What a failure is taken for while the database is open. */
   readonly whileOpen: (reason: Reason) => Reason

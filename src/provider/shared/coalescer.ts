@@ -117,7 +117,8 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
     })
 
   /**
-   * Settles held ones whose time is over before their next try. Others are not at fault: they always get their first.
+   * Settles held items whose time is over before their next try. Every other item gets its first try alone, even after
+   * its time.
    */
   const expire = () => {
     for (const one of held.filter(({ entry }) => isOver(entry))) {

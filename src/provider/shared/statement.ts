@@ -1,5 +1,5 @@
 /**
- * One statement of a driver: how calls share it, how often it is sent, what its answers come to.
+ * One statement of a driver: how calls share it, how often it is sent, what its answers mean.
  *
  * **How often**
  *
@@ -10,9 +10,8 @@
  * pauses from 50 to 500 milliseconds (see `coalescer.ts`): that is `statementTimeout`, and half a second at most for
  * the ack of a turn.
  *
- * Four callers repeat more. `PrismaAdmin` repeats a deletion after a deadlock, up to five times at once. `ReadReplica`
- * repeats a read once. A publisher marks what it has sent every 300 milliseconds, while its lease lasts. A consumer
- * settles a message up to six times, with pauses from 100 milliseconds that double.
+ * Some callers repeat more, each as its own comment says: deletions, reads of a replica, marks of the outbox, the
+ * settling of messages, attempts and activities, and renewals.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

@@ -11,7 +11,7 @@ import { groupOf, provingMs, suspectAfter, suspectGroups } from "../driver/suspe
  * a cancelled activity, for example, is never settled. `driver/suspects.ts` has the rule.
  */
 export interface Suspects {
-  /** `deliveries`: without an end, before this one. Other work than suspects is ignored. */
+  /** `deliveries`: how many came before this one without an outcome. Ignored unless they make a suspect. */
   readonly lock: (lockToken: string, deliveries: number, lockTimeoutMs: number) => void
   /** Its lock was extended; ignored when it is not a suspect. */
   readonly renew: (lockToken: string, lockTimeoutMs: number) => void

@@ -70,7 +70,7 @@ export const payloadJson = (payload: unknown, maxBytes: number): string | Payloa
   } catch {
     return invalidPayload(kind, "it has no JSON, such as a value of type bigint, or one that contains itself")
   }
-  // JSON writes both as escapes. A backslash before the `u` that is itself escaped is one more or two more.
+  // JSON escapes NUL and lone surrogates as \uXXXX. An escaped backslash before a `u` matches, too: the value decides.
   if (/\\u(0000|d[89a-f])/i.test(json)) {
     const problem = problemIn(JSON.parse(json))
     if (problem !== undefined) return invalidPayload(kind, problem)

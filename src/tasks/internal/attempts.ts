@@ -62,7 +62,7 @@ export interface Attempts {
   /** Tasks that every claim is for. */
   readonly serves: Serves
   readonly watch: Watch
-  /** Waits while the leases of running attempts are not renewed. Each claim does. */
+  /** Waits while the leases of running attempts are not renewed. Every claim waits for it first. */
   readonly inTouch: Effect.Effect<void>
   readonly claiming: Pick<TaskClaiming, "claimAll" | "claimSuspects" | "refused" | "returnClaim">
   /** Runs the handler of a claimed task. `ended` may be called before this returns. */
@@ -73,7 +73,7 @@ export interface Attempts {
   readonly settle: (attempt: Running) => Effect.Effect<void>
   /** Gives back a task that was claimed, and whose handler did not run. */
   readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
-  /** For wake-ups without an attempt: when they are to come again; undefined: not. */
+  /** After a wake-up that led to no attempt: the pause before it comes again; undefined if it is dropped. */
   readonly pass: (
     answer: Exclude<Claim, Claimed>,
     deliveryCount: number
@@ -157,7 +157,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
 
   const refused = Effect.logWarning("Task worker: a stale attempt was refused")
 
-  /** What its handler has returned. */
+  /** Logs and counts a result that came too late. */
   const refusedLate = Effect.andThen(refused, Effect.as(Metric.update(Metrics.taskStaleCommits, 1), "stale"))
 
   const failed = (claimed: Claimed, { errorType, failure, retryAfter }: Failed) =>
@@ -404,7 +404,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
           return Effect.succeed(Duration.millis(growingMs(500, 30_000, deliveryCount - 1)))
         case "NotDue":
-          // It came early. Further off, there is a row of the outbox for then, and the sweep.
+          // The wake-up came early. If the task is due much later, its row of the outbox wakes it then.
           return Effect.succeed(answer.dueMs <= soonMs ? Duration.millis(answer.dueMs) : undefined)
         case "Unserved": {
           const isKnown = unserved.has(answer.name)
@@ -455,8 +455,8 @@ const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
 const unservedPauseMs = (deliveryCount: number) => deliveryCount === 1 ? 0 : 50 * 2 ** Math.max(deliveryCount - 5, 0)
 
 /**
- * Deliveries after which a wake-up is dropped, before its queue makes it a dead letter. The sweep wakes the task again,
- * and so does a worker that begins to serve it.
+ * Deliveries after which a wake-up is dropped, so that a queue with the default of 20 does not make it a dead letter.
+ * The sweep wakes the task again, and so does a worker that begins to serve it.
  */
 const mostDeliveries = 15
 

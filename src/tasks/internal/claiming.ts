@@ -93,7 +93,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
   })
 
   const refused = (wakeup: Refused) => {
-    // More could not come together.
+    // No process may hold more suspects than this.
     if (waiting.length < suspectGroups[0]!) {
       waiting.push({ ...wakeup, untilMs: monotonicMs(clock) + Duration.toMillis(wakeup.delay) })
     }

@@ -75,7 +75,7 @@ export const make = Effect.fnUntraced(function*(
 
   yield* Effect.forever(Effect.suspend(() => {
     const nowMs = monotonicMs(clock)
-    // One that is due soon travels along.
+    // Leases that are due soon are renewed by the same statement.
     const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
     if (due.some(({ dueMs }) => dueMs <= nowMs)) return renew(due.slice(0, mostPerStatement))
     changed.closeUnsafe()

@@ -59,7 +59,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
       }
     })
 
-  // Closed after the loop. One last look: a shutdown does not wait for a claim that may be under way, whose leases end.
+  // Runs after the loop has ended. One last look: leases that a claim still under way takes end by themselves.
   yield* Effect.addFinalizer(() =>
     Effect.suspend(() => claims.size === 0 ? Effect.void : look([...claims.keys()])).pipe(
       Effect.timeout(farewellMs),

@@ -2,7 +2,7 @@
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
  * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them.
- * Tasks that another worker refuses after the first sweep are left out: they come to this worker as well.
+ * Later sweeps do not look for tasks that another worker refuses: their wake-ups come to this worker, too.
  *
  * A sweep says when the next task needs a look. Tasks claimed after it need one at the end of their lease at the
  * earliest; while no task has come since, the next sweep is a minute later.
@@ -28,7 +28,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
   readonly shortestLease: Duration.Duration
   /** How long ended tasks are kept; undefined for a process that deletes none. */
   readonly keeping: { readonly endedMs: number; readonly deadMs: number } | undefined
-  /** How long others have before it sweeps, which then have nothing left for it. */
+  /** How much later than others this process sweeps, so that it finds only what they have missed. */
   readonly lateMs?: number
   /** Whether handlers run in this process. */
   readonly isBusy: () => boolean
@@ -106,7 +106,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
 
   yield* Effect.forever(Effect.suspend(() => {
     const nowMs = monotonicMs(clock)
-    // After an outage something harmless first: leases may have ended that their holders are about to renew.
+    // After an outage it cleans first: holders may be about to renew leases that have ended.
     if (nowMs >= nextCleanMs || isOutage && nowMs >= nextMs) {
       nextCleanMs = nowMs + cleanMs
       nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))

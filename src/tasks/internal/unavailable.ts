@@ -41,7 +41,7 @@ const outageOf = (error: object): Outage | undefined => {
   if (typeof errorCode === "string" && codes.has(errorCode)) {
     return { problem: `${describe(error).message} (${errorCode})`, errorType: errorCode }
   }
-  // Of a file, perhaps.
+  // Other codes of this kind may come from a file system: not an outage.
   if (typeof code === "string" && /^E[A-Z]/.test(code)) return undefined
   const reason = classify(error)
   return reason.isRetryable ? { problem: reason.message, errorType: reason._tag } : undefined

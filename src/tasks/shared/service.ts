@@ -168,5 +168,5 @@ const callId = Effect.map(
 /** Rows of one statement. */
 const mostTasks = 10_000
 
-/** No task has another one. */
+/** Whether a task can have this name. */
 const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined

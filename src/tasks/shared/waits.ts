@@ -56,7 +56,7 @@ export const make = Effect.fnUntraced(function*(
     closed,
     shared: (operation, look, maxBatch) => shared(operation, look, { ...sharing, maxBatch }),
     read: (asked) => read(asked.map(({ id }) => id)),
-    // Who knows of a task waits on, whatever a later look says.
+    // A caller that has seen the task keeps waiting, whatever a later look says.
     readAgain: (asked) => {
       const ids = asked.map(({ id }) => id)
       return Effect.catch(retried(read(ids), (error) => !isOfOneCall(error)), (error) =>
