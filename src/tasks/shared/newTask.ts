@@ -9,6 +9,7 @@ import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
+import { maxDelayMs } from "../../queue/shared/declarations.ts"
 import { problemOfKey } from "../internal/settings.ts"
 import type * as Task from "../Task.ts"
 import type { NewTask } from "../TaskDriver.ts"
@@ -40,7 +41,7 @@ export const newTask = <P extends PayloadSchema>(
     if (problem !== undefined) return yield* refused("createTasks", "key", problem)
     const delayMs = delay === undefined ? 0 : wholeMs(delay)
     if (delayMs === undefined) return yield* refused("createTasks", "delay", noDuration)
-    if (delayMs > longestDelayMs) {
+    if (delayMs > maxDelayMs) {
       return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
     const kind = task.wakeupKind
@@ -66,7 +67,3 @@ export const timeOrderedUuid: Effect.Effect<string> = Effect.map(Clock.currentTi
   const time = nowMs.toString(16).padStart(12, "0")
   return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`
 })
-
-// internal
-
-const longestDelayMs = 10 * 366 * 86_400_000
