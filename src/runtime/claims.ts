@@ -9,7 +9,8 @@ import * as Effect from "effect/Effect"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as refusalsOf from "../provider/shared/refusals.ts"
-import { pauseAfter, Pauses } from "./policies.ts"
+import { pauseAfter } from "../provider/shared/unstored.ts"
+import { Pauses } from "./policies.ts"
 
 /** When the store last answered a claim. */
 export interface Looks {

@@ -11,10 +11,10 @@ import type { ErrorDetails } from "../model/ErrorDetails.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Claimed, OrchestrationItem, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { verdict } from "../provider/shared/unstored.ts"
 import type { WarmProgram } from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
-import { verdict } from "./policies.ts"
 import type { Registration, Registry } from "./registry.ts"
 
 /** The claim is abandoned: the work will be delivered again. */

@@ -4,18 +4,18 @@
  * Neither needs a slot. The handler has ended, and does not run again because its outcome could not be stored.
  */
 import type * as Context from "effect/Context"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
 import * as decide from "./decide.ts"
 import type { Completion } from "./decide.ts"
 import type { Held, HeldActivities } from "./heldActivities.ts"
 import type { StoreOutcome } from "./optimisticTurns.ts"
-import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
+import { Pauses } from "./policies.ts"
 
 export const component = "Worker dispatcher"
 
@@ -75,7 +75,7 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
           : Effect.logDebug(`${component}: outcome not stored yet`)).pipe(
             problem(error),
             Effect.andThen(
-              Effect.raceFirst(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)), lost(held))
+              Effect.raceFirst(Effect.sleep(storePauseAfter(failures)), lost(held))
             ),
             Effect.andThen(Effect.suspend(() => store(held, completion, failures + 1)))
           )

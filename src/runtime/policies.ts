@@ -1,43 +1,8 @@
 /**
- * How both dispatchers and task workers pause and log failures.
- *
- * The provider repeats a failed statement. Here only work is repeated: an instance whose turn cannot be stored is
- * paused, the outcome of an activity or of an attempt at a task is kept and sent again after a pause.
+ * What a runtime remembers of work that failed: how long to pause it, and which turns the store has not taken.
  */
-import * as Duration from "effect/Duration"
-import * as Effect from "effect/Effect"
-import { growingMs } from "../model/shared/trouble.ts"
-import type { ProviderError } from "../provider/ProviderError.ts"
-
-/**
- * What an error of the store means for work that has ended, and whose outcome the store has not taken: activities,
- * attempts at tasks and turns.
- *
- * - `Lost`: others have the work, or it was settled.
- * - `Refused`: the store will never take this outcome, as its data is at fault.
- * - `Kept`: everything else, until the store answers. A login that is refused, a missing right, a schema that does not
- *   fit, a statement that was cancelled or failed in an unknown way are for the operator to mend, and the work has been
- *   done.
- */
-export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" => {
-  switch (reason._tag) {
-    case "LockLost":
-      return "Lost"
-    case "DataRefused":
-    case "InvalidInput":
-      return "Refused"
-    default:
-      return "Kept"
-  }
-}
-
-/** 100 milliseconds, doubled with each failure so far, at most one minute. */
-export const pauseAfter = (failures: number) => Duration.millis(growingMs(100, 60_000, failures))
-
-/**
- * Longest pause between two tries to store an outcome or to abandon work, and so their longest delay after an outage.
- */
-export const longestStorePause = Duration.seconds(10)
+import type * as Duration from "effect/Duration"
+import { pauseAfter } from "../provider/shared/unstored.ts"
 
 /**
  * Pauses left out for an instance whose turn another transaction holds. Such a turn keeps a slot for half a second, and
@@ -82,10 +47,6 @@ export class UnstoredTurns {
     this.instanceIds.delete(instanceId)
   }
 }
-
-/** Annotates a log line with an error. Its message never contains a payload. */
-export const problem = (error: ProviderError) =>
-  Effect.annotateLogs({ operation: error.operation, error_type: error.reason._tag, error: error.message })
 
 // internal
 

@@ -1,7 +1,6 @@
 /**
  * Ends the claim of an instance: by storing a turn, by deleting its messages, or by abandoning it.
  */
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
@@ -9,8 +8,9 @@ import * as Metrics from "../model/Metrics.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
 import type { Abandon, InstanceAbandoned } from "./decide.ts"
-import { longestStorePause, pauseAfter, problem, skippedWhenHeld } from "./policies.ts"
+import { skippedWhenHeld } from "./policies.ts"
 import type { Pauses, UnstoredTurns } from "./policies.ts"
 import { component } from "./reports.ts"
 
@@ -44,7 +44,7 @@ export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
           ? Effect.logDebug(`${component}: instance not abandoned, its lock is lost`)
           : Effect.logDebug(`${component}: instance not abandoned yet`).pipe(
             problem(error),
-            Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause))),
+            Effect.andThen(Effect.sleep(storePauseAfter(failures))),
             Effect.andThen(Effect.suspend(() => abandon(options, failures + 1)))
           )
       )

@@ -33,7 +33,7 @@ describe("docs/postgresql.md, Failover:", () => {
         `claims are tried again after pauses of up to ${
           constant("src/runtime/claims.ts", "longestClaimPause")
         } seconds`,
-        `tried again after at most ${constant("src/runtime/policies.ts", "longestStorePause")} seconds`
+        `tried again after at most ${constant("src/provider/shared/unstored.ts", "longestStorePause")} seconds`
       ]
     ) assert.include(page, text)
   })

@@ -23,7 +23,7 @@ import * as tracing from "../../model/shared/tracing.ts"
 import { growingMs } from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { shared } from "../../provider/shared/statement.ts"
-import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import { problem, storePauseAfter, verdict } from "../../provider/shared/unstored.ts"
 import { Topic, Topics } from "../../waking/Topics.ts"
 import type { Failed, TaskCode } from "../shared/code.ts"
 import { StaleAttempt } from "../shared/errors.ts"
@@ -123,7 +123,7 @@ export const make = Effect.fnUntraced(function*({ driver, served, watch, workerI
     Effect.catch(settlement, (error) => {
       if (verdict(error) !== "Kept" || isClosed(error)) return Effect.fail(error)
       const pause = Duration.min(
-        Duration.min(pauseAfter(failures), longestStorePause),
+        storePauseAfter(failures),
         Duration.millis(leaseMsOf(claimed) / 10)
       )
       return (failures === 0

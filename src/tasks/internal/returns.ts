@@ -12,7 +12,7 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import { problem, storePauseAfter, verdict } from "../../provider/shared/unstored.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
 
@@ -50,7 +50,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
         }),
       onFailure: (error) => {
         if (verdict(error) === "Kept") {
-          const pause = Duration.min(pauseAfter(failures++), longestStorePause)
+          const pause = storePauseAfter(failures++)
           pausedMs = monotonicMs(clock) + Duration.toMillis(pause)
           return Effect.logDebug("Task worker: claims without an answer not given back yet").pipe(problem(error))
         }
