@@ -35,8 +35,8 @@ export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" 
 export const pauseAfter = (failures: number): Duration.Duration => Duration.millis(growingMs(100, 60_000, failures))
 
 /**
- * Pause between two tries to store an outcome or to abandon work: `pauseAfter`, but at most ten seconds, which are their
- * longest delay after an outage.
+ * Pause between two tries to store an outcome or to abandon work: `pauseAfter`, but at most ten seconds, their longest
+ * delay after an outage.
  */
 export const storePauseAfter = (failures: number): Duration.Duration =>
   Duration.min(pauseAfter(failures), longestStorePause)
