@@ -2,8 +2,8 @@
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction has locked is skipped in favour of the next one. One row of nulls means that only such ones are
--- there, and a look later may find them. An activity with a session needs
+-- another transaction has locked is skipped in favour of the next one. One row of nulls means that a later look may
+-- find more: only such ones are there, or the claim has looked behind a mark. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
 -- Without p_takes_over, an expired lock counts as a live one.
@@ -177,7 +177,7 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit AND cardinality(v_candidates) > 0 THEN
+  IF v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL) THEN
     RETURN NEXT;
   END IF;
 

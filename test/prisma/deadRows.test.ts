@@ -58,6 +58,28 @@ describe("dead rows:", () => {
       }))
   }
 
+  for (const one of queues) {
+    it.live(`${one.queue}: a claim that a mark keeps from a new route says that a later one may find more`, () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const holder = yield* session(test)
+        yield* holder("SELECT pg_current_xact_id()::text")
+        yield* test.sql(one.insert(8000, "now() - interval '10 seconds'"))
+        yield* test.sql(`DELETE FROM ${one.queue}`)
+        const run = yield* session(test)
+        assert.lengthOf(yield* run(one.claim), 0)
+        yield* run(
+          `SELECT set_config('duroxide_prisma.${one.queue}', (mark[1:2] || '9999999999999'::text || mark[4:])::text, false)
+           FROM (SELECT current_setting('duroxide_prisma.${one.queue}')::text[]) AS one (mark)`
+        )
+        yield* run(one.insert(1, "clock_timestamp() - interval '10 milliseconds'"))
+        const [more, ...others] = yield* run(one.claim)
+        assert.deepStrictEqual([more.out_lock_token, others], [null, []])
+        yield* run(`SELECT set_config('duroxide_prisma.${one.queue}', '', false)`)
+        assert.lengthOf(yield* run(`SELECT FROM (${one.claim}) AS claimed WHERE out_lock_token IS NOT NULL`), 1)
+      }))
+  }
+
   it.live("handover: one look reads past them, the next ones begin behind them, until the next full look", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database

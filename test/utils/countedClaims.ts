@@ -31,7 +31,7 @@ export const counting = (run: Run, { claim, queue }: (typeof queues)[number]) =>
   )
   return Effect.gen(function*() {
     const before = yield* entries
-    const { length: claimed } = yield* run(claim)
+    const { length: claimed } = (yield* run(claim)).filter(({ out_lock_token }) => out_lock_token !== null)
     return { claimed, read: (yield* entries) - before }
   })
 }

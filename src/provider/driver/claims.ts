@@ -58,7 +58,7 @@ export interface FetchOrchestrationItems {
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
-  /** Called if the call claims nothing because other transactions have locked all of it: a later look may find it. */
+  /** Called if the call claims nothing, but a later one may: other transactions may have locked all there is. */
   readonly onHeld?: () => void
   /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form
@@ -142,7 +142,7 @@ export interface FetchWorkItems {
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
-  /** Called if the call claims nothing because other transactions have locked all of it: a later look may find it. */
+  /** Called if the call claims nothing, but a later one may: other transactions may have locked all there is. */
   readonly onHeld?: () => void
   /** Null takes only activities without a session. */
   readonly session: SessionClaim | null
