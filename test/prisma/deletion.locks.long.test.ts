@@ -81,10 +81,20 @@ describe("while a deletion is under way,", () => {
     ackWorkItems: (driver, { activity }) =>
       driver.ackWorkItems([{ lockToken: activity, completion: { instanceId: "a", workItem: "{}" } }]),
     abandonWorkItems: (driver, { activity }) =>
-      driver.abandonWorkItems([{ lockToken: activity, delayMs: null, ignoreAttempt: false }]),
-    renewWorkItemLocks: (driver, { activity }) =>
-      driver.renewWorkItemLocks([{ lockToken: activity, extendForMs: 60_000 }])
+      driver.abandonWorkItems([{ lockToken: activity, delayMs: null, ignoreAttempt: false }])
   }
+  it.live("renewWorkItemLocks does not wait for it, and has lost its lock afterwards", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ patient: true })
+      const { activity } = yield* inATurn(test, "a")
+      const renewal = test.driver.renewWorkItemLocks([{ lockToken: activity, extendForMs: 60_000 }])
+      const other = yield* session(test)
+      yield* other(removeSql, [["a"]])
+      assert.deepStrictEqual(yield* renewal, ["Held"])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* renewal, ["LockLost"])
+    }))
+
   for (const [name, settle] of Object.entries(settling)) {
     it.live(`${name} waits for it, and has lost its lock`, () =>
       Effect.gen(function*() {
