@@ -29,7 +29,10 @@ export interface WorkQueue {
 
   // -- for others
   readonly wake: (reason: LookReason) => void
-  /** The look under way has met only work that other transactions have locked. Nothing announces when they end. */
+  /**
+   * The look under way has found nothing, but a later one may: for example, other transactions have locked all there
+   * is, and nothing announces when they end.
+   */
   readonly metHeld: () => void
   /** This process has stored work that is due then, milliseconds since the Unix epoch by the store's clock. */
   readonly wakeAt: (timeMs: number, isAnnounced: boolean) => void
@@ -121,7 +124,7 @@ export const make = (options: Options): WorkQueue => {
   let openDueMs = 0
   /** A look for work that was due, which may have come too early: the time that was due, and when the look began. */
   let unsure: { readonly dueMs: number; readonly lookedMs: number } | undefined
-  /** Whether the look under way has met only locked work, and looks in a row that have. */
+  /** Whether the look under way was such a one, and such looks in a row. */
   let hasMetHeld = false
   let heldLooks = 0
   /** When a look last answered a hint, or was spared because another process has said that it took the work. */
@@ -383,7 +386,7 @@ const insertionIndex = (due: ReadonlyArray<Due>, time: number): number => {
   return low
 }
 
-/** Before the next look for work that other transactions have locked; the pause doubles with each such look. */
+/** Pause before the look after such a one; it doubles with each of them. */
 const firstHeldPauseMs = 1_000
 const longestHeldPauseMs = 15_000
 

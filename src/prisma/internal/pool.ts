@@ -42,7 +42,11 @@ export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => 
   }
 
   override _release(client: pg.PoolClient, idleListener: unknown, error: unknown): void {
-    super._release(client, idleListener, isRefusal(error) && client.getTransactionStatus() === "I" ? undefined : error)
+    super._release(
+      client,
+      idleListener,
+      isRefusedStatement(error) && client.getTransactionStatus() === "I" ? undefined : error
+    )
   }
 
   /** Counts a login until the returned function is called. */
@@ -110,7 +114,8 @@ const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: ()
  * conflict, a missing right, a full disk, a lock or a statement that took too long, an exception that a function
  * raises.
  */
-const isRefusal = (error: unknown): boolean => error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
+const isRefusedStatement = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
 
 /** SQLSTATEs. A statement whose plan is stale (0A000) needs another connection, which prepares it anew. */
 const refusals = /^(22|23|40001|40P01|42501|53100|55P03|57014|DX|P0)/

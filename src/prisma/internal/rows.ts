@@ -210,12 +210,12 @@ export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_fo
 
 // -- rows ------------------------------------------------------------------------------------------
 
-/** What a claim returns that has met only what another transaction has locked. */
+/** What a claim returns that has found nothing, while a later one may find something. */
 export interface HeldRow {
   readonly out_lock_token: null
 }
 
-/** The claimed rows; calls `onHeld` if some are held. */
+/** The claimed rows; calls `onHeld` if a later claim may find more. */
 export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   rows: ReadonlyArray<Row | HeldRow>,
   onHeld: (() => void) | undefined

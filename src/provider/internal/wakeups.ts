@@ -69,7 +69,7 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly activity: Effect.Effect<number>
   /** A look has left work that this process has no caller for. */
   readonly leftSome: (queue: Queue) => void
-  /** A claim has met only what other transactions have locked. */
+  /** A claim has found nothing, but a later one may: the driver has called `onHeld`. */
   readonly metHeld: (queue: Queue) => void
   /** With the number of its activities that this process holds already. */
   readonly turnStored: (turn: Turn, handedOver: number) => void
