@@ -3,6 +3,10 @@
  */
 import { Prisma } from "./client.ts"
 
+// Milliseconds, see `lockTimeout`.
+const ofSetMs = 200
+const aloneMs = 50
+
 /** The value, computed with these settings: `CASE` evaluates its condition first. */
 export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): Prisma.Sql =>
   settings.length === 0 ? value : Prisma.sql`CASE WHEN ${Prisma.join(settings, " AND ")} THEN ${value} END`
@@ -14,6 +18,13 @@ export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): 
  * the other items of the set. A single item is tried again anyway (`coalescer.ts`), and must not delay the next one.
  */
 export const lockTimeout = (items: number): Prisma.Sql => items > 1 ? lockTimeoutOfSet : lockTimeoutAlone
+
+/**
+ * A column after the call, for statements that notify. PostgreSQL commits their transactions one at a time: this wait
+ * may be long, and holds up nothing else.
+ */
+export const commitsPatiently =
+  `CASE WHEN current_setting('lock_timeout') IN ('${ofSetMs}ms', '${aloneMs}ms') THEN set_config('lock_timeout', '0', true) END`
 
 /** What the session remembers of its last claim through a whole queue (dx_read_mark) does not count. */
 export const withoutMark = (queue: "orchestrator_queue" | "worker_queue"): Prisma.Sql =>
@@ -37,6 +48,6 @@ const lockTimeoutOf = (ms: number) =>
     true
   ) IS NOT NULL`
 
-const lockTimeoutOfSet = lockTimeoutOf(200)
+const lockTimeoutOfSet = lockTimeoutOf(ofSetMs)
 
-const lockTimeoutAlone = lockTimeoutOf(50)
+const lockTimeoutAlone = lockTimeoutOf(aloneMs)

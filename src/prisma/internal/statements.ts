@@ -119,7 +119,16 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
       ),
 
     answer: <A>(...call: Call) =>
-      Effect.map(send<{ readonly answer: A }>(call, "SELECT ", " AS answer"), (rows) => rows[0]!.answer)
+      Effect.map(
+        send<{ readonly answer: A }>(
+          call,
+          "SELECT ",
+          isOurs && mayNotify(call[3] ?? {}, options)
+            ? ` AS answer, ${statementSettings.commitsPatiently}`
+            : " AS answer"
+        ),
+        (rows) => rows[0]!.answer
+      )
   }
 }
 
@@ -131,10 +140,11 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
  */
 const rowsPerValue = 32
 
-const settingsOf = (
-  { isQuiet, isRenewal, isUnflushed = isRenewal, items = 1, kind = "write" }: Settings,
-  options: Options
-) => {
+const mayNotify = ({ isQuiet, kind = "write" }: Settings, options: Options) =>
+  kind === "write" && (isQuiet ?? options.isQuiet) !== true
+
+const settingsOf = (call: Settings, options: Options) => {
+  const { isQuiet, isRenewal, isUnflushed = isRenewal, items = 1, kind = "write" } = call
   const settings: Array<Prisma.Sql> = []
   if (kind === "write") settings.push(statementSettings.lockTimeout(items))
   if (isQuiet ?? (kind === "write" && options.isQuiet === true)) settings.push(statementSettings.quiet)

@@ -254,7 +254,11 @@ export const deletion = topic("deletion", {
   a_tree_of_more_than_a_thousand_is_taken_from_its_processes: Effect.gen(function*() {
     const children = Array.from({ length: 1001 }, (_, index) => `child-${index}`)
     const start = (child: string) => childStartItem(child, "root", { version: "2.0.0" })
-    const claimRoot = Effect.andThen(poke("root"), claimInstance("root", { serves: ["1.0.0"] }))
+    // Long enough for a slow machine to store the children.
+    const claimRoot = Effect.andThen(
+      poke("root"),
+      claimInstance("root", { serves: ["1.0.0"], lockTimeout: "1 minute" })
+    )
     yield* create("root")
     yield* ack(yield* claimRoot, { items: children.map(start), pinsStartsTo: "1.0.0" })
     yield* send(start("not begun"), "1 hour")
