@@ -1,7 +1,8 @@
 -- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts
 -- do not count.
 --
--- Returns the claims that had taken some. A task that another transaction has locked is passed over.
+-- Returns the claims that had taken some and now hold none. A task that another transaction has locked is passed over,
+-- so its claim must be given back again.
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
@@ -36,6 +37,17 @@ BEGIN
     RETURN '{}';
   END IF;
   PERFORM dx_fail_tasks(v_items, p_now_ms);
-  RETURN v_claims;
+  RETURN ARRAY(
+    SELECT claim.id
+    FROM unnest(v_claims) AS claim (id)
+    WHERE NOT EXISTS (
+      SELECT
+      FROM queue_tasks AS t
+      WHERE t.look_at IS NOT NULL
+        AND t.status = 'Running'
+        AND t.worker_id = p_worker_id
+        AND t.claim_id = claim.id
+    )
+  );
 END
 $$;

@@ -55,7 +55,8 @@ export class TaskDriver extends Context.Service<TaskDriver, {
    */
   readonly take: (serves: Serves) => (lease: Lease, claim: TakeOptions) => Call<Fetched<TakenTask>>
   /**
-   * Abandons what claims have taken whose answers were lost; answers with the ids of those that had taken something.
+   * Abandons what claims have taken whose answers were lost, but for what another transaction has locked. Answers with
+   * the ids of those that had taken something and now hold nothing.
    */
   readonly returnClaims: (workerId: string, claimIds: ReadonlyArray<number>) => Call<ReadonlyArray<number>>
   /** Extends the leases of attempts. */

@@ -17,6 +17,7 @@ import * as TestClock from "effect/testing/TestClock"
 import * as claimings from "../../src/tasks/internal/claiming.ts"
 import { Crowd } from "../programs/outputs.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
+import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, makeCalls, open, queues } from "./utils/tasks.ts"
 
@@ -372,6 +373,27 @@ describe("Tasks: a claim whose answer is lost", () => {
       })
       yield* Effect.forEach(ids, (id) => app.tasks.wait(Work, id), { concurrency: "unbounded" })
       for (const id of ids) assert.deepStrictEqual(yield* app.outcomes(id), ["GivenBack", "Completed"])
+    })
+  )
+
+  test(
+    "and one of whose tasks another transaction has locked meanwhile: that one is given back later",
+    Effect.gen(function*() {
+      const app = yield* open(server)
+      const [locked, free] = [...yield* app.tasks.createMany(Work, work(2))].sort()
+      yield* app.sql(
+        "SELECT FROM dx_claim_tasks($1::uuid[], '{Work}', '{30000}', 'w', 7)",
+        [[locked, free]]
+      )
+      const giveBack = app.sql("SELECT dx_return_tasks('w', '{7, 8}') AS claims")
+      const client = yield* PgServer.connect(app.url)
+      yield* Effect.promise(() => client.query("BEGIN"))
+      yield* Effect.promise(() => client.query("SELECT FROM queue_tasks WHERE id = $1 FOR UPDATE", [locked]))
+      assert.deepStrictEqual(yield* giveBack, [{ claims: [] }])
+      assert.deepStrictEqual(yield* app.outcomes(free!), ["GivenBack"])
+      yield* Effect.promise(() => client.query("COMMIT"))
+      assert.deepStrictEqual(yield* giveBack, [{ claims: [7] }])
+      assert.deepStrictEqual(yield* app.outcomes(locked!), ["GivenBack"])
     })
   )
 })

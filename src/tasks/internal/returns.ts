@@ -17,7 +17,7 @@ import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
 
 export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
-  /** Returns the ids of claims that had taken tasks. */
+  /** Returns the ids of claims that had taken tasks and now hold none. */
   readonly returnClaims: (claimIds: ReadonlyArray<number>) => Effect.Effect<ReadonlyArray<number>, ProviderError>
   readonly topics: Pick<Topics["Service"], "announce">
 }): Effect.fn.Return<(claimId: number) => Effect.Effect<void>, never, Scope.Scope> {
@@ -32,7 +32,8 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
     Effect.tap(returnClaims(claimIds), (found) => {
       failures = 0
       for (const claimId of found) claims.delete(claimId)
-      return found.length > 0 ? topics.announce([{ topic: Topic.outbox }]) : Effect.void
+      // Also if none is found: a claim that still holds tasks may have given back others.
+      return topics.announce([{ topic: Topic.outbox }])
     })
 
   const lookAgain = (claimIds: ReadonlyArray<number>) =>
