@@ -41,15 +41,11 @@ export const make = (clock: Clock.Clock): StoreClock => {
   }
 }
 
-/** What the store's clock showed then, with the monotonic time at which it did. */
-export interface Reading {
-  readonly clockMs: number
-  readonly atMs: number
+/** A clock that shows `clockMs` now: the time that a turn waits here is no mistake of the clock it had its time from. */
+export const goingOn = (clockMs: number, clock: Clock.Clock): () => number => {
+  const aheadMs = clockMs - monotonicMs(clock)
+  return () => Math.floor(aheadMs + monotonicMs(clock))
 }
-
-/** The `clockMs` of a turn that is sent now, whose time comes from this reading. */
-export const clockMsOf = (reading: Reading, clock: Clock.Clock): number =>
-  Math.floor(reading.clockMs + monotonicMs(clock) - reading.atMs)
 
 // internal
 

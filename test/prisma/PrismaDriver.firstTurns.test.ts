@@ -114,11 +114,11 @@ describe("startOrchestrations with a first turn:", () => {
       const { driver, sql } = yield* open
       yield* TestClock.adjust(60_000)
       const started = { _tag: "Started", nowMs: 60_000 } as const
-      assert.deepStrictEqual(yield* driver.startOrchestrations([begin("alone", { clockMs: 57_999 })]), [started])
+      assert.deepStrictEqual(yield* driver.startOrchestrations([begin("alone", { clockMs: () => 57_999 })]), [started])
       const answers = yield* driver.startOrchestrations([
-        begin("early", { clockMs: 57_999 }),
-        begin("in time", { clockMs: 58_000 }),
-        begin("late", { clockMs: 62_001 })
+        begin("early", { clockMs: () => 57_999 }),
+        begin("in time", { clockMs: () => 58_000 }),
+        begin("late", { clockMs: () => 62_001 })
       ])
       assert.deepStrictEqual([answers[0], answers[2]], [started, started])
       assert.deepStrictEqual(tags(answers), ["Started", "Begun", "Started"])

@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { PgQueue } from "duroxide-prisma/prisma"
 import { FromDriver, ProviderDriver } from "duroxide-prisma/provider"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -17,7 +16,6 @@ import * as notifying from "../../src/prisma/internal/notifying.ts"
 import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import { Topics } from "../../src/waking/Topics.ts"
-import { changed } from "../utils/clock.ts"
 import * as Test from "../utils/driver.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -113,24 +111,15 @@ describe("while slow reads keep all connections busy", () => {
       const { a } = yield* Test.waiting(driver, ["a"])
       const [now] = yield* test.sql<{ ms: number }>("SELECT extract(epoch FROM now())::float8 * 1000 AS ms")
       const { end } = yield* occupy
-      let waitedNanos = 0n
-      const clock = yield* Clock.Clock
-      const monotonic = () => clock.monotonicTimeNanosUnsafe() + waitedNanos
-      const waiting = changed(clock, {
-        monotonicTimeNanosUnsafe: monotonic,
-        monotonicTimeNanos: Effect.sync(monotonic)
-      })
-      // Each carries the time at which it is sent, an hour ago by the clock that the wait below moves.
-      const clockMs = Math.round(now!.ms) - 3_600_000
+      let waitedMs = 0
+      // Each is asked for the time at which it is sent, an hour ago by the clock that the wait below moves.
+      const clockMs = () => Math.round(now!.ms) - 3_600_000 + waitedMs
       const firstTurn = { turn: Test.unclaimedTurn(0, { ...Test.named, clockMs }), handOver: null }
       const stored = yield* Effect.all([
         driver.advanceOrchestrations!([Test.optimistic("a", a!, { clockMs })]),
         driver.startOrchestrations([Test.start("b", { firstTurn })])
-      ], { concurrency: "unbounded" }).pipe(
-        Effect.provideService(Clock.Clock, waiting),
-        Effect.forkChild({ startImmediately: true })
-      )
-      waitedNanos = 3_600_000_000_000n
+      ], { concurrency: "unbounded" }).pipe(Effect.forkChild({ startImmediately: true }))
+      waitedMs = 3_600_000
       yield* end
       const answers = (yield* Fiber.join(stored)).flat()
       assert.deepStrictEqual(answers.map((answer) => typeof answer === "string" ? answer : answer._tag), [

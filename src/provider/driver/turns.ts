@@ -196,11 +196,12 @@ export interface HandedOver {
 export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "executionId"> & {
   readonly executionId: number
   /**
-   * The store's clock, as the caller estimates it when it makes the call, by the clock that gave the turn its time. The
-   * turn is stored only if the estimate is right within 2 seconds: the clock of a suspended process, or of a store
-   * whose clock was set, would let timers fire early or late. Without it, the turn may have any time.
+   * Tells the store's clock, as the caller estimates it, by the clock that gave the turn its time. The driver asks when
+   * it sends the turn. The turn is stored only if the estimate is right within 2 seconds: the clock of a suspended
+   * process, or of a store whose clock was set, would let timers fire early or late. Without it, the turn may have any
+   * time.
    */
-  readonly clockMs?: number
+  readonly clockMs?: (() => number) | undefined
 }
 
 /**

@@ -99,8 +99,9 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
 })
 
 /** Its spreads are last, because V8 takes a microsecond for each field that follows one. */
-export const encodeUnclaimedTurn = (turn: Turn): UnclaimedTurn => ({
+export const encodeUnclaimedTurn = (turn: Turn, clockMs?: () => number): UnclaimedTurn => ({
   executionId: turn.executionId,
+  clockMs,
   history: turn.historyDelta.map(encodeEvent),
   customStatus: lastCustomStatus(turn.historyDelta),
   keyValues: turn.historyDelta.flatMap(keyValueChange),

@@ -3,7 +3,6 @@
  *
  * `Provider` sends them in shared statements; `Transaction` sends each alone on a connection of the application.
  */
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -11,8 +10,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Queue } from "../../waking/Notifier.ts"
-import { clockMsOf } from "../../waking/storeClock.ts"
-import type { Reading, StoreClock } from "../../waking/storeClock.ts"
+import type { StoreClock } from "../../waking/storeClock.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type {
   EncodedActivity,
@@ -60,8 +58,6 @@ export interface Senders {
 
 interface StartWithTurn extends OrchestrationStart {
   readonly firstTurn: NonNullable<OrchestrationStart["firstTurn"]>
-  /** Clock reading that gave the turn its time. */
-  readonly reading: Reading
 }
 
 export const make = (senders: Senders): Enqueue => ({
@@ -78,20 +74,13 @@ export const sharing = Effect.fnUntraced(function*(
   storeClock: StoreClock,
   options: Sharing
 ): Effect.fn.Return<Senders, never, Scope.Scope> {
-  const clock = yield* Clock.Clock
   const ofItems = { ...options, sizeOf: sizeOfItem }
   return {
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
     // The start can be stored without the turn, which keeps slots, and may start children that others hold.
     sendFirstTurn: yield* shared(
       "startOrchestration",
-      (starts: ReadonlyArray<StartWithTurn>) =>
-        Effect.suspend(() =>
-          driver.startOrchestrations(starts.map(({ firstTurn: { handOver, turn }, reading, ...start }) => ({
-            ...start,
-            firstTurn: { handOver, turn: { ...turn, clockMs: clockMsOf(reading, clock) } }
-          })))
-        ),
+      (starts: ReadonlyArray<StartWithTurn>) => driver.startOrchestrations(starts),
       {
         ...options,
         patience: Duration.zero,
@@ -171,14 +160,14 @@ const sendAlone = ({ sendStart, wakeups }: Senders, start: OrchestrationStart) =
 const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
   Effect.suspend(() => {
     const { sendFirstTurn, storeClock, wakeups } = senders
-    const { handOver, reading, settled, turn } = firstTurn
+    const { clockMs, handOver, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
     const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
-    const encoded = isUnstorable ? undefined : encodedOrNot(turn)
+    const encoded = isUnstorable ? undefined : encodedOrNot(turn, clockMs)
     const together = sendFirstTurn === undefined || encoded === undefined || check.turnSize(encoded) !== undefined
       ? Effect.succeed("Unstored" as const)
       : Effect.catchIf(
-        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) }, reading }),
+        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }),
         isOfOneCall,
         () => Effect.succeed("Unstored" as const)
       )
@@ -204,9 +193,9 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
     )
   })
 
-const encodedOrNot = (turn: Turn) => {
+const encodedOrNot = (turn: Turn, clockMs: () => number) => {
   try {
-    return encodeUnclaimedTurn(turn)
+    return encodeUnclaimedTurn(turn, clockMs)
   } catch (thrown) {
     if (thrown instanceof Unstorable) return undefined
     throw thrown

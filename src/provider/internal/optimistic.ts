@@ -8,10 +8,9 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { CoreVersion } from "../../model/Instance.ts"
 import * as Metrics from "../../model/Metrics.ts"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
-import { clockMsOf } from "../../waking/storeClock.ts"
-import type { Reading, StoreClock } from "../../waking/storeClock.ts"
+import { goingOn } from "../../waking/storeClock.ts"
+import type { StoreClock } from "../../waking/storeClock.ts"
 import type { Claimed, FirstTurn, OptimisticAnswer, Provider, Turn } from "../Provider.ts"
 import * as drivers from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
@@ -33,8 +32,8 @@ export interface FirstTurns extends Pick<Service, "onStart"> {
 }
 
 export interface BegunTurn extends FirstTurn {
-  /** Clock reading that gave the turn its time. */
-  readonly reading: Reading
+  /** The clock that gave the turn its time. */
+  readonly clockMs: () => number
 }
 
 export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"], clock: Clock.Clock): FirstTurns => {
@@ -43,10 +42,10 @@ export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"], clock: Clock.Clo
     begin: (start, pinnedVersion) => {
       const nowMs = runtimes.size === 0 ? undefined : storeNowMs()
       if (nowMs === undefined) return undefined
-      const reading = { clockMs: nowMs, atMs: monotonicMs(clock) }
+      const clockMs = goingOn(nowMs, clock)
       for (const { begin } of runtimes) {
         const firstTurn = begin(start, nowMs, pinnedVersion)
-        if (firstTurn !== undefined) return { ...firstTurn, reading }
+        if (firstTurn !== undefined) return { ...firstTurn, clockMs }
       }
       return undefined
     },
@@ -88,15 +87,9 @@ export const make = Effect.fnUntraced(function*(
   const { advanceOrchestrations } = driver
   if (advanceOrchestrations === undefined) return { advanceOrchestration: queueResults(ackWorkItem) }
   const clock = yield* Clock.Clock
-  const send = yield* shared<drivers.OptimisticTurn & { readonly reading: Reading }, drivers.OptimisticAnswer>(
+  const send = yield* shared<drivers.OptimisticTurn, drivers.OptimisticAnswer>(
     "advanceOrchestration",
-    // The time that a turn has waited here is not a mistake of its clock.
-    (sent) =>
-      Effect.suspend(() =>
-        advanceOrchestrations(
-          sent.map(({ reading, ...one }) => ({ ...one, turn: { ...one.turn, clockMs: clockMsOf(reading, clock) } }))
-        )
-      ),
+    advanceOrchestrations,
     {
       ...options,
       // The results can be stored without the turn, so there is no need to wait for what another transaction locks.
@@ -115,9 +108,8 @@ export const make = Effect.fnUntraced(function*(
         ...check.handOver(optimistic.handOver)
       ], () => {
         const { clockMs, instanceId, lastEvent, results, turn } = optimistic
-        const reading = { clockMs, atMs: monotonicMs(clock) }
         const { eventData, eventId } = encodeEvent(lastEvent)
-        const encoded = encodeUnclaimedTurn(turn)
+        const encoded = encodeUnclaimedTurn(turn, goingOn(clockMs, clock))
         const encodedResults = results.map(({ completion, lockToken }) => ({
           lockToken,
           workItem: encodeItem(completion)
@@ -135,7 +127,6 @@ export const make = Effect.fnUntraced(function*(
             lastEvent: eventData,
             results: encodedResults,
             turn: encoded,
-            reading,
             handOver: encodeHandOver(optimistic.handOver)
           })
         ).pipe(

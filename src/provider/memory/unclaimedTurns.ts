@@ -75,7 +75,7 @@ const isWhereBelieved = (
 
 /** Whether the caller takes another time for the store's clock. */
 const isMistimed = ({ clockMs }: UnclaimedTurn, now: number): boolean =>
-  clockMs !== undefined && Math.abs(clockMs - now) > clockTolerance
+  clockMs !== undefined && Math.abs(clockMs() - now) > clockTolerance
 
 const startAll = (
   store: tables.Tables,

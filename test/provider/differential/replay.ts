@@ -278,7 +278,7 @@ const storedTurn = (
   return {
     ...turn,
     executionId: executionId + turn.executionOffset,
-    ...(turn.clockOffMs !== undefined && { clockMs: now + turn.clockOffMs }),
+    ...(turn.clockOffMs !== undefined && { clockMs: () => now + turn.clockOffMs! }),
     history,
     workerItems: turn.workerItems.map((activity) => work(activity, step)),
     orchestratorItems,
