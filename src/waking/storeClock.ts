@@ -41,7 +41,7 @@ export const make = (clock: Clock.Clock): StoreClock => {
   }
 }
 
-/** A clock that shows `clockMs` now: the time that a turn waits here is no mistake of the clock it had its time from. */
+/** A clock that shows `clockMs` now: the time that a turn waits here is not a mistake of the clock that timed it. */
 export const goingOn = (clockMs: number, clock: Clock.Clock): () => number => {
   const aheadMs = clockMs - monotonicMs(clock)
   return () => Math.floor(aheadMs + monotonicMs(clock))

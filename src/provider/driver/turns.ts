@@ -196,8 +196,8 @@ export interface HandedOver {
 export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "executionId"> & {
   readonly executionId: number
   /**
-   * Tells the store's clock, as the caller estimates it, by the clock that gave the turn its time. The driver asks when
-   * it sends the turn. The turn is stored only if the estimate is right within 2 seconds: the clock of a suspended
+   * Returns the store's clock, as the caller estimates it, by the clock that gave the turn its time. The driver asks
+   * when it sends the turn. The turn is stored only if the estimate is right within 2 seconds: the clock of a suspended
    * process, or of a store whose clock was set, would let timers fire early or late. Without it, the turn may have any
    * time.
    */
