@@ -28,7 +28,8 @@ import * as senders from "./sender.ts"
 export interface Hints {
   /** Whether hints of others arrive. False without a notifier. */
   readonly isConnected: () => boolean
-  readonly announce: (hint: Hint) => void
+  /** `sent` is called when the hint has left, or could not leave. It must not throw. */
+  readonly announce: (hint: Hint, sent?: () => void) => void
   /** Subscribes until the provider is closed. */
   readonly subscribe: (subscriber: Subscriber) => void
   /** How many connected processes look for work in the queue, as far as that is known; at least 1. */
@@ -66,7 +67,7 @@ export const make = Effect.fnUntraced(function*(
   if (notifier === undefined) {
     return {
       isConnected: () => false,
-      announce: () => {},
+      announce: (_, sent) => sent?.(),
       subscribe: (subscriber) => void subscribers.push(subscriber),
       processes: () => 1
     }
@@ -145,10 +146,14 @@ export const make = Effect.fnUntraced(function*(
   // -- announcing --------------------------------------------------------------------------------
 
   const outgoing = new Outgoing()
+  /** Called when the hints that wait have left. */
+  let callbacks: Array<() => void> = []
   /** Sends what waits, once. */
   const send = Effect.suspend(() => {
     const hints = outgoing.take(clock.currentTimeMillisUnsafe())
     if (hints.length === 0) return Effect.succeed("Nothing" as const)
+    const called = callbacks
+    callbacks = []
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
@@ -157,6 +162,7 @@ export const make = Effect.fnUntraced(function*(
           Effect.andThen(Effect.sync(() => report()))
         )
       ),
+      Effect.ensuring(Effect.sync(() => called.forEach((sent) => sent()))),
       Effect.as("Done" as const)
     )
   })
@@ -201,9 +207,12 @@ export const make = Effect.fnUntraced(function*(
 
   return {
     isConnected: () => isConnected,
-    announce: (hint) => {
+    announce: (hint, sent) => {
       outgoing.add(hint)
-      sendSoon()
+      // Callers do not wait for a notifier that gathers hints.
+      if (notifier.announceEvery !== undefined) sent?.()
+      else if (sent !== undefined) callbacks.push(sent)
+      sendSoon(callbacks.length > 0)
     },
     subscribe: (subscriber) => {
       subscribers.push(subscriber)

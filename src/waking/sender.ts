@@ -1,5 +1,6 @@
 /**
- * When gathered hints leave: five times at once, then once in a while, whatever waits by then together.
+ * When gathered hints leave: five times at once, then once in a while, whatever waits by then together. Urgent ones
+ * leave at once.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -20,12 +21,16 @@ export interface Options {
   readonly farewellMs: number
 }
 
-/** Sends until the scope is closed; what waits then leaves before. The returned function says that something waits. */
+/**
+ * Sends until the scope is closed; what waits then leaves before. The returned function says that something waits, and
+ * whether it is urgent.
+ */
 export const make = Effect.fnUntraced(function*(
   { everyMs = 20, farewellMs, send }: Options
-): Effect.fn.Return<() => void, never, Scope.Scope> {
+): Effect.fn.Return<(isUrgent?: boolean) => void, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const waiting = Latch.makeUnsafe()
+  const urgent = Latch.makeUnsafe()
   /** Announcements that may leave at once. */
   let credit = mostAtOnce
   let creditedMs = monotonicMs(clock)
@@ -33,13 +38,16 @@ export const make = Effect.fnUntraced(function*(
     const nowMs = monotonicMs(clock)
     credit = Math.min(mostAtOnce, credit + (nowMs - creditedMs) / everyMs) - 1
     creditedMs = nowMs
-    return credit >= 1 ? Effect.void : Effect.sleep(Math.ceil((1 - credit) * everyMs))
+    return credit >= 1
+      ? Effect.void
+      : Effect.raceFirst(Effect.sleep(Math.ceil((1 - credit) * everyMs)), urgent.await)
   }
 
   /** Sends after what is being sent. */
   const sendInTurn = Semaphore.makeUnsafe(1).withPermits(1)(send)
   const round = Effect.suspend(() => {
     waiting.closeUnsafe()
+    urgent.closeUnsafe()
     return Effect.flatMap(sendInTurn, (outcome) => {
       if (outcome === "Nothing") return waiting.await
       return outcome === "Again" ? Effect.sleep(retryMs) : pauseAfterSending()
@@ -48,7 +56,10 @@ export const make = Effect.fnUntraced(function*(
   yield* Effect.forkScoped(Effect.provideService(Effect.forever(round), InBackground, true))
   // Before the loop ends.
   yield* Effect.addFinalizer(() => Effect.timeoutOption(sendInTurn, farewellMs))
-  return () => waiting.openUnsafe()
+  return (isUrgent = false) => {
+    waiting.openUnsafe()
+    if (isUrgent) urgent.openUnsafe()
+  }
 })
 
 // internal

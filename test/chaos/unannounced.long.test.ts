@@ -46,6 +46,7 @@ describe("Killed between a commit and its announcement, on a quiet system:", () 
   const moments = [
     { moment: "turn", what: "a turn that continues as new", seen: hasEnded },
     { moment: "start", what: "a start", seen: hasEnded },
+    { moment: "served", what: "a start in a process that serves it", seen: hasEnded },
     { moment: "signal", what: "a signal", seen: "instances WHERE custom_status = 'first'" }
   ] as const
   for (const { moment, seen, what } of moments) {

@@ -1,7 +1,8 @@
 // A process that is killed just after it has stored something, before it can announce it. Run by
-// `node dying.js <database URL> start | signal | turn`.
+// `node dying.js <database URL> start | served | signal | turn`.
 //
-// `start` starts `Rounds`, `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, again and again as
+// `start` starts `Rounds`, `served` too, in a process that serves it and dies with the answer, while its hints are
+// 100 milliseconds late; `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, again and again as
 // others may take its turns, until it has stored that an execution continues as new.
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { Database, PgNotifier, PrismaDriver } from "duroxide-prisma/prisma"
@@ -18,11 +19,17 @@ const die = Effect.andThen(Effect.sync(() => process.kill(process.pid, "SIGKILL"
 const notifier = Effect.map(PgNotifier.make({ url }), (notifier) => ({
   ...notifier,
   announce: (hints: ReadonlyArray<Notifier.Hint>) =>
-    moment !== "turn" && hints.some(({ _tag }) => _tag === "Work") ? die : notifier.announce(hints)
+    moment === "served"
+      ? Effect.delay(notifier.announce(hints), "100 millis")
+      : moment !== "turn" && hints.some(({ _tag }) => _tag === "Work")
+      ? die
+      : notifier.announce(hints)
 }))
 
 const driver = Effect.map(PrismaDriver.make(), (driver) => ({
   ...driver,
+  startOrchestrations: (starts: Parameters<typeof driver.startOrchestrations>[0]) =>
+    Effect.tap(driver.startOrchestrations(starts), () => moment === "served" ? die : Effect.void),
   advanceOrchestrations: (turns: ReadonlyArray<ProviderDriver.OptimisticTurn>) =>
     Effect.tap(
       driver.advanceOrchestrations!(turns),
@@ -41,14 +48,14 @@ let rounds = 0
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
   if (moment === "signal") yield* client.raise(Next, "r")
-  else if (moment === "start") yield* client.start(Rounds, { instanceId: "r", payload: 2 })
+  else if (moment !== "turn") yield* client.start(Rounds, { instanceId: "r", payload: 2 })
   else {return yield* Effect.forever(Effect.suspend(() =>
       client.execute(Rounds, { instanceId: `r${rounds++}`, payload: 2 })
     ))}
   return yield* Effect.never
 }).pipe(
   Effect.provide(
-    (moment === "turn" ? Layer.provideMerge(Client.layer, RoundsLive) : Client.layer).pipe(
+    (moment === "turn" || moment === "served" ? Layer.provideMerge(Client.layer, RoundsLive) : Client.layer).pipe(
       Layer.provide(store),
       Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "2 seconds", orchestrationLockTimeout: "2 seconds" }))
     )

@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
+import * as LocalProcess from "../utils/localProcess.ts"
 import {
   activity,
   attempts,
@@ -131,6 +132,66 @@ describe("Long polling: what no hint announces", () => {
         assert.isAtMost(atMs!, 64_000)
       }))
   }
+
+  for (const stores of ["a start", "a message", "an activity"] as const) {
+    it.effect(`${stores}, stored by a process that died with the answer, its hints still on their way, is found`, () =>
+      Effect.gen(function*() {
+        const { connect, store, worker } = yield* pair
+        const scope = yield* Scope.make()
+        let isDead = false
+        const { announce, ...notifier } = connect("mortal")
+        const slow: Notifier.Notifier["Service"] = {
+          ...notifier,
+          announce: (hints) =>
+            Effect.suspend(() => {
+              const sent = Effect.suspend(() => isDead ? Effect.void : announce(hints))
+              return isDead ? sent : Effect.delay(sent, "100 millis")
+            })
+        }
+        const driver = LocalProcess.intercept(
+          store.driver,
+          (call, operation) =>
+            /^(start|enqueue)/.test(operation) ? Effect.tap(call, () => Effect.sync(() => void (isDead = true))) : call
+        )
+        const mortal = yield* Scope.provide(open(driver, slow), scope)
+        const fetch = stores === "an activity"
+          ? Effect.asVoid(fetchActivity(worker))
+          : Effect.asVoid(fetchInstance(worker))
+        const [waits] = yield* waiting(1, timed(fetch))
+        yield* pass("1 minute")
+        yield* waiting(
+          1,
+          stores === "a start"
+            ? mortal.startOrchestration(Starts.start("a"))
+            : stores === "a message"
+            ? mortal.enqueueForOrchestrator(message("a"))
+            : mortal.enqueueForWorker(activity(2))
+        )
+        yield* pass("200 millis")
+        assert.isTrue(isDead)
+        yield* Scope.close(scope, Exit.void)
+        yield* pass("4 seconds")
+        const [[, atMs] = []] = yield* ended([waits!])
+        assert.isAtMost(atMs!, 64_200)
+      }))
+  }
+
+  it.effect("a notifier that does not answer delays what is stored by a second, once", () =>
+    Effect.gen(function*() {
+      const { connect, store } = yield* pair
+      const silent = { ...connect("silent"), announce: () => Effect.never }
+      const scope = yield* Scope.make()
+      const provider = yield* Scope.provide(open(store.driver, silent), scope)
+      const first = yield* Effect.forkChild(timed(provider.startOrchestration(Starts.start("a"))))
+      yield* pass("999 millis")
+      assert.isUndefined(first.pollUnsafe())
+      yield* pass("1 millis")
+      assert.strictEqual((yield* Fiber.join(first))[1], 1_000)
+      assert.strictEqual((yield* timed(provider.startOrchestration(Starts.start("b"))))[1], 0)
+      const closed = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+      yield* pass("1 second")
+      yield* Fiber.join(closed)
+    }))
 
   it.effect("locks of a process that renews them are not looked at", () =>
     Effect.gen(function*() {

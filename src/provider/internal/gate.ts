@@ -45,14 +45,13 @@ export const make = (driver: Driver, clock: Clock.Clock): Gate => {
     const taking = its.queue === undefined ? undefined : takeoversOf[its.queue]
     const sentBefore = its.countsRepeats === true ? new WeakSet<object>() : undefined
 
-    const once: Call = (input) =>
+    const send: Call = (input) =>
       Effect.withFiber(({ context }) => {
         const begunMs = monotonicMs(clock)
         const items = Array.isArray(input) ? input.length : undefined
         const lockTimeoutMs = its.lockTimeoutMs?.(input) ?? 0
         if (items !== undefined) batchSize.updateUnsafe(items, context)
         if (sentBefore !== undefined) countRepeats(input as ReadonlyArray<object>, sentBefore, context)
-        if (locks !== undefined) its.sends?.(input, locks)
         const sent = call(
           its.kind === "claim" ? { ...input as object, takesOver: taking!.allowed(lockTimeoutMs, begunMs) } : input
         )
@@ -99,6 +98,13 @@ export const make = (driver: Driver, clock: Clock.Clock): Gate => {
             )
           }
         })
+      })
+
+    const once: Call = its.kind !== "write" ? send : (input) =>
+      Effect.suspend(() => {
+        if (locks !== undefined) its.sends?.(input, locks)
+        const known = locks?.known()
+        return known === undefined ? send(input) : Effect.andThen(known, send(input))
       })
 
     switch (its.repeats) {

@@ -6,13 +6,14 @@
  * locks; when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has
  * run out. What a statement takes and releases is in `operations.ts`.
  *
- * A process may also die after a statement has stored work, and before it announces that. So it says the same before it
- * sends such a statement, and again while that runs: the others look soon, unless it says meanwhile that it holds
- * nothing. A process that serves nothing, such as a script, says that together with what it has stored, as it may end
- * then.
+ * A process may also die after a statement has stored work, and before it announces that. So it says the same before
+ * that: such a statement waits until this has left. It says so again while the statement runs: the others look soon,
+ * unless it says meanwhile that it holds nothing. A process that serves nothing, such as a script, says that together
+ * with what it has stored, as it may end then.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { Alarms } from "../../waking/alarms.ts"
 import type { Hints } from "../../waking/hints.ts"
@@ -28,6 +29,11 @@ export interface HeldLocks {
   readonly expect: (forMs: number) => void
   /** Runs a call that stores work, and announces it before it ends. */
   readonly storing: <A, E, R>(call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  /**
+   * Waits until the others know when to look, should this process die now, at most a second. Undefined: they do. A
+   * process may die as soon as a statement has stored work, and hints leave on another connection.
+   */
+  readonly known: () => Effect.Effect<void> | undefined
   /** Taken or renewed now, for that long. */
   readonly hold: (lockToken: string, forMs: number) => void
   /** Released, or taken over by another process. */
@@ -59,6 +65,12 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
   let announcedMs = Number.NEGATIVE_INFINITY
   let isAnnounced = false
   let takenBackMs = Number.NEGATIVE_INFINITY
+  /** When the others look, monotonic milliseconds, as far as that has left. */
+  let knownMs = Number.NEGATIVE_INFINITY
+  /** An announcement that has not left yet. */
+  let leaving: Latch.Latch | undefined
+  /** Since when none has left, monotonic milliseconds. */
+  let silentSinceMs = Number.POSITIVE_INFINITY
   const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
 
   const holdsNone = () => held.size === 0 && calls === 0
@@ -75,7 +87,17 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
     isAnnounced = true
     let lastMs = calls > 0 ? Math.max(expectedMs, nowMs + storedMs) : expectedMs
     for (const untilMs of held.values()) lastMs = Math.max(lastMs, untilMs)
-    announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }))
+    const mine = leaving ??= Latch.makeUnsafe()
+    silentSinceMs = Math.min(silentSinceMs, nowMs)
+    announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }), () => {
+      mine.openUnsafe()
+      if (mine === leaving) {
+        leaving = undefined
+        knownMs = lastMs
+      }
+      // Another one may have followed, after this one was taken back.
+      silentSinceMs = leaving === undefined ? Number.POSITIVE_INFINITY : monotonicMs(clock)
+    })
   }
 
   const isDue = () => !isAnnounced || monotonicMs(clock) - announcedMs >= betweenHintsMs
@@ -88,6 +110,8 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
     if (!holdsNone() || !isAnnounced) return
     isAnnounced = false
     takenBackMs = monotonicMs(clock)
+    knownMs = Number.NEGATIVE_INFINITY
+    leaving = undefined
     announce(Hint.Locks({ queue, untilMs: null }))
   }
 
@@ -131,6 +155,12 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
         saySoon()
         return Effect.ensuring(call, Effect.sync(stored))
       }),
+    known: () => {
+      const nowMs = monotonicMs(clock)
+      if (leaving === undefined || knownMs - nowMs >= statementMs) return undefined
+      const waitMs = silentSinceMs + longestWaitMs - nowMs
+      return waitMs > 0 ? Effect.asVoid(Effect.timeoutOption(leaving.await, waitMs)) : undefined
+    },
     hold: (lockToken, forMs) => {
       const nowMs = monotonicMs(clock)
       held.set(lockToken, nowMs + forMs)
@@ -151,6 +181,12 @@ const betweenHintsMs = 1_000
 
 /** The others look that long after a call that stores work was last announced, if its process has died. */
 const storedMs = 2_000
+
+/** A statement that takes no longer is stored before the others look. */
+const statementMs = 500
+
+/** For a notifier that does not answer. */
+const longestWaitMs = 1_000
 
 /** Locks that run out one after another are noticed together. */
 const betweenChecksMs = 1_000

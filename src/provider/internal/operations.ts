@@ -13,6 +13,8 @@ type Driver = ProviderDriver["Service"]
 export interface Locks extends Record<Queue, Pick<HeldLocks, "expect" | "hold" | "release">> {
   /** A statement may have stored or taken work, and its answer has not arrived. */
   readonly lostAnswer: () => void
+  /** Waits until the others know when to look for what this process is about to store. Undefined: they do. */
+  readonly known: () => Effect.Effect<void> | undefined
 }
 
 export interface Operation<Input, Answer> {
@@ -35,7 +37,7 @@ export interface Operation<Input, Answer> {
   readonly countsRepeats?: boolean
   /** Length of the locks that a claim or a renewal asks for. */
   lockTimeoutMs?(input: Input): number
-  /** Before each send: what is handed over may end the process as soon as its answer arrives. */
+  /** Before each send of a write: what is handed over may end the process as soon as its answer arrives. */
   sends?(input: Input, locks: Locks): void
   answered?(input: Input, answer: Answer, locks: Locks): void
   /** The connection was lost: the locks that it may have taken stay with this process. */

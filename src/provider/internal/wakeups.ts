@@ -328,7 +328,15 @@ export const make = Effect.fnUntraced(function*(
     ends.lostAnswer()
   }
 
-  return { wakeups, locks: { ...heldBy, lostAnswer } }
+  const known = () => {
+    const ofOrchestrators = heldBy.orchestrator.known()
+    const ofWorkers = heldBy.worker.known()
+    return ofOrchestrators === undefined || ofWorkers === undefined
+      ? ofOrchestrators ?? ofWorkers
+      : Effect.andThen(ofOrchestrators, ofWorkers)
+  }
+
+  return { wakeups, locks: { ...heldBy, lostAnswer, known } }
 })
 
 // internal
