@@ -56,8 +56,8 @@ export interface Options {
    */
   readonly schema?: string | undefined
   /**
-   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. When all of them are busy
-   * for more than a second, one more renews locks and leases.
+   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. When they do not answer a
+   * renewal of locks or leases for a second, one more renews them.
    */
   readonly maxConnections?: number | undefined
   /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
@@ -202,7 +202,7 @@ export const make = Effect.fn("Database.make")(
       address: settings.address,
       tls: settings.protection,
       client,
-      ...Sending.make({ main, reserve, isBusy: () => pool.isBusy, whileOpen }),
+      ...Sending.make({ main, reserve, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
     })

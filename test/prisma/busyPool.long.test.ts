@@ -16,6 +16,7 @@ import * as notifying from "../../src/prisma/internal/notifying.ts"
 import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import { Topics } from "../../src/waking/Topics.ts"
+import { proxyFor } from "../programs/latencyProxy.ts"
 import * as Test from "../utils/driver.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -148,6 +149,24 @@ describe("while slow reads keep all connections busy", () => {
       yield* Effect.promise(role.admit)
       yield* end
       assert.deepStrictEqual(yield* Fiber.join(renewal), ["LockLost"])
+    })))
+
+  it.live("a renewal whose connection has lost its way uses another one, long before the statement's time is over", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const proxy = yield* proxyFor(PgServer.server().url)
+      const { driver, test } = yield* open(proxy.through)
+      yield* driver.startOrchestrations([Test.start("a")])
+      const [claimed] = yield* Test.claim(driver, 1)
+      proxy.freeze()
+      const begunMs = performance.now()
+      const renewal = { lockToken: claimed!.lockToken, extendForMs: 60_000 }
+      assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([renewal]), ["Done"])
+      // A statement is given up after 30 seconds.
+      assert.isBelow(performance.now() - begunMs, 15_000)
+      assert.lengthOf(
+        yield* test.sql("SELECT FROM instance_locks WHERE locked_until > extract(epoch FROM now()) * 1000 + 31000"),
+        1
+      )
     })))
 
   it.live("a running handler keeps its lock: no other process runs it, and its result is stored", () =>

@@ -32,11 +32,6 @@ export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => 
     this.Client = clientOf(this.Client, () => this.begin(), () => this._pulseQueue())
   }
 
-  /** A statement would have to wait for a connection. */
-  get isBusy(): boolean {
-    return this.idleCount === 0 && this._isFull()
-  }
-
   override _isFull(): boolean {
     return super._isFull() || this.logins >= loginsAtOnce
   }

@@ -26,15 +26,13 @@ export interface Pool {
 
 export interface Options {
   readonly main: Pool
-  /** One more connection, for renewals while all others are busy. */
+  /** One more connection, for renewals that the pool answers late. */
   readonly reserve: Pool
-  /** A statement would wait for a connection: the pool is full, or as many logins as it allows are under way. */
-  readonly isBusy: () => boolean
   /** What a failure is taken for while the database is open. */
   readonly whileOpen: (reason: Reason) => Reason
 }
 
-export const make = ({ isBusy, main, reserve, whileOpen }: Options) => {
+export const make = ({ main, reserve, whileOpen }: Options) => {
   const counts: Record<string, number> = {}
 
   const send = <Row>({ adapter, client }: Pool, operation: string, sql: Prisma.Sql) =>
@@ -43,19 +41,22 @@ export const make = ({ isBusy, main, reserve, whileOpen }: Options) => {
       catch: (thrown) => new ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
     })
 
-  /** Uses the connection that answers first: a login may be slow or refused while another connection becomes free. */
+  /**
+   * Uses the connection that answers first. All of the pool may be busy, or the one that it chose has lost its way to
+   * the server, which shows only when the time of the statement is over: by then locks would have run out.
+   */
   const insistently = Effect.fnUntraced(function*<Row>(operation: string, sql: Prisma.Sql) {
     const first = yield* Effect.forkChild(send<Row>(main, operation, sql))
     const answer = Fiber.join(first)
     const isSlow = Option.isNone(yield* Effect.timeoutOption(Fiber.await(first), patience))
-    return yield* isSlow && isBusy() ? Effect.race(answer, send<Row>(reserve, operation, sql)) : answer
+    return yield* isSlow ? Effect.race(answer, send<Row>(reserve, operation, sql)) : answer
   })
 
   return {
     query: <Row>(operation: string, sql: Prisma.Sql, isRenewal = false) =>
       Effect.suspend(() => {
         counts[operation] = (counts[operation] ?? 0) + 1
-        return isRenewal && isBusy() ? insistently<Row>(operation, sql) : send<Row>(main, operation, sql)
+        return isRenewal ? insistently<Row>(operation, sql) : send<Row>(main, operation, sql)
       }),
     statementCounts: Effect.sync(() => ({ ...counts }))
   }
@@ -96,7 +97,7 @@ export class TextAdapter extends PrismaPg {
 
 // internal
 
-/** How long a renewal waits for a connection of the pool alone. */
+/** How long a renewal waits for the pool alone. */
 const patience = Duration.seconds(1)
 
 /** No other argument begins with it: PostgreSQL stores no NUL. */
