@@ -18,6 +18,7 @@ import * as ErrorDetails from "./model/ErrorDetails.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
 import type { Ids } from "./model/shared/definitions.ts"
+import { durationOf, noDuration } from "./model/shared/durations.ts"
 import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
@@ -571,7 +572,7 @@ const outcome = Effect.fnUntraced(
     options: WaitOptions | undefined,
     start?: Effect.Effect<void, StartError>
   ) {
-    const timeout = options?.timeout === undefined ? undefined : Duration.fromInputUnsafe(options.timeout)
+    const timeout = yield* timeoutOf("Client.wait", options?.timeout)
     const end = Option.getOrUndefined(yield* provider.awaitEnd({ instanceId, timeout, start }))
     if (end === undefined) return yield* new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout!) })
     if (end._tag === "Completed") return yield* orchestration.codecs.success.decode(end.output)
@@ -594,7 +595,7 @@ const progress = Effect.fnUntraced(function*<A>(
   timeout: Duration.Input | undefined,
   options: Pick<Parameters<typeof provider.awaitProgress<A>>[0], "key" | "until">
 ) {
-  const duration = timeout === undefined ? undefined : Duration.fromInputUnsafe(timeout)
+  const duration = yield* timeoutOf(waitedFor === "status" ? "Client.waitForStatus" : "Client.waitForValue", timeout)
   const answer = yield* provider.awaitProgress({ ...options, instanceId, timeout: duration })
   if (answer._tag === "Found") return answer.found
   if (answer._tag === "Ended") return yield* new InstanceEnded({ instanceId, waitedFor })
@@ -625,5 +626,13 @@ const refused = (operation: string) =>
   Effect.mapError(({ field, problem }: Unfit) =>
     new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
   )
+
+const timeoutOf = (operation: string, timeout: Duration.Input | undefined) => {
+  if (timeout === undefined) return Effect.succeed(undefined)
+  const duration = durationOf(timeout)
+  return duration === undefined || Duration.isNegative(duration)
+    ? Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field: "timeout", problem: noDuration }) }))
+    : Effect.succeed(duration)
+}
 
 const checkInstanceId = (operation: string, instanceId: string) => refused(operation)(checkId(instanceId))

@@ -41,6 +41,24 @@ const runtime = Runtime.layer({ orchestrations: [Batch, Order] }).pipe(
 const scenario = <A, E>(test: (client: Client.Client["Service"]) => Effect.Effect<A, E, TestRuntime.TestRuntime>) =>
   Effect.flatMap(Client.Client, test).pipe(Effect.provide(TestRuntime.layer(runtime)))
 
+describe("a timeout", () => {
+  for (const timeout of [-1, Number.NaN, "30 secs" as "30 seconds"]) {
+    it.effect(`of ${timeout} is refused`, () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        for (
+          const error of [
+            yield* Effect.flip(client.wait(Order, "x", { timeout })),
+            yield* Effect.flip(client.waitForStatus("x", { timeout }))
+          ]
+        ) {
+          assert(error._tag === "ProviderError" && error.reason._tag === "InvalidInput", error._tag)
+          assert.strictEqual(error.reason.field, "timeout")
+        }
+      }).pipe(Effect.provide(Client.layer.pipe(Layer.provide(FromDriver.layer()), Layer.provide(MemoryDriver.layer)))))
+  }
+})
+
 describe("a definition with instanceId:", () => {
   it.effect("derives the id of a start without one", () =>
     scenario(Effect.fn(function*(client) {

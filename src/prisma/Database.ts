@@ -14,6 +14,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type * as pg from "pg"
+import { wholeMs } from "../model/shared/durations.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import * as SqlFault from "../provider/SqlFault.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
@@ -284,7 +285,7 @@ const readSettings = Effect.fnUntraced(
 
 /** Timers of Node have 31 bits, and `pg` would take 0 as "no timeout". */
 const milliseconds = (name: string, input: Duration.Input) => {
-  const millis = Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(input)))
+  const millis = wholeMs(input) ?? 0
   return millis >= 1 && millis < 2 ** 31 - answerGraceMs
     ? Effect.succeed(millis)
     : Effect.fail(

@@ -16,6 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import { durationOf } from "../model/shared/durations.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import { make as makeHints } from "../waking/hints.ts"
@@ -217,7 +218,9 @@ const pollSettings = (options: LongPolling = {}): pollMode.Settings => ({
 })
 
 const millis = (name: string, input: Duration.Input, least = 0): number => {
-  const ms = Duration.toMillis(Duration.fromInputUnsafe(input))
+  const duration = durationOf(input)
+  if (duration === undefined) throw new RangeError(`${name} is not a duration`)
+  const ms = Duration.toMillis(duration)
   if (!(ms >= least)) throw new RangeError(`${name} is ${ms} milliseconds; it must be at least ${least}`)
   return ms
 }

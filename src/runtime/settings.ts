@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import type { TagFilter } from "../model/Instance.ts"
+import { durationOf } from "../model/shared/durations.ts"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/shared/identifiers.ts"
 import * as renewal from "../waking/renewal.ts"
 
@@ -196,7 +197,10 @@ const invalid = (key: string, problem: string): never => {
 }
 
 const checkedAmount = (key: string, value: Duration.Input): unknown => {
-  const setting = Duration.isDuration(defaults[key as keyof Settings]) ? Duration.fromInputUnsafe(value) : value
+  const isDuration = Duration.isDuration(defaults[key as keyof Settings])
+  const setting = isDuration ? durationOf(value) : value
+  if (setting === undefined) return invalid(key, "is not a duration")
+  if (!isDuration && !Number.isInteger(setting)) return invalid(key, `is ${Number(setting)}; it must be a whole number`)
   const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
   const least = mayBeZero.has(key) ? 0 : 1
   return amount >= least

@@ -76,6 +76,12 @@ describe("make: fails with one clear reason when", () => {
       "ConfigurationInvalid",
       "ENOENT"
     ],
+    [
+      "a time limit is not a duration",
+      () => ({ url: PgServer.urlWith(() => {}), statementTimeout: "30 secs" as "30 seconds" }),
+      "ConfigurationInvalid",
+      "statementTimeout must be more than 0"
+    ],
     ["the URL is empty", () => ({ url: "" }), "ConfigurationInvalid", "DATABASE_URL"],
     [
       "the URL has no password",

@@ -8,6 +8,10 @@ const impossible: Record<string, readonly [FromDriver.Options, string]> = {
   "no lane": [{ lanes: 0 }, "lanes is 0; it must be a whole number of at least 1"],
   "a fraction of a batch": [{ maxBatch: 1.5 }, "maxBatch is 1.5; it must be a whole number of at least 1"],
   "no time for a statement": [{ statementTimeout: 0 }, "statementTimeout is 0 milliseconds; it must be at least 1"],
+  "a text without a unit that it knows": [
+    { statementTimeout: "30 secs" as "30 seconds" },
+    "statementTimeout is not a duration"
+  ],
   "a negative interval": [
     { longPolling: { aggressivePollInterval: "-1 seconds" } },
     "longPolling.aggressivePollInterval is -1000 milliseconds; it must be at least 1"

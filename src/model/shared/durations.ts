@@ -12,6 +12,10 @@ export const wholeMs = (input: Duration.Input): number | undefined => {
 
 export const noDuration = "it is not a duration of 0 or more"
 
+/** The duration, if there is one: a text or number from outside of the types may be none. */
+export const durationOf = (input: unknown): Duration.Duration | undefined =>
+  hasAmount(input) ? Option.getOrUndefined(Duration.fromInput(input as Duration.Input)) : undefined
+
 // internal
 
 /** A Duration reads a number that is NaN, and an object without one of its units, as 0. */

@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
-import { ProviderError } from "../../provider/ProviderError.ts"
+import { ConfigurationInvalid, ProviderError } from "../../provider/ProviderError.ts"
 import { MigrationError } from "../MigrationError.ts"
 import * as Migrator from "../Migrator.ts"
 import * as DirectUrl from "./directUrl.ts"
@@ -25,6 +25,12 @@ export const layer = (options: Options): Layer.Layer<never, ProviderError | Migr
   const migrate = options.migrate ?? "apply"
   const allowAhead = options.allowAhead ?? false
   if (migrate === "none") return Layer.empty
+  if (!Object.hasOwn(migrators, migrate)) {
+    const problem = "migrate must be `apply`, `verify`, `adopt` or `none`"
+    return Layer.effectDiscard(
+      new ProviderError({ operation: "connect", reason: new ConfigurationInvalid({ problem }) })
+    )
+  }
   const { operation, run } = migrators[migrate]
   if (directUrl === undefined) return Layer.effectDiscard(run({ url, tls, schema, allowAhead }))
   const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl, tls })).pipe(
