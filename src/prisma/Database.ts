@@ -285,11 +285,13 @@ const readSettings = Effect.fnUntraced(
 
 /** Timers of Node have 31 bits, and `pg` would take 0 as "no timeout". */
 const milliseconds = (name: string, input: Duration.Input) => {
-  const millis = wholeMs(input) ?? 0
-  return millis >= 1 && millis < 2 ** 31 - answerGraceMs
+  const millis = wholeMs(input)
+  return millis !== undefined && millis >= 1 && millis < 2 ** 31 - answerGraceMs
     ? Effect.succeed(millis)
     : Effect.fail(
-      new ProviderError.ConfigurationInvalid({ problem: `${name} must be more than 0 and less than 24 days` })
+      new ProviderError.ConfigurationInvalid({
+        problem: `${name} must be a duration of more than 0 and less than 24 days`
+      })
     )
 }
 

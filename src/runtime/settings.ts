@@ -200,7 +200,9 @@ const checkedAmount = (key: string, value: Duration.Input): unknown => {
   const isDuration = Duration.isDuration(defaults[key as keyof Settings])
   const setting = isDuration ? durationOf(value) : value
   if (setting === undefined) return invalid(key, "is not a duration")
-  if (!isDuration && !Number.isInteger(setting)) return invalid(key, `is ${Number(setting)}; it must be a whole number`)
+  if (!isDuration && setting !== Infinity && !Number.isInteger(setting)) {
+    return invalid(key, `is ${Number(setting)}; it must be a whole number`)
+  }
   const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
   const least = mayBeZero.has(key) ? 0 : 1
   return amount >= least

@@ -3,9 +3,9 @@
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
  * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second,
- * however many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a
- * lock at its commit that all notifying commits of the server share, so it must not be part of the statements that
- * store work.
+ * however many rows it writes. A hint whose caller waits for it leaves without that pause. What waits when the provider
+ * is closed leaves then. In PostgreSQL a notification takes a lock at its commit that all notifying commits of the
+ * server share, so it must not be part of the statements that store work.
  *
  * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is
  * visible already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One

@@ -1,6 +1,6 @@
 /**
- * When gathered hints leave: five times at once, then once in a while, whatever waits by then together. Urgent ones
- * leave at once.
+ * When gathered hints leave: five times at once, then once in a while, whatever waits by then together. Urgent ones do
+ * not wait for that pause.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -22,8 +22,8 @@ export interface Options {
 }
 
 /**
- * Sends until the scope is closed; what waits then leaves before. The returned function says that something waits, and
- * whether it is urgent.
+ * Sends until the scope is closed; what waits then leaves before. The caller says with the returned function that
+ * something waits, and whether it is urgent.
  */
 export const make = Effect.fnUntraced(function*(
   { everyMs = 20, farewellMs, send }: Options

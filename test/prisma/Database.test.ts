@@ -80,7 +80,7 @@ describe("make: fails with one clear reason when", () => {
       "a time limit is not a duration",
       () => ({ url: PgServer.urlWith(() => {}), statementTimeout: "30 secs" as "30 seconds" }),
       "ConfigurationInvalid",
-      "statementTimeout must be more than 0"
+      "statementTimeout must be a duration of more than 0"
     ],
     ["the URL is empty", () => ({ url: "" }), "ConfigurationInvalid", "DATABASE_URL"],
     [

@@ -3,11 +3,14 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { ProviderDriver } from "duroxide-prisma/provider"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import { randomUUID } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
+import * as taskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as ServerPair from "../utils/serverPair.ts"
@@ -18,11 +21,20 @@ describe("A commit that waits for its standby", () => {
     Effect.gen(function*() {
       const { primary, standby } = yield* ServerPair.make
       yield* Effect.provide(Migrator.migrate({ url: primary.url }), Logger.layer([]))
-      // Without a notifier, so statements notify in their transactions.
-      const driver = yield* Effect.provide(
-        ProviderDriver.ProviderDriver,
-        yield* Layer.build(PrismaDriver.layer().pipe(Layer.provide(Database.layer({ url: primary.url }))))
+      // Without a notifier, so starts notify in their transactions; and a trigger of the application that notifies.
+      const services = yield* Layer.build(
+        Layer.provideMerge(PrismaDriver.layer(), Database.layer({ url: primary.url }))
       )
+      const driver = Context.get(services, ProviderDriver.ProviderDriver)
+      const tasks = taskDrivers.make(Context.get(services, Database.Database))
+      const taskId = randomUUID()
+      yield* primary.sql(
+        `CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NOTIFY tasks; RETURN NULL; END $$`
+      )
+      yield* primary.sql("CREATE TRIGGER tell AFTER UPDATE ON queue_tasks EXECUTE FUNCTION tell()")
+      yield* primary.sql("SELECT FROM dx_create_tasks($1::jsonb)", [
+        JSON.stringify([{ id: taskId, name: "Work", payload: "{}", max_attempts: 1, queue: "tasks", wakeup: "{}" }])
+      ])
       const start = (instanceId: string) =>
         Effect.forkChild(
           driver.startOrchestrations([{
@@ -39,14 +51,26 @@ describe("A commit that waits for its standby", () => {
       const first = yield* start("first")
       yield* waitUntil(hasRow(primary.sql("SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'")))
       const behind = yield* start("behind")
-      yield* Effect.raceFirst(
-        Fiber.join(behind),
-        waitUntil(hasRow(primary.sql(
-          `SELECT FROM pg_locks WHERE locktype = 'object' AND waitstart < clock_timestamp() - interval '500 milliseconds'`
-        )))
+      const claim = yield* Effect.forkChild(
+        tasks.claim([taskId], { workerId: "w", names: ["Work"], leaseMs: [30_000] }, {
+          claimId: 1,
+          suspects: [64, 16, 4, 1]
+        }),
+        { startImmediately: true }
       )
+      yield* Effect.raceAllFirst([
+        Fiber.join(behind),
+        Fiber.join(claim),
+        waitUntil(Effect.map(
+          primary.sql(
+            `SELECT FROM pg_locks WHERE locktype = 'object' AND waitstart < clock_timestamp() - interval '500 milliseconds'`
+          ),
+          ({ length }) => length === 2
+        ))
+      ])
       yield* standby.thaw
       assert.deepStrictEqual([yield* Fiber.join(first), yield* Fiber.join(behind)], [["Started"], ["Started"]])
+      assert.deepStrictEqual((yield* Fiber.join(claim)).map(({ outcome }) => outcome), ["Claimed"])
     }).pipe(Effect.scoped))
 })
 

@@ -182,6 +182,18 @@ describe("Long polling: what no hint announces", () => {
       const silent = { ...connect("silent"), announce: () => Effect.never }
       const scope = yield* Scope.make()
       const provider = yield* Scope.provide(open(store.driver, silent), scope)
+      // It holds nothing in one queue, and an activity in the other one.
+      yield* store.directly.enqueueForWorker([{
+        instanceId: "a",
+        executionId: 1,
+        activityId: 2,
+        name: "A",
+        sessionId: null,
+        tag: null,
+        workItem: JSON.stringify({ ActivityExecute: { instance: "a", execution_id: 1, id: 2, name: "A", input: "1" } })
+      }])
+      yield* pass("3 seconds")
+      assert.isDefined(yield* fetchActivity(provider))
       const first = yield* Effect.forkChild(timed(provider.startOrchestration(Starts.start("a"))))
       yield* pass("999 millis")
       assert.isUndefined(first.pollUnsafe())

@@ -8380,8 +8380,8 @@ $$;
 -- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts
 -- do not count.
 --
--- Returns the claims that had taken some and now hold none. A task that another transaction has locked is passed over,
--- so its claim must be given back again.
+-- Returns the claims that had taken some and now hold none. A task that another transaction has locked is passed over:
+-- its worker asks again for its claim.
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(

@@ -4,17 +4,18 @@
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 
+/** The duration, if it is one: without types a text may be anything. */
+export const durationOf = (input: Duration.Input): Duration.Duration | undefined =>
+  hasAmount(input) ? Option.getOrUndefined(Duration.fromInput(input)) : undefined
+
 /** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones exceed any limit. */
 export const wholeMs = (input: Duration.Input): number | undefined => {
-  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
-  return Option.isSome(ms) && ms.value >= 0 && hasAmount(input) ? Math.ceil(ms.value) : undefined
+  const duration = durationOf(input)
+  const ms = duration === undefined ? -1 : Duration.toMillis(duration)
+  return ms >= 0 ? Math.ceil(ms) : undefined
 }
 
 export const noDuration = "it is not a duration of 0 or more"
-
-/** The duration, if there is one: a text or number from outside of the types may be none. */
-export const durationOf = (input: unknown): Duration.Duration | undefined =>
-  hasAmount(input) ? Option.getOrUndefined(Duration.fromInput(input as Duration.Input)) : undefined
 
 // internal
 

@@ -43,7 +43,8 @@ export const make = ({ main, reserve, whileOpen }: Options) => {
 
   /**
    * Uses the connection that answers first. All of the pool may be busy, or the one that it chose has lost its way to
-   * the server, which shows only when the time of the statement is over: by then locks would have run out.
+   * the server, which shows only when the statement times out: by then locks would have run out. From a slow server
+   * each renewal asks twice.
    */
   const insistently = Effect.fnUntraced(function*<Row>(operation: string, sql: Prisma.Sql) {
     const first = yield* Effect.forkChild(send<Row>(main, operation, sql))

@@ -3,9 +3,9 @@
  */
 import { Prisma } from "./client.ts"
 
-// Milliseconds, see `lockTimeout`.
-const ofSetMs = 200
-const aloneMs = 50
+// Milliseconds, see `lockTimeout`. `commitsPatiently` knows them by these values, which hardly any application sets.
+const ofSetMs = 203
+const aloneMs = 53
 
 /** The value, computed with these settings: `CASE` evaluates its condition first. */
 export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): Prisma.Sql =>
@@ -20,11 +20,13 @@ export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): 
 export const lockTimeout = (items: number): Prisma.Sql => items > 1 ? lockTimeoutOfSet : lockTimeoutAlone
 
 /**
- * A column after the call, for statements that notify. PostgreSQL commits their transactions one at a time: this wait
- * may be long, and holds up nothing else.
+ * A column that PostgreSQL evaluates after the call. It commits transactions that notify one at a time, and
+ * `lockTimeout` would end that wait, too. Meanwhile the statement keeps its rows and its connection.
  */
-export const commitsPatiently =
-  `CASE WHEN current_setting('lock_timeout') IN ('${ofSetMs}ms', '${aloneMs}ms') THEN set_config('lock_timeout', '0', true) END`
+export const commitsPatiently = `CASE
+    WHEN current_setting('lock_timeout') IN ('${ofSetMs}ms', '${aloneMs}ms')
+    THEN set_config('lock_timeout', current_setting('statement_timeout'), true)
+  END`
 
 /** What the session remembers of its last claim through a whole queue (dx_read_mark) does not count. */
 export const withoutMark = (queue: "orchestrator_queue" | "worker_queue"): Prisma.Sql =>

@@ -97,7 +97,7 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
         : spans.statement(fiber, operation, name, settings.items ?? 1, sent)
     })
 
-  const rows: Statements["rows"] = (...call) => send(call, "SELECT * FROM ")
+  const rows: Statements["rows"] = (...call) => send(call, `SELECT *${isOurs ? columnOf(call) : ""} FROM `)
 
   return {
     rows,
@@ -106,7 +106,7 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
       Effect.map(
         send<{ readonly answer: ReadonlyArray<Row> }>(
           call,
-          `SELECT json_agg(one ORDER BY position) AS answer
+          `SELECT json_agg(one ORDER BY position) AS answer${columnOf(call)}
           FROM (
             SELECT one, row_number() OVER () AS position, (row_number() OVER () - 1) / ${rowsPerValue} AS part
             FROM `,
@@ -120,13 +120,7 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
 
     answer: <A>(...call: Call) =>
       Effect.map(
-        send<{ readonly answer: A }>(
-          call,
-          "SELECT ",
-          isOurs && mayNotify(call[3] ?? {}, options)
-            ? ` AS answer, ${statementSettings.commitsPatiently}`
-            : " AS answer"
-        ),
+        send<{ readonly answer: A }>(call, "SELECT ", ` AS answer${isOurs ? columnOf(call) : ""}`),
         (rows) => rows[0]!.answer
       )
   }
@@ -140,8 +134,9 @@ export const make = ({ address, query, schema, schemaSql }: Connection, options:
  */
 const rowsPerValue = 32
 
-const mayNotify = ({ isQuiet, kind = "write" }: Settings, options: Options) =>
-  kind === "write" && (isQuiet ?? options.isQuiet) !== true
+/** What a statement selects beside its answer. */
+const columnOf = ([, , , { kind = "write" } = {}]: Call) =>
+  kind === "write" ? `, ${statementSettings.commitsPatiently}` : ""
 
 const settingsOf = (call: Settings, options: Options) => {
   const { isQuiet, isRenewal, isUnflushed = isRenewal, items = 1, kind = "write" } = call

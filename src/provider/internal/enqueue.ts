@@ -188,7 +188,7 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
       Effect.tap((answer) => Effect.sync(() => answer === "Started" && wakeStarted(wakeups, start)))
     )
     // With a handover, the locks that it takes are announced.
-    return (handOver === undefined ? storing(wakeups, "orchestrator", announced) : announced).pipe(
+    return storing(wakeups, "orchestrator", announced).pipe(
       Effect.flatMap((answer) => answer === "Unstored" ? sendAlone(senders, start) : Effect.succeed(answer))
     )
   })

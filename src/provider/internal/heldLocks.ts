@@ -6,10 +6,10 @@
  * locks; when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has
  * run out. What a statement takes and releases is in `operations.ts`.
  *
- * A process may also die after a statement has stored work, and before it announces that. So it says the same before
- * that: such a statement waits until this has left. It says so again while the statement runs: the others look soon,
- * unless it says meanwhile that it holds nothing. A process that serves nothing, such as a script, says that together
- * with what it has stored, as it may end then.
+ * A process may also die after a statement has stored work and before it announces that work. So it says when to look
+ * before that, too, and sends the statement only when that hint has left. While the statement runs, it repeats the hint
+ * every second. The others look then, unless it says meanwhile that it holds nothing. A process that serves nothing,
+ * such as a script, says that together with what it has stored, as it may end then.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -30,8 +30,8 @@ export interface HeldLocks {
   /** Runs a call that stores work, and announces it before it ends. */
   readonly storing: <A, E, R>(call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /**
-   * Waits until the others know when to look, should this process die now, at most a second. Undefined: they do. A
-   * process may die as soon as a statement has stored work, and hints leave on another connection.
+   * Waits, at most a second, until the hint has left that says when the others look, should this process die.
+   * Undefined: the hint has left, or the notifier has not answered for a second.
    */
   readonly known: () => Effect.Effect<void> | undefined
   /** Taken or renewed now, for that long. */
@@ -65,11 +65,12 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
   let announcedMs = Number.NEGATIVE_INFINITY
   let isAnnounced = false
   let takenBackMs = Number.NEGATIVE_INFINITY
-  /** When the others look, monotonic milliseconds, as far as that has left. */
+  let takenBack = 0
+  /** When the others look by the last hint that has left, monotonic milliseconds. */
   let knownMs = Number.NEGATIVE_INFINITY
-  /** An announcement that has not left yet. */
+  /** The last hint, if it has not left yet. */
   let leaving: Latch.Latch | undefined
-  /** Since when none has left, monotonic milliseconds. */
+  /** Since when a hint has waited to leave, monotonic milliseconds. */
   let silentSinceMs = Number.POSITIVE_INFINITY
   const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
 
@@ -87,15 +88,14 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
     isAnnounced = true
     let lastMs = calls > 0 ? Math.max(expectedMs, nowMs + storedMs) : expectedMs
     for (const untilMs of held.values()) lastMs = Math.max(lastMs, untilMs)
-    const mine = leaving ??= Latch.makeUnsafe()
+    const mine = leaving = Latch.makeUnsafe()
+    const since = takenBack
     silentSinceMs = Math.min(silentSinceMs, nowMs)
     announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }), () => {
       mine.openUnsafe()
-      if (mine === leaving) {
-        leaving = undefined
-        knownMs = lastMs
-      }
-      // Another one may have followed, after this one was taken back.
+      if (since === takenBack) knownMs = Math.max(knownMs, lastMs)
+      // Another one may have followed.
+      if (mine === leaving) leaving = undefined
       silentSinceMs = leaving === undefined ? Number.POSITIVE_INFINITY : monotonicMs(clock)
     })
   }
@@ -110,6 +110,7 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
     if (!holdsNone() || !isAnnounced) return
     isAnnounced = false
     takenBackMs = monotonicMs(clock)
+    takenBack++
     knownMs = Number.NEGATIVE_INFINITY
     leaving = undefined
     announce(Hint.Locks({ queue, untilMs: null }))
@@ -144,8 +145,7 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
   return {
     expect: (forMs) => {
       expectedMs = Math.max(expectedMs, monotonicMs(clock) + forMs)
-      if (!isDue()) return
-      announceAll()
+      if (isDue()) announceAll()
       sayNoneSoon()
     },
     storing: (call) =>
@@ -157,6 +157,8 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
       }),
     known: () => {
       const nowMs = monotonicMs(clock)
+      // This process may have been suspended since it announced.
+      if (leaving === undefined && knownMs < nowMs && !holdsNone()) announceAll()
       if (leaving === undefined || knownMs - nowMs >= statementMs) return undefined
       const waitMs = silentSinceMs + longestWaitMs - nowMs
       return waitMs > 0 ? Effect.asVoid(Effect.timeoutOption(leaving.await, waitMs)) : undefined

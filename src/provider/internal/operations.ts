@@ -13,7 +13,7 @@ type Driver = ProviderDriver["Service"]
 export interface Locks extends Record<Queue, Pick<HeldLocks, "expect" | "hold" | "release">> {
   /** A statement may have stored or taken work, and its answer has not arrived. */
   readonly lostAnswer: () => void
-  /** Waits until the others know when to look for what this process is about to store. Undefined: they do. */
+  /** Waits, at most a second, until the others know when to look for what is about to be stored; see `HeldLocks`. */
   readonly known: () => Effect.Effect<void> | undefined
 }
 

@@ -333,7 +333,7 @@ export const make = Effect.fnUntraced(function*(
     const ofWorkers = heldBy.worker.known()
     return ofOrchestrators === undefined || ofWorkers === undefined
       ? ofOrchestrators ?? ofWorkers
-      : Effect.andThen(ofOrchestrators, ofWorkers)
+      : Effect.all([ofOrchestrators, ofWorkers], { concurrency: "unbounded", discard: true })
   }
 
   return { wakeups, locks: { ...heldBy, lostAnswer, known } }

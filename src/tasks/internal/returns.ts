@@ -32,7 +32,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
     Effect.tap(returnClaims(claimIds), (found) => {
       failures = 0
       for (const claimId of found) claims.delete(claimId)
-      // Also if none is found: a claim that still holds tasks may have given back others.
+      // A claim that is not found may still have given back some of its tasks.
       return topics.announce([{ topic: Topic.outbox }])
     })
 

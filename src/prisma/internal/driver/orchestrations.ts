@@ -97,12 +97,13 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
       if (turns.length === 0) return []
       const workers = makeWorkers()
       const texts = new Texts()
+      const toStore = turns.map(({ turn }) => turn)
       const rows = turns.map(({ handOver, instanceId, lastEvent, lastEventId, results, turn }) => ({
         instance_id: instanceId,
         last_event_id: lastEventId,
         last_event_hash: hash("sha256", lastEvent), // it can be as long as a payload
         results: results.length,
-        clock_ms: undefined,
+        clock_ms: undefined, // set by `withClocks`
         appends: appends(turn, lastEventId),
         ...turnRow(turn, texts),
         ...workers.row(handOver)
@@ -119,9 +120,9 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         "advanceOrchestrations",
         "dx_advance_orchestrations",
         [
-          lateJson(() => onTime(rows, turns.map(({ turn }) => turn))),
+          lateJson(() => withClocks(rows, toStore)),
           json(results),
-          ...turnParts(turns.map(({ turn }) => turn), texts),
+          ...turnParts(toStore, texts),
           workers.sql(),
           texts.sql()
         ],
@@ -153,7 +154,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
     const rows = starts.map(({ firstTurn }) =>
       firstTurn === undefined ? {} : {
-        clock_ms: undefined,
+        clock_ms: undefined, // set by `withClocks`
         appends: appends(firstTurn.turn, 0),
         ...turnRow(firstTurn.turn, texts),
         ...workers.row(firstTurn.handOver)
@@ -171,7 +172,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
           ...start.pinnedVersion,
           delay_ms: start.delayMs
         }))),
-        turns.some((turn) => turn !== undefined) ? lateJson(() => onTime(rows, turns)) : json(null),
+        turns.some((turn) => turn !== undefined) ? lateJson(() => withClocks(rows, turns)) : json(null),
         ...turnParts(turns, texts),
         workers.sql(),
         texts.sql()
@@ -193,8 +194,11 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
 
 // internal
 
-/** Asks the clocks of turns, at the last moment. In the rows themselves, because copies took 20 microseconds a turn. */
-const onTime = (
+/**
+ * Asks the clocks of turns when the statement is sent. It writes into the rows, because copies took 20 microseconds
+ * for each turn.
+ */
+const withClocks = (
   rows: ReadonlyArray<{ clock_ms?: number | undefined }>,
   turns: ReadonlyArray<UnclaimedTurn | undefined>
 ) => {
