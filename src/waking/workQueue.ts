@@ -343,11 +343,12 @@ export const make = (options: Options): WorkQueue => {
       // The lock of a session may last longer than others. What is usual in a queue that is not served is not known.
       const usualMs = lockTimeoutMs() + 1_000 + spreadMs
       if (pumps.length > 0 && untilMs > usualMs) alarm(early, usualMs, options.othersRanOut)
-      alarm(key, untilMs, () => {
+      // It may have died after that hint: with further locks, or with a statement under way, which commits later.
+      const lookAgain = ([pauseMs, ...later]: ReadonlyArray<number>) => {
         options.othersRanOut()
-        // Locks that were taken just after the hint.
-        alarm(key, 1_000, options.othersRanOut)
-      })
+        if (pauseMs !== undefined) alarm(key, pauseMs, () => lookAgain(later))
+      }
+      alarm(key, untilMs, () => lookAgain(looksAfterEnd))
     },
 
     changed: (event) => {
@@ -365,6 +366,12 @@ export const make = (options: Options): WorkQueue => {
 }
 
 // internal
+
+/**
+ * Pauses between looks for a process that has died, milliseconds. They cover the time of a statement, 35 seconds, and
+ * find what it stores within as long as it took.
+ */
+const looksAfterEnd = [1_000, 2_000, 4_000, 8_000, 16_000, 16_000]
 
 interface Due {
   readonly timeMs: number

@@ -176,6 +176,33 @@ describe("Long polling: what no hint announces", () => {
       }))
   }
 
+  it.effect("what is stored by a statement that outlives its process by half a minute is found", () =>
+    Effect.gen(function*() {
+      const { connect, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      let isDead = false
+      const { announce, ...notifier } = connect("mortal")
+      const dying: Notifier.Notifier["Service"] = {
+        ...notifier,
+        announce: (hints) => Effect.suspend(() => isDead ? Effect.void : announce(hints))
+      }
+      const never = LocalProcess.intercept(
+        store.driver,
+        (call, operation) => operation === "startOrchestrations" ? Effect.never : call
+      )
+      const mortal = yield* Scope.provide(open(never, dying), scope)
+      const [waits] = yield* waiting(1, timed(fetchInstance(worker)))
+      yield* pass("1 minute")
+      yield* waiting(1, mortal.startOrchestration(Starts.start("a")))
+      isDead = true
+      yield* Scope.close(scope, Exit.void)
+      yield* pass("30 seconds")
+      yield* store.directly.enqueueForOrchestrator([row("a")])
+      yield* pass("20 seconds")
+      const [[claimed] = []] = yield* ended([waits!])
+      assert.strictEqual(claimed?.item.instanceId, "a")
+    }))
+
   it.effect("a notifier that does not answer delays what is stored by a second, once", () =>
     Effect.gen(function*() {
       const { connect, store } = yield* pair
