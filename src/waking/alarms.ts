@@ -3,10 +3,10 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../model/shared/inBackground.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
+import * as dueLoop from "./dueLoop.ts"
 
 export interface Alarms {
   /** Replaces the alarm of this key. `ring` must not throw. */
@@ -19,8 +19,6 @@ export interface Alarms {
 export const make: Effect.Effect<Alarms, never, Scope.Scope> = Effect.gen(function*() {
   const clock = yield* Clock.Clock
   const alarms = new Map<string, { readonly atMs: number; readonly ring: () => void }>()
-  const changed = Latch.makeUnsafe()
-  let nextMs = Number.POSITIVE_INFINITY
 
   const ringDue = () => {
     const nowMs = monotonicMs(clock)
@@ -29,24 +27,18 @@ export const make: Effect.Effect<Alarms, never, Scope.Scope> = Effect.gen(functi
       alarms.delete(key)
       ring()
     }
-    nextMs = Math.min(...[...alarms.values()].map(({ atMs }) => atMs))
-    return nextMs - nowMs
   }
 
-  yield* Effect.forever(Effect.suspend(() => {
-    changed.closeUnsafe()
-    const pauseMs = ringDue()
-    return pauseMs === Infinity ? changed.await : Effect.raceFirst(changed.await, Effect.sleep(pauseMs))
-  })).pipe(
-    Effect.provideService(InBackground, true),
-    Effect.forkScoped
-  )
+  const loop = yield* dueLoop.make({
+    nextMs: () => Math.min(...[...alarms.values()].map(({ atMs }) => atMs)),
+    act: Effect.sync(ringDue)
+  }).pipe(Effect.provideService(InBackground, true))
 
   return {
     set: (key, atMs, ring) => {
       // In whole milliseconds, as timers are.
       alarms.set(key, { atMs: Math.ceil(atMs), ring })
-      if (atMs < nextMs) changed.openUnsafe()
+      loop.wake(atMs)
     },
     cancel: (key) => void alarms.delete(key),
     isSet: (key) => alarms.has(key)

@@ -17,10 +17,10 @@ import * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../model/shared/monotonic.ts"
+import * as dueLoop from "./dueLoop.ts"
 
 /** What a table of watches learns of other processes. */
 export interface Changes {
@@ -108,7 +108,6 @@ export const make = Effect.fnUntraced(function*<State, E>(
   /** While others announce what they store: at most 300 watches per second. */
   const longestFallbackMs = (watches: number) => Math.max(options.fallbackPollMs, 3 * watches)
   const clock = yield* Clock.Clock
-  const bell = Latch.makeUnsafe()
   const closedCause = Cause.fail(options.closed(operation))
   /** Watches in the order of their last looks, the oldest first. */
   const watches = new Set<Shared<State, E>>()
@@ -123,18 +122,13 @@ export const make = Effect.fnUntraced(function*<State, E>(
   let hintPauseMs = busyPauseMs
   /** No watch is due before. */
   let earliestMs = Number.POSITIVE_INFINITY
-  let wakesAtMs = Number.POSITIVE_INFINITY
 
   // -- watches -----------------------------------------------------------------------------------
-
-  const ringBefore = (atMs: number) => {
-    if (atMs < wakesAtMs) bell.openUnsafe()
-  }
 
   const setDue = (watch: Shared<State, E>, dueMs: number) => {
     watch.dueMs = dueMs
     earliestMs = Math.min(earliestMs, dueMs)
-    ringBefore(dueMs)
+    loop.wake(dueMs)
   }
 
   /** Looks again after the pause. */
@@ -162,7 +156,7 @@ export const make = Effect.fnUntraced(function*<State, E>(
       isAnnounced: false,
       changed: () => {
         hinted.add(watch)
-        ringBefore(lastLookMs + hintPauseMs)
+        loop.wake(lastLookMs + hintPauseMs)
       },
       doubted: () => {
         watch.isAnnounced = false
@@ -271,22 +265,11 @@ export const make = Effect.fnUntraced(function*<State, E>(
     })
   })
 
-  const untilNextLook = () => {
-    const hintedMs = hinted.size === 0 ? Infinity : lastLookMs + hintPauseMs
-    wakesAtMs = Math.min(hintedMs, nextDueMs())
-    return wakesAtMs - monotonicMs(clock)
-  }
-
-  yield* Effect.gen(function*() {
-    while (true) {
-      bell.closeUnsafe()
-      const pauseMs = untilNextLook()
-      if (pauseMs === Infinity) yield* bell.await
-      else if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
-      // One look for all watches that are named together: a bell wakes this loop before the next one is.
-      else yield* Effect.andThen(Effect.yieldNow, look)
-    }
-  }).pipe(Effect.forkScoped)
+  const loop = yield* dueLoop.make({
+    nextMs: () => Math.min(hinted.size === 0 ? Infinity : lastLookMs + hintPauseMs, nextDueMs()),
+    // One look for all watches that are named together: the loop is woken before the next one is.
+    act: Effect.andThen(Effect.yieldNow, look)
+  })
 
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {

@@ -9,11 +9,11 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
 import type * as Event from "../../model/Event.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import * as dueLoop from "../../waking/dueLoop.ts"
 import type { Hints } from "../../waking/hints.ts"
 import { Hint } from "../../waking/Notifier.ts"
 import type * as watches from "../../waking/watches.ts"
@@ -40,14 +40,11 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
   const fingerprintOf = remembered(fingerprint)
   const watchers = new Map<string, Set<Watcher>>()
   const listeners = new Set<{ readonly notify: Parameters<Changes["onChanged"]>[0] }>()
-  const bell = Latch.makeUnsafe()
   // Monotonic milliseconds, as all times here.
   let lastWaitingMs = Number.NEGATIVE_INFINITY
   let repeatAtMs = Number.NEGATIVE_INFINITY
   let announcedSinceMs = Number.POSITIVE_INFINITY
   let othersWaitUntilMs = Number.NEGATIVE_INFINITY
-  /** When the loop looks again by itself. */
-  let wakesAtMs = Number.POSITIVE_INFINITY
 
   // -- this process waits ------------------------------------------------------------------------
 
@@ -62,16 +59,10 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
     hints.announce(Hint.Waiting())
   }
 
-  yield* Effect.gen(function*() {
-    while (true) {
-      bell.closeUnsafe()
-      wakesAtMs = watchers.size === 0 || !hints.isConnected() ? Infinity : repeatAtMs
-      const pauseMs = wakesAtMs - monotonicMs(clock)
-      if (pauseMs === Infinity) yield* bell.await
-      else if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
-      else announceWaiting()
-    }
-  }).pipe(Effect.forkScoped)
+  const loop = yield* dueLoop.make({
+    nextMs: () => watchers.size === 0 || !hints.isConnected() ? Infinity : repeatAtMs,
+    act: Effect.sync(announceWaiting)
+  })
 
   /** What has been announced so far does not count, in either direction. */
   const doubt = () => {
@@ -89,7 +80,7 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
       hints.announce(Hint.Hello())
       doubt()
       repeatAtMs = Number.NEGATIVE_INFINITY
-      bell.openUnsafe()
+      loop.wake()
     },
     disconnected: doubt,
     unreliable: () => {
@@ -99,7 +90,7 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
       othersWaitUntilMs = Math.max(othersWaitUntilMs, nowMs + repeatMs + spreadMs)
       // Not at once: it may be the announcements that fail.
       repeatAtMs = nowMs + spreadMs
-      bell.openUnsafe()
+      loop.wake()
     },
     received: ({ hint }) => {
       if (hint._tag === "Waiting") othersWaitUntilMs = monotonicMs(clock) + believedMs
@@ -129,7 +120,7 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
       watchers.set(key, ofInstance.add(watcher))
       if (monotonicMs(clock) - lastWaitingMs > repeatMs - spareMs) announceWaiting()
       // Often the loop still sleeps for an earlier watcher: waits are short and follow each other.
-      if (hints.isConnected() && repeatAtMs < wakesAtMs) bell.openUnsafe()
+      if (hints.isConnected()) loop.wake(repeatAtMs)
       return () => {
         ofInstance.delete(watcher)
         if (ofInstance.size === 0 && watchers.get(key) === ofInstance) watchers.delete(key)

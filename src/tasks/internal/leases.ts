@@ -9,6 +9,7 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
+import * as dueLoop from "../../waking/dueLoop.ts"
 import type { TaskDriver } from "../TaskDriver.ts"
 
 export interface Held {
@@ -42,12 +43,8 @@ export const make = Effect.fnUntraced(function*(
   const clock = yield* Clock.Clock
   const leases = new Set<Held>()
   const newest = new Map<string, Held>()
-  const changed = Latch.makeUnsafe()
   /** Opened when a renewal was answered, or a lease is released. */
   const kept = Latch.makeUnsafe()
-  /** Monotonic milliseconds at which the loop looks. */
-  let nextMs = Infinity
-
   const renew = (due: ReadonlyArray<Held>) =>
     Effect.suspend(() => {
       const startMs = monotonicMs(clock)
@@ -73,17 +70,15 @@ export const make = Effect.fnUntraced(function*(
         )
     })
 
-  yield* Effect.forever(Effect.suspend(() => {
-    const nowMs = monotonicMs(clock)
-    // Leases that are due soon are renewed by the same statement.
-    const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
-    if (due.some(({ dueMs }) => dueMs <= nowMs)) return renew(due.slice(0, mostPerStatement))
-    changed.closeUnsafe()
-    nextMs = Math.min(...[...leases].map(({ dueMs }) => dueMs))
-    return nextMs === Infinity
-      ? changed.await
-      : Effect.raceFirst(Effect.sleep(Math.max(1, nextMs - nowMs)), changed.await)
-  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+  const loop = yield* dueLoop.make({
+    nextMs: () => Math.min(...[...leases].map(({ dueMs }) => dueMs)),
+    act: Effect.suspend(() => {
+      // Leases that are due soon are renewed by the same statement.
+      const nowMs = monotonicMs(clock)
+      const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
+      return renew(due.slice(0, mostPerStatement))
+    })
+  }).pipe(Effect.provideService(InBackground, true))
 
   const inTouch: Effect.Effect<void> = Effect.suspend(() => {
     const nowMs = monotonicMs(clock)
@@ -98,12 +93,8 @@ export const make = Effect.fnUntraced(function*(
     inTouch,
     hold: ({ attempt, leaseMs, onLost, taskId }, sinceMs) => {
       const held: Held = { taskId, attempt, leaseMs, onLost, dueMs: sinceMs + leaseMs / 2, untilMs: sinceMs + leaseMs }
-      // The loop mostly knows of an earlier one.
-      if (held.dueMs < nextMs) {
-        nextMs = held.dueMs
-        changed.openUnsafe()
-      }
       leases.add(held)
+      loop.wake(held.dueMs)
       newest.set(held.taskId, held)
       return held
     },
@@ -116,7 +107,7 @@ export const make = Effect.fnUntraced(function*(
       const held = newest.get(taskId)
       if (held === undefined || !leases.has(held)) return
       held.dueMs = 0
-      changed.openUnsafe()
+      loop.wake()
     }
   }
 })

@@ -7,12 +7,12 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { problem, storePauseAfter, verdict } from "../../provider/shared/unstored.ts"
+import * as dueLoop from "../../waking/dueLoop.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
 
@@ -23,7 +23,6 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
 }): Effect.fn.Return<(claimId: number) => Effect.Effect<void>, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const claims = new Map<number, { looks: number; dueMs: number }>()
-  const added = Latch.makeUnsafe()
   let failures = 0
   /** Monotonic milliseconds until which the store is left alone. */
   let pausedMs = -Infinity
@@ -68,22 +67,18 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
     )
   )
 
-  yield* Effect.forever(Effect.suspend(() => {
-    const nowMs = monotonicMs(clock)
-    const nextMs = Math.max(pausedMs, Math.min(...[...claims.values()].map(({ dueMs }) => dueMs)))
-    if (nextMs <= nowMs) {
+  const loop = yield* dueLoop.make({
+    nextMs: () => Math.max(pausedMs, Math.min(...[...claims.values()].map(({ dueMs }) => dueMs))),
+    act: Effect.suspend(() => {
+      const nowMs = monotonicMs(clock)
       return lookAgain([...claims].flatMap(([claimId, { dueMs }]) => dueMs <= nowMs ? [claimId] : []))
-    }
-    added.closeUnsafe()
-    return nextMs === Infinity
-      ? added.await
-      : Effect.raceFirst(Effect.sleep(Math.ceil(nextMs - nowMs)), added.await)
-  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+    })
+  }).pipe(Effect.provideService(InBackground, true))
 
   return (claimId) =>
     Effect.sync(() => {
       claims.set(claimId, { looks: 0, dueMs: monotonicMs(clock) })
-      added.openUnsafe()
+      loop.wake()
     })
 })
 

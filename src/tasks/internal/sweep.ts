@@ -10,7 +10,6 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
@@ -18,6 +17,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import * as dueLoop from "../../waking/dueLoop.ts"
 import { Topic, Topics } from "../../waking/Topics.ts"
 import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
@@ -41,16 +41,6 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
   /** Monotonic milliseconds. */
   let nextMs = lateMs === 0 ? 0 : monotonicMs(clock) + lateMs
   let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + cleanMs
-  const earlier = Latch.makeUnsafe()
-  const noLaterThan = (atMs: number) => {
-    if (atMs >= nextMs) return
-    nextMs = atMs
-    earlier.openUnsafe()
-  }
-  // A task was created, or has failed.
-  const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs + lateMs)
-  yield* topics.subscribe(Topic.outbox, { received, connected: received })
-
   let isOutage = false
   let isFull = false
   let isStarting = names.length > 0
@@ -104,18 +94,24 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
     )
   )
 
-  yield* Effect.forever(Effect.suspend(() => {
-    const nowMs = monotonicMs(clock)
-    // After an outage it cleans first: holders may be about to renew leases that have ended.
-    if (nowMs >= nextCleanMs || isOutage && nowMs >= nextMs) {
+  const loop = yield* dueLoop.make({
+    nextMs: () => Math.min(nextMs, nextCleanMs),
+    act: Effect.suspend(() => {
+      const nowMs = monotonicMs(clock)
+      // After an outage it cleans first: holders may be about to renew leases that have ended.
+      if (nowMs < nextCleanMs && !isOutage) return Effect.andThen(inTouch, sweep)
       nextCleanMs = nowMs + cleanMs
       nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))
       return clean
-    }
-    if (nowMs >= nextMs) return Effect.andThen(inTouch, sweep)
-    earlier.closeUnsafe()
-    return Effect.raceFirst(Effect.sleep(Math.ceil(Math.min(nextMs, nextCleanMs) - nowMs)), earlier.await)
-  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+    })
+  }).pipe(Effect.provideService(InBackground, true))
+
+  // A task was created, or has failed.
+  const received = () => {
+    nextMs = Math.min(nextMs, monotonicMs(clock) + leaseMs + graceMs + lateMs)
+    loop.wake(nextMs)
+  }
+  yield* topics.subscribe(Topic.outbox, { received, connected: received })
 })
 
 // internal
