@@ -12,7 +12,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { noDuration, wholeMs } from "../model/shared/durations.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { age } from "../model/shared/quantities.ts"
 import { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import type { Backlog as OutboxBacklog } from "../outbox/OutboxDriver.ts"
@@ -193,8 +193,7 @@ const longestRead = Duration.seconds(5)
 const answered = <A>(what: string, read: Effect.Effect<A, ProviderError>): Effect.Effect<A | null> => {
   const noAnswer = (annotations: Record<string, unknown>) =>
     Effect.logWarning(`Health: the ${what} did not answer`).pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }),
-      withHarmlessLoggers,
+      ours({ ...annotations }),
       Effect.as(null)
     )
   return read.pipe(

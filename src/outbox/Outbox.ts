@@ -16,7 +16,7 @@ import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
 import * as sampledGauges from "../model/shared/sampledGauges.ts"
@@ -193,9 +193,7 @@ export const publisher = (
     const settings = yield* readSettings(options)
     const queue = yield* Queue
     const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
-      Effect.annotateLogs(line, { package: "duroxide-prisma", queue_server: queue.name, ...annotations }).pipe(
-        withHarmlessLoggers
-      )
+      ours({ queue_server: queue.name, ...annotations })(line)
     yield* log(Effect.logInfo("Outbox: publisher started"), { queues: queue.queues.join(", ") || "none" })
     yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
     const topics = yield* Topics

@@ -14,7 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { InBackground } from "../model/shared/inBackground.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as trouble from "../model/shared/trouble.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -218,8 +218,7 @@ const expiresMs = 300_000
 const leastPauseMs = 1000
 const mostPauseMs = 30_000
 
-const warn = (line: Effect.Effect<void>, error: string) =>
-  line.pipe(Effect.annotateLogs({ package: "duroxide-prisma", error }), withHarmlessLoggers)
+const warn = (line: Effect.Effect<void>, error: string) => line.pipe(ours({ error }))
 
 /** A notification has up to 8,000 bytes; a message takes 262,144. */
 const mostOfMessage = 30

@@ -15,7 +15,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as sampledGauges from "../model/shared/sampledGauges.ts"
 import { Admin } from "../provider/Admin.ts"
@@ -296,6 +296,5 @@ const readsOf = ({ address, fallback, reads }: ReadReplica["Service"], primary: 
 
 const missed = (address: string, { message, reason }: ProviderError) =>
   Effect.logWarning("Read replica: it cannot answer, so the primary does").pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", address, error_type: reason._tag, error: message }),
-    withHarmlessLoggers
+    ours({ address, error_type: reason._tag, error: message })
   )

@@ -17,7 +17,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { durationOf } from "../model/shared/durations.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import { make as makeHints } from "../waking/hints.ts"
 import { Notifier } from "../waking/Notifier.ts"
@@ -204,7 +204,7 @@ export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
 
 const logPolling = Effect.logInfo(
   "Provider: long polling is off, so each dispatcher looks for work every 100 milliseconds"
-).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
+).pipe(ours())
 
 const pollSettings = (options: LongPolling = {}): pollMode.Settings => ({
   isEnabled: options.enabled ?? true,

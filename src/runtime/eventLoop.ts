@@ -6,7 +6,7 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 
 export interface EventLoop {
   /** Runs a turn; `blockedMs` is how long it blocked the event loop, if that is worth a warning. */
@@ -29,13 +29,11 @@ export const watch = Effect.fnUntraced(function*(
     const names = [...activities()]
     if (names.length === 0) return
     Effect.logWarning("Worker dispatcher: the event loop was blocked, probably by a running activity").pipe(
-      Effect.annotateLogs({
-        package: "duroxide-prisma",
+      ours({
         duration_ms: Math.round(blockedMs),
         activities: names.slice(0, maxNamed).join(", "),
         ...(names.length > maxNamed && { and_others: names.length - maxNamed })
       }),
-      withHarmlessLoggers,
       runLog
     )
   }

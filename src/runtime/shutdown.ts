@@ -10,7 +10,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Looks } from "./claims.ts"
 import type { Settings } from "./settings.ts"
@@ -55,7 +55,7 @@ export const run = Effect.fnUntraced(function*(
       yield* Effect.annotateLogs(Effect.logInfo("Runtime: stopped"), {
         duration_ms: Math.round(monotonicMs(clock) - begunMs)
       })
-    }).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
+    }).pipe(ours())
   )
   for (const dispatcher of dispatchers) yield* dispatcher.start
 })

@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { ours } from "../model/shared/logging.ts"
 import { setting, SettingOrigins, shown } from "../model/shared/settings.ts"
 import type { Origins } from "../model/shared/settings.ts"
 import type { ActivityCode } from "./handlers.ts"
@@ -15,8 +16,7 @@ export const log = (options: {
   readonly settings: Settings
 }) =>
   Effect.flatMap(SettingOrigins, (origins) =>
-    Effect.logInfo("Runtime: started").pipe(Effect.annotateLogs({
-      package: "duroxide-prisma",
+    Effect.logInfo("Runtime: started").pipe(ours({
       orchestrations: options.orchestrations.join(", ") || "none",
       activities: options.activities.join(", ") || "none",
       settings: changed(options.settings, origins).join(", ") || "defaults"
@@ -35,8 +35,7 @@ export const warnOfLimits = (handlers: ReadonlyMap<string, ActivityCode>, { work
     )
     return short.length === 0 ? Effect.void : Effect.logWarning(
       "Runtime: an activity times out after a crash, its limit is no longer than workerLockTimeout"
-    ).pipe(Effect.annotateLogs({
-      package: "duroxide-prisma",
+    ).pipe(ours({
       activity_name: activity,
       ...Object.fromEntries(short),
       workerLockTimeout: Duration.format(workerLockTimeout)

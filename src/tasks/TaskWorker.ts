@@ -18,7 +18,7 @@ import * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
 import { problemOfName } from "../model/shared/identifiers.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours, withHarmlessLoggers } from "../model/shared/logging.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Queue } from "../queue/Queue.ts"
@@ -194,9 +194,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       })
       const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
-        Effect.annotateLogs(line, { package: "duroxide-prisma", worker_id: workerId, ...annotations }).pipe(
-          withHarmlessLoggers
-        )
+        ours({ worker_id: workerId, ...annotations })(line)
       const lines = Layer.effectDiscard(Effect.andThen(
         log(Effect.logInfo("Task worker: started"), {
           tasks: [...served.keys()].join(", ") || "none",

@@ -11,7 +11,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { Hint } from "./Notifier.ts"
 import type { Notifier } from "./Notifier.ts"
 import * as senders from "./sender.ts"
@@ -121,8 +121,7 @@ export const make = Effect.fnUntraced(function*(
       onFailure: (error) => {
         for (const [topic, atMs] of hints) add(topic, atMs)
         return Effect.logDebug("Queues: hints to other processes were not sent yet").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
-          withHarmlessLoggers,
+          ours({ error: error.message }),
           Effect.as("Again" as const)
         )
       }

@@ -19,7 +19,7 @@ import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import { Hint } from "./Notifier.ts"
 import type { Notifier, Queue, Received } from "./Notifier.ts"
@@ -108,8 +108,7 @@ export const make = Effect.fnUntraced(function*(
       return Effect.logWarning(
         "Provider: a hint of another process waited too long in this one: something blocks its event loop, or its host lacks CPU"
       ).pipe(
-        Effect.annotateLogs({ package: "duroxide-prisma", duration_ms: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
-        withHarmlessLoggers
+        ours({ duration_ms: Math.round(waitedMs), notifyDeliveryTimeoutMs })
       )
     })
 
@@ -157,8 +156,7 @@ export const make = Effect.fnUntraced(function*(
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
-          withHarmlessLoggers,
+          ours({ error: error.message }),
           Effect.andThen(Effect.sync(() => report()))
         )
       ),

@@ -27,3 +27,9 @@ export const harmlessIn = <R>(services: Context.Context<R>): Context.Context<R> 
 /** Runs an effect so that loggers cannot fail it or the fibers it starts. */
 export const withHarmlessLoggers = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, References.CurrentLoggers, harmless)
+
+/** Marks the log lines of an effect as those of this package. A logger that throws fails neither. */
+export const ours =
+  (annotations: Readonly<Record<string, unknown>> = {}) =>
+  <A, E, R>(line: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    withHarmlessLoggers(Effect.annotateLogs(line, { package: "duroxide-prisma", ...annotations }))

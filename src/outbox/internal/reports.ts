@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import * as trouble from "../../model/shared/trouble.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
@@ -37,8 +37,7 @@ export const isRefused = ({ reason }: QueueError): boolean => refusals.has(reaso
 export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
     line.pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", queue_server: queueServer, ...annotations }),
-      withHarmlessLoggers
+      ours({ queue_server: queueServer, ...annotations })
     )
   const refused = new Set<string>()
   const unclaimed = new Set<string>()

@@ -4,7 +4,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
 
@@ -23,8 +23,7 @@ export const makeLook = ({ query, schema, schemaSql }: Database["Service"]): Eff
     seen.pauseMs = Math.min(2 * seen.pauseMs, longestPauseMs)
     yield* Effect.logWarning("Database: dead rows of the queues are kept, claims get slower until their holder ends")
       .pipe(
-        Effect.annotateLogs({
-          package: "duroxide-prisma",
+        ours({
           schema,
           holder: row.out_kind,
           id: row.out_id,
@@ -32,8 +31,7 @@ export const makeLook = ({ query, schema, schemaSql }: Database["Service"]): Eff
           ...(row.out_since !== null && { since: row.out_since.toISOString() }),
           transactions_since: row.out_transactions,
           dead_rows: Number(row.out_dead_rows)
-        }),
-        withHarmlessLoggers
+        })
       )
   }).pipe(Effect.catchCause((cause) => Effect.logDebug("Database: holder of dead rows not read", cause)))
 }

@@ -10,7 +10,7 @@ import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { growingMs, sleepUpTo } from "../../model/shared/trouble.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
@@ -64,8 +64,7 @@ export const make = (
 
 export const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
   line.pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", operation: "listen", ...annotations }),
-    withHarmlessLoggers
+    ours({ operation: "listen", ...annotations })
   )
 
 // internal

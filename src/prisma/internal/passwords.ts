@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 export interface Issued {
@@ -38,8 +38,7 @@ export const make = Effect.fnUntraced(
     const entries = new Map<string, Entry>()
     const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
       line.pipe(
-        Effect.annotateLogs({ package: "duroxide-prisma", credentials: kind, ...annotations }),
-        withHarmlessLoggers
+        ours({ credentials: kind, ...annotations })
       )
 
     /** Replaces the password of an entry. Failing, it keeps the old one. */

@@ -3,7 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { setting, SettingOrigins, shown } from "../../model/shared/settings.ts"
 import { Credentials } from "../Credentials.ts"
 
@@ -24,15 +24,13 @@ export const annotated = (
     const origins = yield* SettingOrigins
     const credentials = yield* Effect.serviceOption(Credentials)
     yield* line.pipe(
-      Effect.annotateLogs({
-        package: "duroxide-prisma",
+      ours({
         address,
         schema,
         tls,
         ...(Option.isSome(credentials) ? { credentials: credentials.value.kind } : {}),
         settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
-      }),
-      withHarmlessLoggers
+      })
     )
   })
 

@@ -12,7 +12,7 @@ import * as Metric from "effect/Metric"
 import * as References from "effect/References"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
@@ -174,13 +174,11 @@ const isDebugging = (context: Context.Context<never>) =>
 
 const debug = (line: string, operation: string, tookMs: number, fields: object) =>
   Effect.logDebug(line).pipe(
-    Effect.annotateLogs({
-      package: "duroxide-prisma",
+    ours({
       operation,
       duration_ms: Math.round(tookMs * 1_000) / 1_000,
       ...fields
-    }),
-    withHarmlessLoggers
+    })
   )
 
 const batchSizes = seriesOf(Metrics.statementBatchSize)

@@ -6,7 +6,7 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { isOfTheCall } from "../shared/isOfTheCall.ts"
@@ -93,5 +93,4 @@ const longestPauseMs = 3_600_000
 
 const forgottenAfterMs = 30_000
 
-const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-  log.pipe(Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }), withHarmlessLoggers)
+const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) => log.pipe(ours({ ...annotations }))

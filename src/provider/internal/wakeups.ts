@@ -8,7 +8,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import * as alarmsOf from "../../waking/alarms.ts"
@@ -357,12 +357,10 @@ const logMode = (queue: Queue, before: State, now: State, { emptyLooks, hintMs, 
   (now.mode === "LongPoll"
     ? Effect.logDebug("Provider: leaves aggressive mode, hints wake it again")
     : Effect.logDebug("Provider: enters aggressive mode, it polls")).pipe(
-      Effect.annotateLogs({
-        package: "duroxide-prisma",
+      ours({
         queue,
         ...(now.mode === "Aggressive" && { reason: now.reason }),
         ...(before.mode === "Aggressive" && { reason: before.reason, duration_ms: modeMs, empty_looks: emptyLooks }),
         ...(hintMs !== undefined && { since_hint_ms: hintMs })
-      }),
-      withHarmlessLoggers
+      })
     )

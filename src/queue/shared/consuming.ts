@@ -17,6 +17,7 @@ import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import { harmlessIn, withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as trouble from "../../model/shared/trouble.ts"
 import { Queue } from "../Queue.ts"
@@ -116,7 +117,7 @@ export const consume = Effect.fnUntraced(function*<R, M>(
   const work = makeWork({ queue, context, fork, freed, keeper, settling: settling(queue, name) })
 
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
+    ours({ queue: name, ...annotations })(line)
   const outage = trouble.make(clock)
   const outageOver = Effect.suspend(() => {
     const ended = outage.ended()
@@ -181,11 +182,7 @@ export const consume = Effect.fnUntraced(function*<R, M>(
 
 /** Logs the type of a defect, never what it contains. */
 export const logDefect = (queue: string, line: Effect.Effect<void>) => (defect: unknown) =>
-  Effect.annotateLogs(line, {
-    package: "duroxide-prisma",
-    queue,
-    error_type: errorTypeOf(defect)
-  })
+  ours({ queue, error_type: errorTypeOf(defect) })(line)
 
 export const notHandled = Effect.logError(
   "Consumer: a message could not be handled or settled, so it comes again"
@@ -212,7 +209,7 @@ export interface Settling {
 /** Settles messages; none of it fails. After a lease that has ended, the message comes again. */
 const settling = (queue: Queue["Service"], name: string): Settling => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
+    ours({ queue: name, ...annotations })(line)
 
   const settled = (message: string, attempt: Effect.Effect<void, QueueError>) =>
     Effect.retry(attempt, { schedule: settlingPauses, times: 5, while: ({ isRetryable }) => isRetryable }).pipe(
@@ -297,7 +294,7 @@ const keeping = (
       Effect.andThen(Effect.sync(() => wait(held))),
       Effect.catch((error) =>
         Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
+          ours({ queue: name, error: error.message })
         )
       ),
       Effect.catchDefect(

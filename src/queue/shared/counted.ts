@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import type { Queue } from "../Queue.ts"
 
 /** Counts what a queue delivers and settles. */
@@ -37,8 +37,7 @@ export const exhausted = (queue: string, messages: number): Effect.Effect<void> 
   Effect.andThen(
     died(queue, messages),
     Effect.logError("Queue: messages moved to the dead letters after too many deliveries").pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", queue, messages }),
-      withHarmlessLoggers
+      ours({ queue, messages })
     )
   )
 

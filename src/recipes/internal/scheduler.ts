@@ -9,7 +9,7 @@ import * as Cron from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import * as trouble from "../../model/shared/trouble.ts"
 
 export interface Options {
@@ -45,8 +45,7 @@ const keepCalling = Effect.fnUntraced(function*(
   const dispatcher = trouble.make(clock)
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
     line.pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", trigger: name, ...annotations }),
-      withHarmlessLoggers
+      ours({ trigger: name, ...annotations })
     )
 
   /** Until the dispatcher has fired all that is due. Returns the time up to which it has. */

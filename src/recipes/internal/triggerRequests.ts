@@ -9,7 +9,7 @@ import type * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { problemOfName } from "../../model/shared/identifiers.ts"
-import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import type { TriggerDriver } from "../TriggerDriver.ts"
@@ -176,8 +176,7 @@ const respond = (status: number, error: string): Response =>
 
 const log = (line: Effect.Effect<void>, request: Request, annotations: Record<string, unknown>) =>
   line.pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", path: new URL(request.url).pathname, ...annotations }),
-    withHarmlessLoggers
+    ours({ path: new URL(request.url).pathname, ...annotations })
   )
 
 /** Anyone can send requests, so these would fill the log. */

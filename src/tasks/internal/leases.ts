@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as dueLoop from "../../waking/dueLoop.ts"
 import type { TaskDriver } from "../TaskDriver.ts"
@@ -64,7 +65,7 @@ export const make = Effect.fnUntraced(function*(
           Effect.catch((error) => {
             for (const lease of due) lease.dueMs = monotonicMs(clock) + Math.min(lease.leaseMs / 10, longestRetryMs)
             return Effect.logWarning("Task worker: leases not renewed yet").pipe(
-              Effect.annotateLogs({ package: "duroxide-prisma", leases: due.length, error: error.message })
+              ours({ leases: due.length, error: error.message })
             )
           })
         )

@@ -15,6 +15,7 @@ import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as dueLoop from "../../waking/dueLoop.ts"
@@ -59,7 +60,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
         isOutage = true
         nextMs = monotonicMs(clock) + retryMs
         return Effect.logWarning("Tasks: cannot look for lost work; it tries again").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+          ours({ error: error.message })
         )
       },
       onSuccess: (swept) => {
@@ -89,7 +90,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
     })),
     Effect.catch((error) =>
       Effect.logWarning("Tasks: cannot delete ended tasks; it tries again").pipe(
-        Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+        ours({ error: error.message })
       )
     )
   )
@@ -118,7 +119,7 @@ export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keepin
 
 const found = ({ lost, woken }: Swept, { announce }: Topics["Service"]) =>
   lost + woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: lost, waiting_tasks: woken }),
+    ours({ lost_attempts: lost, waiting_tasks: woken }),
     Effect.andThen(announce([{ topic: Topic.outbox }]))
   )
 
