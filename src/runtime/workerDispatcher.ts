@@ -123,7 +123,13 @@ export const make = Effect.fnUntraced(function*(options: {
   /** Cancelled before it began. */
   const withdraw = (delivery: Delivery) => {
     leave(delivery)
-    run(inItsName(delivery, Effect.logDebug(`${component}: activity cancelled before it began`)))
+    run(inItsName(
+      delivery,
+      Effect.andThen(
+        Effect.logDebug(`${component}: activity cancelled before it began`),
+        Effect.suspend(() => count(delivery, "cancelled"))
+      )
+    ))
   }
 
   /** A slot, or room for a claim, may be free. */

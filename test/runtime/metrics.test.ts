@@ -150,6 +150,33 @@ describe("Metrics of a runtime", () => {
       assert.deepStrictEqual(yield* counts(Metrics.activityExecutions), { "Stubborn cancelled default": 1 })
     }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([])]), isolated))
 
+  it.effect("activities that are cancelled before they begin are counted, too", () =>
+    Effect.gen(function*() {
+      const Quick = Activity.make("Quick", { payload: Schema.Int })
+      const Many = Orchestration.make("Many")
+      let runs = 0
+      const serving = Runtime.layer({ orchestrations: [Many], activities: [Quick] }).pipe(
+        Layer.provide([
+          Quick.toLayer((ms) => Effect.andThen(Effect.sync(() => runs++), Effect.sleep(ms))),
+          Many.toLayer(Effect.fn(function*() {
+            // Short ones, so that the process claims activities ahead.
+            for (let i = 0; i < 10; i++) yield* Quick.execute(0)
+            const all = Effect.all([Quick.execute(60_000), Quick.execute(60_000)], { concurrency: "unbounded" })
+            yield* Effect.timeoutOption(all, "50 millis")
+          }))
+        ])
+      )
+      const { client } = yield* LocalProcess.start(serving, { runtime: { workerConcurrency: 1 } })
+      yield* client.start(Many, { instanceId: "many" })
+      for (let i = 0; i < 500; i++) yield* TestClock.adjust("1 millis")
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(runs, 11)
+      assert.deepStrictEqual(yield* counts(Metrics.activityExecutions), {
+        "Quick success default": 10,
+        "Quick cancelled default": 2
+      })
+    }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([])]), isolated))
+
   const Asks = Orchestration.make("Asks")
   const asking = Runtime.layer({ orchestrations: [Asks], activities: [Plain] }).pipe(
     Layer.provide([Asks.toLayer(() => Plain.execute()), PlainLive])
