@@ -193,7 +193,7 @@ const longestRead = Duration.seconds(5)
 const answered = <A>(what: string, read: Effect.Effect<A, ProviderError>): Effect.Effect<A | null> => {
   const noAnswer = (annotations: Record<string, unknown>) =>
     Effect.logWarning(`Health: the ${what} did not answer`).pipe(
-      ours({ ...annotations }),
+      ours(annotations),
       Effect.as(null)
     )
   return read.pipe(

@@ -6,7 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 
 export interface Supervisor {
   /** Runs a loop, with loggers that cannot break it. */
@@ -39,8 +39,7 @@ export const make = (): Supervisor => {
           Deferred.doneUnsafe(stopping, Effect.void)
           return Effect.logFatal(`Runtime: a loop of "${name}" has ended, this process claims no more work`, cause)
         }),
-        withHarmlessLoggers,
-        Effect.annotateLogs({ package: "duroxide-prisma" })
+        ours()
       )
   }
 }

@@ -18,7 +18,7 @@ import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import * as Metrics from "../model/Metrics.ts"
-import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
@@ -64,10 +64,7 @@ export const make = Effect.fnUntraced(function*(options: {
     nowMs: () => monotonicMs(clock),
     mostAhead: yield* MostAhead
   })
-  const services = yield* Effect.context<never>().pipe(
-    withHarmlessLoggers,
-    Effect.annotateLogs({ package: "duroxide-prisma" })
-  )
+  const services = yield* ours()(Effect.context<never>())
   const run = Effect.runForkWith(services)
   const annotations = Context.get(services, References.CurrentLogAnnotations)
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)

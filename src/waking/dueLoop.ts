@@ -16,17 +16,17 @@ export interface DueLoop {
  * Runs `act` whenever the time of `nextMs` has come, until the scope is closed. Times are monotonic milliseconds;
  * `Infinity`: until it is woken. `act` must change `nextMs`, and must not fail.
  */
-export const make = Effect.fnUntraced(function*<R>({ act, nextMs }: {
-  readonly nextMs: (nowMs: number) => number
-  readonly act: Effect.Effect<void, never, R>
-}): Effect.fn.Return<DueLoop, never, R | Scope.Scope> {
+export const make = Effect.fnUntraced(function*({ act, nextMs }: {
+  readonly nextMs: () => number
+  readonly act: Effect.Effect<void>
+}): Effect.fn.Return<DueLoop, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const woken = Latch.makeUnsafe()
   let wakesAtMs = Number.NEGATIVE_INFINITY
   yield* Effect.forkScoped(Effect.forever(Effect.suspend(() => {
     woken.closeUnsafe()
     const nowMs = monotonicMs(clock)
-    wakesAtMs = nextMs(nowMs)
+    wakesAtMs = nextMs()
     if (wakesAtMs <= nowMs) return act
     return wakesAtMs === Infinity
       ? woken.await

@@ -40,6 +40,24 @@ const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.N
   }
 }
 
+type Opened = Effect.Success<ReturnType<typeof open>>
+
+/** What a process stores, and the claim that finds it. */
+const kinds = {
+  "a start": {
+    store: (process: Opened) => Effect.asVoid(process.startOrchestration(Starts.start("a"))),
+    fetch: (process: Opened) => Effect.asVoid(fetchInstance(process))
+  },
+  "a message": {
+    store: (process: Opened) => process.enqueueForOrchestrator(message("a")),
+    fetch: (process: Opened) => Effect.asVoid(fetchInstance(process))
+  },
+  "an activity": {
+    store: (process: Opened) => process.enqueueForWorker(activity(2)),
+    fetch: (process: Opened) => Effect.asVoid(fetchActivity(process))
+  }
+}
+
 describe("Long polling: what no hint announces", () => {
   it.effect("is found by the fallback look, and then the process polls for a while", () =>
     Effect.gen(function*() {
@@ -111,20 +129,10 @@ describe("Long polling: what no hint announces", () => {
         const { announce, ...notifier } = connect("mortal")
         const dying = { ...notifier, announce: lasting(announce) }
         const mortal = yield* Scope.provide(open(storingSlowly(store.driver, "2 millis"), dying), scope)
-        const fetch = stores === "an activity"
-          ? Effect.asVoid(fetchActivity(worker))
-          : Effect.asVoid(fetchInstance(worker))
-        const [waits] = yield* waiting(1, timed(fetch))
+        const [waits] = yield* waiting(1, timed(kinds[stores].fetch(worker)))
         yield* pass("1 minute")
         store.looks()
-        yield* waiting(
-          1,
-          stores === "a start"
-            ? mortal.startOrchestration(Starts.start("a"))
-            : stores === "a message"
-            ? mortal.enqueueForOrchestrator(message("a"))
-            : mortal.enqueueForWorker(activity(2))
-        )
+        yield* waiting(1, kinds[stores].store(mortal))
         yield* pass("2 millis")
         yield* Scope.close(scope, Exit.void)
         yield* pass("4 seconds")
@@ -154,19 +162,9 @@ describe("Long polling: what no hint announces", () => {
             /^(start|enqueue)/.test(operation) ? Effect.tap(call, () => Effect.sync(() => void (isDead = true))) : call
         )
         const mortal = yield* Scope.provide(open(driver, slow), scope)
-        const fetch = stores === "an activity"
-          ? Effect.asVoid(fetchActivity(worker))
-          : Effect.asVoid(fetchInstance(worker))
-        const [waits] = yield* waiting(1, timed(fetch))
+        const [waits] = yield* waiting(1, timed(kinds[stores].fetch(worker)))
         yield* pass("1 minute")
-        yield* waiting(
-          1,
-          stores === "a start"
-            ? mortal.startOrchestration(Starts.start("a"))
-            : stores === "a message"
-            ? mortal.enqueueForOrchestrator(message("a"))
-            : mortal.enqueueForWorker(activity(2))
-        )
+        yield* waiting(1, kinds[stores].store(mortal))
         yield* pass("200 millis")
         assert.isTrue(isDead)
         yield* Scope.close(scope, Exit.void)

@@ -36,9 +36,7 @@ export const isRefused = ({ reason }: QueueError): boolean => refusals.has(reaso
 /** `queueServer` is the name of the service that receives the messages. */
 export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-    line.pipe(
-      ours({ queue_server: queueServer, ...annotations })
-    )
+    ours({ queue_server: queueServer, ...annotations })(line)
   const refused = new Set<string>()
   const unclaimed = new Set<string>()
   const queueTrouble = trouble.make(clock)

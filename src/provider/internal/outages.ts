@@ -93,4 +93,4 @@ const longestPauseMs = 3_600_000
 
 const forgottenAfterMs = 30_000
 
-const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) => log.pipe(ours({ ...annotations }))
+const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) => log.pipe(ours(annotations))
