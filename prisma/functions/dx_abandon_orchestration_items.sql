@@ -14,10 +14,8 @@
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, begins_first}]; delay null or 0: no pause
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -40,8 +38,7 @@ BEGIN
     ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-    ORDER BY l.instance_id COLLATE "C", a.position
-    FOR UPDATE OF l
+    ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
   LOOP
     CONTINUE WHEN v_lock.instance_id = v_previous;
     v_previous := v_lock.instance_id;
@@ -58,8 +55,7 @@ BEGIN
 
   IF v_wanting <> '{}' THEN
     WITH begin AS (
-      SELECT message.id
-      FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
+      SELECT message.id FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
       JOIN orchestrator_queue AS message ON message.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
         AND message.due_at <= to_timestamp(v_now_ms::float8 / 1000)
@@ -71,15 +67,11 @@ BEGIN
     ),
     moved AS (
       UPDATE orchestrator_queue AS q
-      SET id = -nextval('orchestrator_queue_id_seq'),
-          visible_at = least(q.visible_at, q.created_at)
-      FROM begin
-      WHERE q.id = begin.id
+      SET id = -nextval('orchestrator_queue_id_seq'), visible_at = least(q.visible_at, q.created_at)
+      FROM begin WHERE q.id = begin.id
       RETURNING q.instance_id
     )
-    SELECT array_agg(moved.instance_id)
-    INTO v_begun
-    FROM moved;
+    SELECT array_agg(moved.instance_id) INTO v_begun FROM moved;
     IF v_begun IS NOT NULL THEN
       SELECT array_agg(CASE WHEN a.instance_id <> ALL (v_begun) THEN a.delay_ms END ORDER BY a.position)
       INTO v_delays
@@ -88,25 +80,19 @@ BEGIN
   END IF;
 
   UPDATE orchestrator_queue AS q
-  SET lock_token = NULL,
-      locked_until = NULL,
+  SET lock_token = NULL, locked_until = NULL,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
   WHERE q.instance_id = a.instance_id
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
-  UPDATE instance_locks AS l
-  SET lock_token = '',
-      locked_until = v_now_ms + a.delay_ms
+  UPDATE instance_locks AS l SET lock_token = '', locked_until = v_now_ms + a.delay_ms
   FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
-  WHERE l.instance_id = a.instance_id
-    AND a.delay_ms > 0;
+  WHERE l.instance_id = a.instance_id AND a.delay_ms > 0;
 
-  DELETE FROM instance_locks AS l
-  USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
-  WHERE l.instance_id = a.instance_id
-    AND COALESCE(a.delay_ms, 0) <= 0;
+  DELETE FROM instance_locks AS l USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id AND COALESCE(a.delay_ms, 0) <= 0;
   RETURN v_outcomes;
 END
 $$;

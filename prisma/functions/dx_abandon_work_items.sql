@@ -8,10 +8,8 @@
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -26,23 +24,17 @@ DECLARE
 BEGIN
   FOR v_row IN
     SELECT
-      item.position,
-      CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
-      item.ignore_attempt,
-      activity.id
+      item.position, CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
+      item.ignore_attempt, activity.id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT w.id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       FOR UPDATE
     ) AS activity
   LOOP
@@ -55,8 +47,7 @@ BEGIN
   END LOOP;
 
   UPDATE worker_queue AS w
-  SET lock_token = NULL,
-      locked_until = NULL,
+  SET lock_token = NULL, locked_until = NULL,
       visible_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.visible_at
         ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)

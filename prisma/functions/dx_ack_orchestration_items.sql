@@ -12,15 +12,9 @@
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns
-  p_key_values jsonb,
-  p_worker_items jsonb,
-  p_cancelled_activities jsonb,
-  p_orchestrator_items jsonb,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -43,10 +37,8 @@ BEGIN
     SELECT ack.position, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
     JOIN instance_locks AS l ON l.instance_id = substr(ack.token, 38)
-    WHERE l.lock_token = left(ack.token, 36)
-      AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", ack.position
-    FOR UPDATE OF l
+    WHERE l.lock_token = left(ack.token, 36) AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", ack.position FOR UPDATE OF l
   LOOP
     v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
     v_previous := v_lock.instance_id;
@@ -69,15 +61,13 @@ BEGIN
   IF p_history IS NOT NULL THEN
     -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
-      SELECT event.ack
-      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      SELECT event.ack FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
       WHERE v_turns[event.ack].execution_id IS NOT NULL
       GROUP BY event.ack, event.event_id
       -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
         OR (
-          SELECT h.event_id
-          FROM history AS h
+          SELECT h.event_id FROM history AS h
           WHERE h.instance_id = v_turns[event.ack].instance_id
             AND h.execution_id = v_turns[event.ack].execution_id
             AND h.event_id = event.event_id
@@ -122,8 +112,7 @@ BEGIN
     AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
     AND q.lock_token = ended.lock_token;
 
-  DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (v_instances);
+  DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (v_instances);
 
   RETURN v_outcomes;
 END

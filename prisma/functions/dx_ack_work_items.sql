@@ -6,11 +6,9 @@
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
+  p_now_ms bigint DEFAULT NULL,
   p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
-)
-RETURNS text[]
-LANGUAGE plpgsql
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,18 +23,13 @@ BEGIN
   FOR v_row IN
     SELECT item.position, activity.id, activity.session_id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
-        AND w.locked_until > v_now_ms
+      SELECT w.id, w.session_id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2) AND w.locked_until > v_now_ms
       FOR UPDATE
     ) AS activity
   LOOP
@@ -49,8 +42,7 @@ BEGIN
     END IF;
   END LOOP;
 
-  DELETE FROM worker_queue AS w
-  WHERE w.id = ANY (v_ids);
+  DELETE FROM worker_queue AS w WHERE w.id = ANY (v_ids);
 
   IF v_sessions <> '{}' THEN
     PERFORM dx_touch_sessions(v_sessions, v_now_ms);
@@ -59,10 +51,7 @@ BEGIN
   IF p_delivers IS NULL OR true = ANY (p_delivers) THEN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
-      a.instance_id,
-      COALESCE(a.work_item, p_texts[a.text_at]),
-      v_now,
-      v_now,
+      a.instance_id, COALESCE(a.work_item, p_texts[a.text_at]), v_now, v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
     FROM (
       SELECT item.*

@@ -4,14 +4,11 @@
 -- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
-  p_dataset_uuid uuid,
-  p_version bigint,
+  p_dataset_uuid uuid, p_version bigint,
   p_compares boolean,              -- whether the active version must be p_expected
   p_expected bigint,               -- null for none
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -19,20 +16,15 @@ DECLARE
   v_active bigint;
   v_status text;
 BEGIN
-  SELECT d.active_version
-  INTO v_active
-  FROM queue_datasets AS d
+  SELECT d.active_version INTO v_active FROM queue_datasets AS d
   WHERE d.dataset_uuid = p_dataset_uuid
   FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'DatasetNotFound');
   END IF;
 
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version
   FOR SHARE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'VersionNotFound');
@@ -45,10 +37,8 @@ BEGIN
   END IF;
 
   UPDATE queue_datasets AS d
-  SET active_version = p_version,
-      updated_at = to_timestamp(v_now_ms::float8 / 1000)
-  WHERE d.dataset_uuid = p_dataset_uuid
-    AND v_active IS DISTINCT FROM p_version;
+  SET active_version = p_version, updated_at = to_timestamp(v_now_ms::float8 / 1000)
+  WHERE d.dataset_uuid = p_dataset_uuid AND v_active IS DISTINCT FROM p_version;
   RETURN jsonb_build_object('_tag', 'Activated', 'previous', v_active);
 END
 $$;

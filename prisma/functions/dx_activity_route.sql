@@ -3,10 +3,7 @@ CREATE OR REPLACE FUNCTION dx_activity_route(
   p_work_item text,
   p_tag text,                      -- as the column `tag` has it
   p_session_id text
-)
-RETURNS text
-LANGUAGE plpgsql
-IMMUTABLE
+) RETURNS text LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE

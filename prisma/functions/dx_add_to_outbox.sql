@@ -9,10 +9,8 @@
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
   p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to 0, expires_ms to never.
                                    -- A message that expires is not sent after that time, and is deleted once it is sent
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -22,9 +20,7 @@ DECLARE
 BEGIN
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
-    m.queue,
-    m.payload,
-    to_timestamp(v_now_ms::float8 / 1000),
+    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000),
     to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
     to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (

@@ -21,16 +21,9 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- [{fields of dx_turn}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
-  p_key_values jsonb,
-  p_worker_items jsonb,
-  p_cancelled_activities jsonb,
-  p_orchestrator_items jsonb,
-  p_workers jsonb,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_workers jsonb, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -60,26 +53,17 @@ BEGIN
   END IF;
 
   v_turns := dx_check_turns(
-    ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-    p_history,
-    v_now_ms
+    ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn), p_history, v_now_ms
   );
-  SELECT held.out_turns, held.out_ended, held.out_held
-  INTO v_turns, v_ended, v_held
+  SELECT held.out_turns, held.out_ended, held.out_held INTO v_turns, v_ended, v_held
   FROM dx_hold_activities(v_turns, p_results, p_cancelled_activities, v_now_ms) AS held;
-  SELECT count(turn.execution_id), count(*) = count(turn.execution_id)
-  INTO v_stored, v_stores_all
+  SELECT count(turn.execution_id), count(*) = count(turn.execution_id) INTO v_stored, v_stores_all
   FROM unnest(v_turns) AS turn;
 
   IF v_stores_all THEN
     -- Before new activities are stored: where these were the last ones, none waits, and those are handed over.
-    WITH gone AS (
-      DELETE FROM worker_queue AS w
-      WHERE w.id = ANY (v_ended)
-      RETURNING w.session_id
-    )
-    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL)
-    INTO v_sessions
+    WITH gone AS (DELETE FROM worker_queue AS w WHERE w.id = ANY (v_ended) RETURNING w.session_id)
+    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL) INTO v_sessions
     FROM gone;
   END IF;
 
@@ -92,11 +76,9 @@ BEGIN
 
   IF v_held <> '{}' AND NOT v_stores_all THEN
     v_held := v_held || ARRAY(
-      SELECT activity.id
-      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      SELECT activity.id FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
@@ -105,18 +87,15 @@ BEGIN
       WHERE v_turns[r.ack].execution_id IS NULL
     );
     IF EXISTS (
-      SELECT
-      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      SELECT FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         OFFSET 0
       ) AS activity
-      WHERE v_turns[r.ack].execution_id IS NULL
-        AND activity.id <> ALL (v_held)
+      WHERE v_turns[r.ack].execution_id IS NULL AND activity.id <> ALL (v_held)
     ) THEN
       RAISE EXCEPTION 'another transaction has locked an activity that ended'
         USING ERRCODE = 'lock_not_available';
@@ -147,8 +126,7 @@ BEGIN
           )
         ) || CASE WHEN abs(turn.clock_ms - v_now_ms) > 2000 THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
-          '_tag', 'Advanced',
-          'nowMs', v_now_ms,
+          '_tag', 'Advanced', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> turn.ordinality::text, '[]')
         )
       END

@@ -8,13 +8,8 @@ CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
   p_turn jsonb,                    -- as in dx_advance_orchestrations
   p_token text,                    -- of its only result
   p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -37,8 +32,7 @@ BEGIN
   -- This and what follows sees everything that was committed before we took the advisory lock.
   IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
     OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
+      SELECT q.id FROM orchestrator_queue AS q
       WHERE q.instance_id = v_id
         -- At its end there must be none at all: timers would have to be deleted.
         AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
@@ -46,19 +40,14 @@ BEGIN
     ) IS NOT NULL
     OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
     OR (
-      SELECT e.status
-      FROM executions AS e
-      WHERE e.instance_id = v_id
-        AND e.execution_id = v_execution_id
+      SELECT e.status FROM executions AS e
+      WHERE e.instance_id = v_id AND e.execution_id = v_execution_id
     ) IS DISTINCT FROM 'Running'
     OR (
       SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
         AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
-      FROM history AS h
-      WHERE h.instance_id = v_id
-        AND h.execution_id = v_execution_id
-      ORDER BY h.event_id DESC
-      LIMIT 1
+      FROM history AS h WHERE h.instance_id = v_id AND h.execution_id = v_execution_id
+      ORDER BY h.event_id DESC LIMIT 1
     ) IS NOT TRUE
     -- At its end, changes of key-values become visible.
     OR (
@@ -72,8 +61,7 @@ BEGIN
   -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
-    SELECT activity.id
-    FROM worker_queue AS activity
+    SELECT activity.id FROM worker_queue AS activity
     WHERE activity.id = split_part(p_token, '.', 1)::bigint
       AND activity.lock_token = split_part(p_token, '.', 2)
       AND activity.locked_until > p_now_ms
@@ -85,21 +73,15 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  UPDATE instances AS i
-  SET updated_at = v_now
-  WHERE i.instance_id = v_id;
+  UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
   IF v_status IS NOT NULL THEN
     UPDATE executions AS e
-    SET status = v_status,
-        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
+    SET status = v_status, output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
         completed_at = v_now
-    WHERE e.instance_id = v_id
-      AND e.execution_id = v_execution_id;
+    WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
   RETURN jsonb_build_object(
-    '_tag', 'Advanced',
-    'nowMs', p_now_ms,
-    'handedOver',
+    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver',
     dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END

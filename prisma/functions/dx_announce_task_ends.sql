@@ -8,30 +8,24 @@
 -- deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
   v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
 BEGIN
   WITH joined AS (
-    DELETE FROM queue_task_callers AS c
-    WHERE c.task_id = ANY (p_ids)
+    DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
     SELECT
       t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
       t.reply_name AS mailbox
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (p_ids)
-      AND t.reply_instance_id IS NOT NULL
+    FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
     UNION ALL
-    SELECT joined.*
-    FROM joined
+    SELECT joined.* FROM joined
   )
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
@@ -39,17 +33,14 @@ BEGIN
     json_build_object(
       'QueueMessage',
       json_build_object(
-        'instance', caller.instance_id,
-        'name', caller.mailbox,
+        'instance', caller.instance_id, 'name', caller.mailbox,
         'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
       )
     )::text,
-    v_now,
-    v_now
+    v_now, v_now
   FROM caller
   CROSS JOIN LATERAL (
-    SELECT x.status, x.result, x.error
-    FROM queue_tasks AS x
+    SELECT x.status, x.result, x.error FROM queue_tasks AS x
     WHERE x.id = caller.task_id
     OFFSET 0
   ) AS t
@@ -64,9 +55,7 @@ BEGIN
     PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
-      FROM queue_tasks AS t
-      WHERE t.id = ANY (p_ids)
-        AND t.is_awaited
+      FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.is_awaited
     ) AS task
     GROUP BY task.part;
   END IF;

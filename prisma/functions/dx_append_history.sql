@@ -4,14 +4,11 @@
 -- written.
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
-  p_instance_id text,
-  p_execution_id bigint,
+  p_instance_id text, p_execution_id bigint,
   p_history jsonb,                 -- [{event_id, event_type, event_data or text_at}]
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -21,8 +18,7 @@ DECLARE
 BEGIN
   INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
   SELECT
-    p_instance_id, p_execution_id, h.event_id, h.event_type,
-    COALESCE(h.event_data, p_texts[h.text_at]),
+    p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)
   ORDER BY h.event_id;

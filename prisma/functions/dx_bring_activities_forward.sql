@@ -7,48 +7,33 @@ CREATE OR REPLACE FUNCTION dx_bring_activities_forward(
   p_session_routes text[],         -- of activities with one
   p_now timestamptz,
   p_expired_ms bigint              -- a lock that ended by then may be taken over
-)
-RETURNS integer
-LANGUAGE plpgsql
+) RETURNS integer LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
   v_count integer;
 BEGIN
-  UPDATE worker_queue AS w
-  SET visible_at = p_now
+  UPDATE worker_queue AS w SET visible_at = p_now
   WHERE w.id = ANY (ARRAY(
     SELECT free.id
     FROM (
-      SELECT next.*
-      FROM unnest(p_routes) AS wanted (route)
+      SELECT next.* FROM unnest(p_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT w.id, w.visible_at, w.created_at
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route = wanted.route
-          AND w.visible_at > p_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 100
+        SELECT w.id, w.visible_at, w.created_at FROM worker_queue AS w
+        WHERE w.session_id IS NULL AND w.route = wanted.route AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id LIMIT 100
       ) AS next
       UNION ALL
-      SELECT next.*
-      FROM unnest(p_session_routes) AS wanted (route)
+      SELECT next.* FROM unnest(p_session_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT w.id, w.visible_at, w.created_at
-        FROM worker_queue AS w
-        WHERE num_nulls(w.session_id) = 0
-          AND w.route = wanted.route
-          AND w.visible_at > p_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 100
+        SELECT w.id, w.visible_at, w.created_at FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0 AND w.route = wanted.route AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id LIMIT 100
       ) AS next
     ) AS next
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
-      WHERE w.id = next.id
-        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+      SELECT w.id FROM worker_queue AS w
+      WHERE w.id = next.id AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
       FOR UPDATE SKIP LOCKED
     ) AS free
     WHERE next.visible_at <= next.created_at

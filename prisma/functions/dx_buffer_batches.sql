@@ -10,10 +10,8 @@
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
                                    --   dx_create_tasks
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -28,8 +26,7 @@ BEGIN
     SELECT b.dataset_uuid, b.dataset_version
     FROM jsonb_to_recordset(p_batches) AS b (dataset_uuid uuid, dataset_version bigint)
   )
-  ORDER BY v.dataset_uuid, v.dataset_version
-  FOR SHARE;
+  ORDER BY v.dataset_uuid, v.dataset_version FOR SHARE;
 
   SELECT bool_and(
     CASE
@@ -42,18 +39,15 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT batch.task_id, batch.record_count
-    FROM queue_dataset_batches AS batch
+    SELECT batch.task_id, batch.record_count FROM queue_dataset_batches AS batch
     WHERE batch.dataset_uuid = b.dataset_uuid
       AND batch.dataset_version = b.dataset_version
       AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
-    SELECT v.status
-    FROM queue_dataset_versions AS v
-    WHERE v.dataset_uuid = b.dataset_uuid
-      AND v.dataset_version = b.dataset_version
+    SELECT v.status FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = b.dataset_uuid AND v.dataset_version = b.dataset_version
     OFFSET 0
   ) AS version ON true;
 
@@ -74,14 +68,11 @@ BEGIN
     )
     SELECT
       given.dataset_uuid, given.dataset_version, given.batch_uri, given.record_count, 'Buffered',
-      (given.task ->> 'id')::uuid,
-      to_timestamp(v_now_ms::float8 / 1000)
+      (given.task ->> 'id')::uuid, to_timestamp(v_now_ms::float8 / 1000)
     FROM given
     CROSS JOIN LATERAL (
-      SELECT v.status
-      FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = given.dataset_uuid
-        AND v.dataset_version = given.dataset_version
+      SELECT v.status FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = given.dataset_uuid AND v.dataset_version = given.dataset_version
       OFFSET 0
     ) AS version
     WHERE version.status = 'Building'
@@ -116,18 +107,15 @@ BEGIN
       jsonb_to_recordset(p_batches) AS (dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint)
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT batch.task_id, batch.record_count
-      FROM queue_dataset_batches AS batch
+      SELECT batch.task_id, batch.record_count FROM queue_dataset_batches AS batch
       WHERE batch.dataset_uuid = b.dataset_uuid
         AND batch.dataset_version = b.dataset_version
         AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (
-      SELECT v.status
-      FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = b.dataset_uuid
-        AND v.dataset_version = b.dataset_version
+      SELECT v.status FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = b.dataset_uuid AND v.dataset_version = b.dataset_version
       OFFSET 0
     ) AS version ON true
   );

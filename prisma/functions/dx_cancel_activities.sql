@@ -5,9 +5,7 @@
 CREATE OR REPLACE FUNCTION dx_cancel_activities(
   p_turns dx_turn[],
   p_cancelled_activities jsonb     -- as in dx_store_turns
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -21,8 +19,7 @@ BEGIN
       AND locked.execution_id = activity.execution_id
       AND locked.activity_id = activity.activity_id
     WHERE p_turns[activity.ack].execution_id IS NOT NULL
-    ORDER BY locked.id
-    FOR UPDATE OF locked
+    ORDER BY locked.id FOR UPDATE OF locked
   ) AS cancelled
   WHERE w.id = cancelled.id;
 END

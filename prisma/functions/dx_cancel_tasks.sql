@@ -3,13 +3,10 @@
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
 -- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
 CREATE OR REPLACE FUNCTION dx_cancel_tasks(
-  p_ids text[],
-  p_reason text,
+  p_ids text[], p_reason text,
   p_replies boolean DEFAULT true,  -- whether an execution that waits for the task receives its end
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -27,8 +24,7 @@ BEGIN
       ORDER BY 2
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at
-      FROM queue_tasks AS t
+      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE
     ) AS task
@@ -48,18 +44,11 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
     UPDATE queue_tasks AS t
-    SET status = 'Cancelled',
-        error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
+    SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
+        worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
         -- The worker of the attempt waits for hints of the task.
-        is_awaited = t.is_awaited OR v_row.status = 'Running',
-        updated_at = v_now,
-        ended_at = v_now
+        is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now
     WHERE t.id = v_row.id;
   END LOOP;
 

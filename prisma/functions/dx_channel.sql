@@ -3,10 +3,7 @@
 -- in UTF-8. src/prisma/internal/channels.ts makes the same names.
 CREATE OR REPLACE FUNCTION dx_channel(
   p_kind text                      -- orch_work, worker_work, changes or queues
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -8,10 +8,8 @@ CREATE OR REPLACE FUNCTION dx_check_first_turns(
   p_turns dx_turn[],
   p_starts dx_start[],             -- by the same positions
   p_history jsonb,                 -- as in dx_store_turns
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS dx_turn[]
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS dx_turn[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -20,11 +18,9 @@ DECLARE
   v_start record;
   v_position bigint;
 BEGIN
-  SELECT array_agg(start.instance_id)
-  INTO v_ours
+  SELECT array_agg(start.instance_id) INTO v_ours
   FROM (
-    SELECT DISTINCT start.instance_id
-    FROM unnest(p_starts) WITH ORDINALITY AS start
+    SELECT DISTINCT start.instance_id FROM unnest(p_starts) WITH ORDINALITY AS start
     WHERE p_turns[start.ordinality].execution_id = 1
   ) AS start
   WHERE pg_try_advisory_xact_lock(hashtext(start.instance_id));
@@ -33,8 +29,7 @@ BEGIN
   -- the first counts.
   FOR v_start IN
     SELECT
-      start.ordinality AS position,
-      start.instance_id,
+      start.ordinality AS position, start.instance_id,
       start.is_first
         AND turn.execution_id = 1
         AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
@@ -47,8 +42,7 @@ BEGIN
         AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = start.instance_id LIMIT 1) IS NULL AS begins
     FROM (
       SELECT
-        start.*,
-        row_number() OVER (PARTITION BY start.instance_id ORDER BY start.ordinality) = 1 AS is_first
+        start.*, row_number() OVER (PARTITION BY start.instance_id ORDER BY start.ordinality) = 1 AS is_first
       FROM unnest(p_starts) WITH ORDINALITY AS start
     ) AS start
     CROSS JOIN LATERAL (
@@ -64,10 +58,8 @@ BEGIN
 
   IF EXISTS (SELECT FROM unnest(v_turns) AS turn WHERE turn.execution_id IS NOT NULL AND turn.appends IS NOT TRUE) THEN
     FOR v_position IN
-      SELECT event.ack
-      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
-      GROUP BY event.ack, event.event_id
-      HAVING count(*) > 1
+      SELECT event.ack FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      GROUP BY event.ack, event.event_id HAVING count(*) > 1
     LOOP
       v_turns[v_position].execution_id := NULL;
     END LOOP;

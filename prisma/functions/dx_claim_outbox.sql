@@ -19,17 +19,15 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_messages jsonb,              -- [{id, queue, payload, attempts}]; id as text; attempts includes this one
   out_moved jsonb,                 -- {queue: count}
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
   out_now_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -46,20 +44,16 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT given.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
+      SELECT given.queue FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
-        SELECT o.deliver_at, o.id
-        FROM queue_outbox AS o
+        SELECT o.deliver_at, o.id FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-        ORDER BY o.deliver_at, o.id
-        LIMIT 1
+        ORDER BY o.deliver_at, o.id LIMIT 1
       ) AS oldest
-      ORDER BY oldest.deliver_at, oldest.id
-      LIMIT p_limit
+      ORDER BY oldest.deliver_at, oldest.id LIMIT p_limit
     );
   END IF;
 
@@ -71,30 +65,24 @@ BEGIN
       v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
-      SELECT o.id, o.expires_at
-      FROM queue_outbox AS o
+      SELECT o.id, o.expires_at FROM queue_outbox AS o
       WHERE o.sent_at IS NULL
         AND o.queue = v_queue
         AND o.deliver_at <= v_now
         AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-      ORDER BY o.deliver_at, o.id
-      LIMIT v_share
-      FOR UPDATE SKIP LOCKED
+      ORDER BY o.deliver_at, o.id LIMIT v_share FOR UPDATE SKIP LOCKED
     ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
 
   IF v_expiring <> '{}' THEN
-    DELETE FROM queue_outbox AS o
-    WHERE o.id = ANY (v_expiring)
-      AND o.expires_at <= v_now;
+    DELETE FROM queue_outbox AS o WHERE o.id = ANY (v_expiring) AND o.expires_at <= v_now;
   END IF;
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    SELECT sent.out_moved, sent.out_count
-    INTO out_moved, v_moved
+    SELECT sent.out_moved, sent.out_count INTO out_moved, v_moved
     FROM dx_move_outbox(v_ids, v_expiring, p_queues, p_max_attempts, p_keeps, v_now) AS sent;
   END IF;
 
@@ -102,20 +90,15 @@ BEGIN
   IF cardinality(v_ids) > v_moved THEN
     WITH claimed AS (
       UPDATE queue_outbox AS o
-      SET lease_token = p_token,
-          lease_until = v_now_ms + p_lease_ms,
-          attempts = o.attempts + 1
+      SET lease_token = p_token, lease_until = v_now_ms + p_lease_ms, attempts = o.attempts + 1
       -- sent_at IS NULL would lead to the index of all that are not sent.
-      WHERE o.id = ANY (v_ids)
-        AND num_nulls(o.sent_at) = 1
+      WHERE o.id = ANY (v_ids) AND num_nulls(o.sent_at) = 1
       RETURNING o.id, o.queue, o.payload, o.attempts, o.deliver_at
     )
     SELECT COALESCE(
       jsonb_agg(
         jsonb_build_object(
-          'id', claimed.id::text,
-          'queue', claimed.queue,
-          'payload', claimed.payload,
+          'id', claimed.id::text, 'queue', claimed.queue, 'payload', claimed.payload,
           'attempts', claimed.attempts
         )
         ORDER BY claimed.deliver_at, claimed.id
@@ -131,17 +114,14 @@ BEGIN
     out_next_ms := v_now_ms;
   ELSE
     out_next_ms := (
-      SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS given (queue)
+      SELECT least(min(later.at_ms), min(held.at_ms)) FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
-        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
-        FROM queue_outbox AS o
+        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
-        ORDER BY o.deliver_at, o.id
-        LIMIT 1
+        ORDER BY o.deliver_at, o.id LIMIT 1
       ) AS later ON true
       LEFT JOIN LATERAL (
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
@@ -154,13 +134,9 @@ BEGIN
     );
     v_queue := '';
     FOR i IN 1..100 LOOP
-      SELECT o.queue, o.deliver_at, o.lease_until
-      INTO v_first
-      FROM queue_outbox AS o
-      WHERE o.sent_at IS NULL
-        AND o.queue > v_queue
-      ORDER BY o.queue, o.deliver_at, o.id
-      LIMIT 1;
+      SELECT o.queue, o.deliver_at, o.lease_until INTO v_first FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL AND o.queue > v_queue
+      ORDER BY o.queue, o.deliver_at, o.id LIMIT 1;
       EXIT WHEN NOT FOUND;
       v_queue := v_first.queue;
       IF v_queue <> ALL (p_queues)

@@ -20,20 +20,15 @@ CREATE OR REPLACE FUNCTION dx_claim_tasks(
   p_worker_id text,
   p_claim_id integer DEFAULT NULL, -- chosen by the caller
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_outcome text,
-  out_id text,
-  out_name text,
-  out_attempt integer,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_outcome text, out_id text, out_name text, out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
   out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -61,16 +56,14 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT wakeup.id, wakeup.position
-      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      SELECT wakeup.id, wakeup.position FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
       ORDER BY wakeup.id, wakeup.position
     ) AS item
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
         t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
-      FROM queue_tasks AS t
-      WHERE t.id = item.id
+      FROM queue_tasks AS t WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
@@ -136,37 +129,26 @@ BEGIN
   END IF;
 
   UPDATE queue_tasks AS t
-  SET status = 'Running',
-      attempt = t.attempt + 1,
-      uncounted = claim.uncounted,
-      lost = claim.losses,
-      worker_id = p_worker_id,
-      started_at = v_now,
-      claim_id = p_claim_id,
-      lease_until = claim.until_ms,
-      heartbeat_at = v_now,
-      look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
-      unserved_at = NULL,
-      updated_at = v_now
+  SET status = 'Running', attempt = t.attempt + 1, uncounted = claim.uncounted, lost = claim.losses,
+      worker_id = p_worker_id, started_at = v_now, claim_id = p_claim_id, lease_until = claim.until_ms,
+      heartbeat_at = v_now, look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
+      unserved_at = NULL, updated_at = v_now
   FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
   WHERE t.id = claim.id;
 
   IF v_again <> '{}' THEN
     UPDATE queue_tasks AS t
-    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
-        heartbeat_at = v_now
+    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)], heartbeat_at = v_now
     WHERE t.id = ANY (v_again);
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
   IF 'Missing' = ANY (v_outcomes) THEN
     FOR v_row IN
-      SELECT item.position, t.is_waiting
-      FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
+      SELECT item.position, t.is_waiting FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
       CROSS JOIN LATERAL (
         SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-        FROM queue_tasks AS x
-        WHERE x.id = item.id
+        FROM queue_tasks AS x WHERE x.id = item.id
         OFFSET 0
       ) AS t
       WHERE v_outcomes[item.position] = 'Missing'
@@ -177,8 +159,7 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    answer.outcome, answer.id::text, t.name, t.attempt,
-    t.attempt - t.uncounted,
+    answer.outcome, answer.id::text, t.name, t.attempt, t.attempt - t.uncounted,
     t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
     CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
     CASE
@@ -187,12 +168,7 @@ BEGIN
     END,
     t.trace_context
   FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
-  LEFT JOIN LATERAL (
-    SELECT x.*
-    FROM queue_tasks AS x
-    WHERE x.id = answer.id
-    OFFSET 0
-  ) AS t ON true
+  LEFT JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = answer.id OFFSET 0) AS t ON true
   ORDER BY answer.position;
 END
 $$;

@@ -5,14 +5,12 @@
 CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_deleted integer,
   out_next_ms bigint,              -- milliseconds since the Unix epoch
   out_now_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -20,23 +18,15 @@ DECLARE
   v_ids bigint[];
 BEGIN
   v_ids := ARRAY(
-    SELECT o.id
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NOT NULL
-      AND o.sent_at <= to_timestamp((v_now_ms - p_keep_ms)::float8 / 1000)
-    ORDER BY o.sent_at
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM queue_outbox AS o
+    WHERE o.sent_at IS NOT NULL AND o.sent_at <= to_timestamp((v_now_ms - p_keep_ms)::float8 / 1000)
+    ORDER BY o.sent_at LIMIT p_limit FOR UPDATE SKIP LOCKED
   );
-  DELETE FROM queue_outbox AS o
-  WHERE o.id = ANY (v_ids);
+  DELETE FROM queue_outbox AS o WHERE o.id = ANY (v_ids);
   out_deleted := cardinality(v_ids);
-  SELECT ceil(extract(epoch FROM o.sent_at) * 1000)::bigint + p_keep_ms
-  INTO out_next_ms
-  FROM queue_outbox AS o
-  WHERE o.sent_at IS NOT NULL
-  ORDER BY o.sent_at
-  LIMIT 1;
+  SELECT ceil(extract(epoch FROM o.sent_at) * 1000)::bigint + p_keep_ms INTO out_next_ms
+  FROM queue_outbox AS o WHERE o.sent_at IS NOT NULL
+  ORDER BY o.sent_at LIMIT 1;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END

@@ -6,15 +6,11 @@
 -- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
 -- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
-  p_dataset_uuid uuid,
-  p_version bigint,
+  p_dataset_uuid uuid, p_version bigint,
   p_batch_count bigint,            -- fewest batches; null for those that were published
   p_task_id uuid,                  -- the attempt that commits; null for a commit outside of a task
-  p_attempt integer,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_attempt integer, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -29,11 +25,8 @@ BEGIN
     RETURN jsonb_build_object('_tag', 'IsolationUnfit', 'level', current_setting('transaction_isolation'));
   END IF;
 
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version
   FOR UPDATE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'VersionNotFound');
@@ -48,25 +41,19 @@ BEGIN
   SELECT count(*), count(*) FILTER (WHERE b.status = 'Committed'), COALESCE(sum(b.output_record_count), 0)
   INTO v_published, v_committed, v_records
   FROM queue_dataset_batches AS b
-  WHERE b.dataset_uuid = p_dataset_uuid
-    AND b.dataset_version = p_version;
+  WHERE b.dataset_uuid = p_dataset_uuid AND b.dataset_version = p_version;
   IF v_committed < greatest(v_published, p_batch_count) THEN
     RETURN jsonb_build_object(
-      '_tag', 'BatchesMissing',
-      'missing', greatest(v_published, p_batch_count) - v_committed,
+      '_tag', 'BatchesMissing', 'missing', greatest(v_published, p_batch_count) - v_committed,
       'published', v_published
     );
   END IF;
 
   IF v_status = 'Building' THEN
     UPDATE queue_dataset_versions AS v
-    SET status = 'Committed',
-        record_count = v_records,
-        task_id = p_task_id,
-        attempt = p_attempt,
+    SET status = 'Committed', record_count = v_records, task_id = p_task_id, attempt = p_attempt,
         committed_at = to_timestamp(v_now_ms::float8 / 1000)
-    WHERE v.dataset_uuid = p_dataset_uuid
-      AND v.dataset_version = p_version;
+    WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version;
   END IF;
   RETURN jsonb_build_object('_tag', 'Committed', 'batchCount', v_committed, 'recordCount', v_records);
 END

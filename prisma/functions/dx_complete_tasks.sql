@@ -9,15 +9,10 @@
 --
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
-  p_ids uuid[],
-  p_attempts integer[],
-  p_results text[],
+  p_ids uuid[], p_attempts integer[], p_results text[],
   p_committed boolean[],           -- checks that its own transaction has completed the task, and completes nothing
-  p_is_first boolean,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_is_first boolean, p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -44,24 +39,15 @@ BEGIN
     ) AS given
     LEFT JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
-      FROM queue_tasks AS t
-      WHERE t.id = given.id
+      FROM queue_tasks AS t WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
   ),
   completed AS (
     UPDATE queue_tasks AS t
-    SET status = 'Completed',
-        result = item.result,
-        error = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        ended_at = v_now
-    FROM item
-    WHERE t.id = item.id
-      AND item.outcome = 'Complete'
+    SET status = 'Completed', result = item.result, error = NULL, lease_until = NULL, heartbeat_at = NULL,
+        look_at = NULL, updated_at = v_now, ended_at = v_now
+    FROM item WHERE t.id = item.id AND item.outcome = 'Complete'
   )
   SELECT
     CASE

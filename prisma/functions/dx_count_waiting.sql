@@ -9,11 +9,8 @@
 -- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
-  p_most bigint,
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+  p_most bigint, p_now_ms bigint
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -36,12 +33,7 @@ BEGIN
   ELSE
     v_looked := clock_timestamp();
     v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
-    SELECT w.route
-    INTO v_first
-    FROM worker_queue AS w
-    WHERE w.session_id IS NULL
-    ORDER BY w.route
-    LIMIT 1;
+    SELECT w.route INTO v_first FROM worker_queue AS w WHERE w.session_id IS NULL ORDER BY w.route LIMIT 1;
     -- Not started where no activity waits: it costs three times as much. From the first route on, which
     -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
@@ -49,19 +41,13 @@ BEGIN
         SELECT v_first AS route
         UNION ALL
         SELECT (
-          SELECT w.route
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route > present.route
-          ORDER BY w.route
-          LIMIT 1
+          SELECT w.route FROM worker_queue AS w
+          WHERE w.session_id IS NULL AND w.route > present.route
+          ORDER BY w.route LIMIT 1
         )
-        FROM present
-        WHERE present.route IS NOT NULL
+        FROM present WHERE present.route IS NOT NULL
       )
-      SELECT array_agg(present.route)
-      INTO v_routes
-      FROM present
+      SELECT array_agg(present.route) INTO v_routes FROM present
       WHERE present.route IS NOT NULL;
     END IF;
   END IF;
@@ -76,13 +62,9 @@ BEGIN
           FROM (
             SELECT activity.*, row_number() OVER () AS position
             FROM (
-              SELECT w.lock_token, w.locked_until, w.tag
-              FROM worker_queue AS w
-              WHERE w.session_id IS NULL
-                AND w.route = present.route
-                AND w.visible_at BETWEEN v_from AND v_now
-              ORDER BY w.visible_at, w.id
-              LIMIT p_most + 1000
+              SELECT w.lock_token, w.locked_until, w.tag FROM worker_queue AS w
+              WHERE w.session_id IS NULL AND w.route = present.route AND w.visible_at BETWEEN v_from AND v_now
+              ORDER BY w.visible_at, w.id LIMIT p_most + 1000
             ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
@@ -104,20 +86,15 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT array_agg(present.route)
-    INTO v_routes
-    FROM unnest(v_routes) AS present (route)
+    SELECT array_agg(present.route) INTO v_routes FROM unnest(v_routes) AS present (route)
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
       WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
     );
     PERFORM dx_set_mark(
-      'duroxide_prisma.handover',
-      concat('worker_queue'::regclass::oid, p_workers),
-      v_looked,
-      dx_oldest_activity(v_routes, v_now, p_now_ms),
-      v_routes
+      'duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), v_looked,
+      dx_oldest_activity(v_routes, v_now, p_now_ms), v_routes
     );
   END IF;
 

@@ -1,11 +1,7 @@
 -- Creates a data set, unless one of this name exists.
 --
 -- Returns its id. Bound: one row. Locks: the data set; waits for a transaction that creates one of the same name.
-CREATE OR REPLACE FUNCTION dx_create_dataset(
-  p_name text,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text
+CREATE OR REPLACE FUNCTION dx_create_dataset(p_name text, p_now_ms bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
@@ -15,14 +11,10 @@ DECLARE
   v_uuid uuid;
 BEGIN
   INSERT INTO queue_datasets (dataset_uuid, name, created_at, updated_at)
-  VALUES (gen_random_uuid(), p_name, v_now, v_now)
-  ON CONFLICT (name) DO NOTHING
+  VALUES (gen_random_uuid(), p_name, v_now, v_now) ON CONFLICT (name) DO NOTHING
   RETURNING dataset_uuid INTO v_uuid;
   IF v_uuid IS NULL THEN
-    SELECT d.dataset_uuid
-    INTO v_uuid
-    FROM queue_datasets AS d
-    WHERE d.name = p_name;
+    SELECT d.dataset_uuid INTO v_uuid FROM queue_datasets AS d WHERE d.name = p_name;
   END IF;
   RETURN v_uuid::text;
 END

@@ -8,9 +8,7 @@ CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
   p_now timestamptz
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -19,18 +17,11 @@ BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
     FROM unnest(p_instances) WITH ORDINALITY AS instance
-    WHERE NOT EXISTS (
-        SELECT FROM instances AS i
-        WHERE i.instance_id = instance.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM executions AS e
-        WHERE e.instance_id = instance.instance_id
-      )
+    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = instance.instance_id)
+      AND NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = instance.instance_id)
       AND NOT EXISTS (
         SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = instance.instance_id
-          AND q.work_item LIKE '{"StartOrchestration"%'
+        WHERE q.instance_id = instance.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
       )
     ORDER BY instance.instance_id COLLATE "C", instance.ordinality
   ),
@@ -46,8 +37,7 @@ BEGIN
       dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
     FROM free
     ORDER BY free.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   ),
   pinned AS (
     INSERT INTO executions (
@@ -55,19 +45,14 @@ BEGIN
       duroxide_version_minor, duroxide_version_patch
     )
     SELECT
-      free.instance_id, 1, free.status,
-      COALESCE(free.output, p_texts[free.text_at]),
-      p_now,
-      CASE WHEN free.status <> 'Running' THEN p_now END,
-      free.major, free.minor, free.patch
+      free.instance_id, 1, free.status, COALESCE(free.output, p_texts[free.text_at]), p_now,
+      CASE WHEN free.status <> 'Running' THEN p_now END, free.major, free.minor, free.patch
     FROM created
     JOIN free ON free.instance_id = created.instance_id
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality)
-  INTO v_created
-  FROM created
+  SELECT array_agg(free.ordinality) INTO v_created FROM created
   JOIN free ON free.instance_id = created.instance_id;
   RETURN v_created;
 END

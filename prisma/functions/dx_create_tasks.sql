@@ -10,13 +10,8 @@ CREATE OR REPLACE FUNCTION dx_create_tasks(
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
                                    -- name, payload, max_attempts and queue are needed; runs at the later of delay and
                                    -- time
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_id text,
-  out_is_new boolean
-)
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (out_id text, out_is_new boolean) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -61,27 +56,23 @@ BEGIN
       ) AS at
     ) AS due
     ORDER BY item.name COLLATE "C", item.key COLLATE "C", item.id
-    ON CONFLICT DO NOTHING
-    RETURNING t.id, t.queue, t.wakeup, t.run_at
+    ON CONFLICT DO NOTHING RETURNING t.id, t.queue, t.wakeup, t.run_at
   ),
   announced AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT
       created.queue,
-      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
-      v_now,
+      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)), v_now,
       created.run_at
     FROM created
   )
   SELECT
-    (SELECT array_agg(item.id ORDER BY item.position) FROM item),
-    (SELECT array_agg(created.id) FROM created)
+    (SELECT array_agg(item.id ORDER BY item.position) FROM item), (SELECT array_agg(created.id) FROM created)
   INTO v_ids, v_new;
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT task.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    SELECT task.id::text, true FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
     ORDER BY task.position;
     RETURN;
   END IF;
@@ -91,18 +82,8 @@ BEGIN
   SELECT
     COALESCE(
       CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.name = item.name
-          AND t.key = item.key
-          AND t.key IS NOT NULL
-      ),
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.id = v_ids[item.position]
-      )
+      (SELECT t.id FROM queue_tasks AS t WHERE t.name = item.name AND t.key = item.key AND t.key IS NOT NULL),
+      (SELECT t.id FROM queue_tasks AS t WHERE t.id = v_ids[item.position])
     )::text,
     COALESCE(v_ids[item.position] = ANY (v_new), false)
   FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))

@@ -7,10 +7,8 @@
 -- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,14 +23,11 @@ BEGIN
       WITH ORDINALITY AS a (token, ids, delay_ms, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-    ORDER BY l.instance_id COLLATE "C", a.position
-    FOR UPDATE OF l
+    ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
   LOOP
     v_outcomes[v_lock.position] := 'Done';
     UPDATE orchestrator_queue AS q
-    SET lock_token = NULL,
-        locked_until = NULL,
-        attempt_count = greatest(q.attempt_count - 1, 0),
+    SET lock_token = NULL, locked_until = NULL, attempt_count = greatest(q.attempt_count - 1, 0),
         visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
         created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)

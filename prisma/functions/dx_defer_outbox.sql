@@ -6,10 +6,8 @@
 CREATE OR REPLACE FUNCTION dx_defer_outbox(
   p_rows jsonb,                    -- [{id, pause_ms, error}]; without error: not tried, due as before
   p_token text,                    -- of the claim
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -22,11 +20,8 @@ BEGIN
     FROM jsonb_to_recordset(p_rows) AS m (id bigint, pause_ms bigint, error text)
     -- A join may be planned as one read of the whole table; sent_at IS NULL would lead to the index of all not sent.
     CROSS JOIN LATERAL (
-      SELECT o.id
-      FROM queue_outbox AS o
-      WHERE o.id = m.id
-        AND num_nulls(o.sent_at) = 1
-        AND o.lease_token = p_token
+      SELECT o.id FROM queue_outbox AS o
+      WHERE o.id = m.id AND num_nulls(o.sent_at) = 1 AND o.lease_token = p_token
       FOR UPDATE SKIP LOCKED
     ) AS claimed
   LOOP
@@ -35,9 +30,7 @@ BEGIN
           WHEN v_row.error IS NULL THEN o.deliver_at
           ELSE to_timestamp((v_now_ms + v_row.pause_ms)::float8 / 1000)
         END,
-        last_error = COALESCE(v_row.error, o.last_error),
-        lease_token = NULL,
-        lease_until = NULL
+        last_error = COALESCE(v_row.error, o.last_error), lease_token = NULL, lease_until = NULL
     WHERE o.id = v_row.id;
     v_count := v_count + 1;
   END LOOP;

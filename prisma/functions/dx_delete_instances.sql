@@ -16,16 +16,10 @@
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[]         -- a part of p_instance_ids
-)
-RETURNS TABLE (
-  out_still_running text,
-  out_child_left_behind text,
-  out_instances_deleted bigint,
-  out_executions_deleted bigint,
-  out_events_deleted bigint,
-  out_queue_messages_deleted bigint
-)
-LANGUAGE plpgsql
+) RETURNS TABLE (
+  out_still_running text, out_child_left_behind text, out_instances_deleted bigint,
+  out_executions_deleted bigint, out_events_deleted bigint, out_queue_messages_deleted bigint
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -40,16 +34,13 @@ BEGIN
   -- In the order of the keys, which two ids may share.
   PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
-    SELECT DISTINCT hashtext(id) AS key
-    FROM unnest(p_instance_ids) AS given (id)
+    SELECT DISTINCT hashtext(id) AS key FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
   ) AS instance;
 
   PERFORM
-  FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instance_ids)
-  ORDER BY l.instance_id COLLATE "C"
-  FOR UPDATE;
+  FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
+  ORDER BY l.instance_id COLLATE "C" FOR UPDATE;
 
   -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
   -- deleted.
@@ -57,29 +48,19 @@ BEGIN
     INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
     SELECT DISTINCT given.id COLLATE "C", '', 1, now(), now()
     FROM unnest(p_instance_ids) AS given (id)
-    WHERE NOT EXISTS (
-      SELECT FROM instances AS i
-      WHERE i.instance_id = given.id
-    )
+    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = given.id)
     ORDER BY 1
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   )
-  SELECT array_agg(reserved.instance_id)
-  INTO v_unknown
-  FROM reserved;
-  DELETE FROM instances AS i
-  WHERE i.instance_id = ANY (v_unknown);
+  SELECT array_agg(reserved.instance_id) INTO v_unknown FROM reserved;
+  DELETE FROM instances AS i WHERE i.instance_id = ANY (v_unknown);
 
   -- Excludes first turns of children, which lock the row of their parent.
   PERFORM
-  FROM instances AS i
-  WHERE i.instance_id = ANY (p_instance_ids)
-  ORDER BY i.instance_id COLLATE "C"
-  FOR UPDATE;
+  FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
+  ORDER BY i.instance_id COLLATE "C" FOR UPDATE;
 
-  SELECT running.id
-  INTO out_still_running
+  SELECT running.id INTO out_still_running
   FROM dx_running_instances(p_must_have_ended) AS running (id)
   LIMIT 1;
   IF out_still_running IS NOT NULL THEN
@@ -87,9 +68,7 @@ BEGIN
     RETURN;
   END IF;
 
-  SELECT child.id
-  INTO out_child_left_behind
-  FROM dx_children_of(p_instance_ids) AS child (id)
+  SELECT child.id INTO out_child_left_behind FROM dx_children_of(p_instance_ids) AS child (id)
   WHERE child.id <> ALL (p_instance_ids)
   LIMIT 1;
   IF out_child_left_behind IS NOT NULL THEN
@@ -97,33 +76,25 @@ BEGIN
     RETURN;
   END IF;
 
-  DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instance_ids);
-  DELETE FROM instances AS i
-  WHERE i.instance_id = ANY (p_instance_ids);
+  DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids);
+  DELETE FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_instances_deleted = ROW_COUNT;
-  DELETE FROM executions AS e
-  WHERE e.instance_id = ANY (p_instance_ids);
+  DELETE FROM executions AS e WHERE e.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_executions_deleted = ROW_COUNT;
-  DELETE FROM history AS h
-  WHERE h.instance_id = ANY (p_instance_ids);
+  DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
-  DELETE FROM kv_store AS s
-  WHERE s.instance_id = ANY (p_instance_ids);
-  DELETE FROM kv_delta AS d
-  WHERE d.instance_id = ANY (p_instance_ids);
+  DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
+  DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
-    SELECT locked.id
-    FROM worker_queue AS locked
+    SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
     ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
   ) AS activity
   WHERE w.id = activity.id;
   GET DIAGNOSTICS v_activities = ROW_COUNT;
-  DELETE FROM orchestrator_queue AS q
-  WHERE q.instance_id = ANY (p_instance_ids);
+  DELETE FROM orchestrator_queue AS q WHERE q.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;
   out_queue_messages_deleted := out_queue_messages_deleted + v_activities;
   RETURN NEXT;

@@ -6,10 +6,8 @@ CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
   p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms}]: visible at the
                                    --   later of both
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -19,8 +17,7 @@ DECLARE
 BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
-    m.instance_id,
-    COALESCE(m.work_item, p_texts[m.text_at]),
+    m.instance_id, COALESCE(m.work_item, p_texts[m.text_at]),
     to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (

@@ -5,10 +5,8 @@ CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
   p_activities jsonb,              -- [{work_item or text_at, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -23,8 +21,7 @@ BEGIN
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
     v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id,
-    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
-    w.name || COALESCE(' #' || w.tag, '')
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END), w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,

@@ -4,14 +4,11 @@
 -- Expired if the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks:
 -- messages by id.
 CREATE OR REPLACE FUNCTION dx_extend_messages(
-  p_ids bigint[],
-  p_tokens text[],
+  p_ids bigint[], p_tokens text[],
   p_lease_ms bigint[],             -- from now on; 0 ends the lease
   p_uncounted boolean[],           -- whether the delivery does not count, since no receiver saw it
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -31,11 +28,8 @@ BEGIN
       ORDER BY a.id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT m.id, m.queue, m.visible_at
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
+      SELECT m.id, m.queue, m.visible_at FROM queue_messages AS m
+      WHERE m.id = item.id AND m.lease_token = item.token AND m.visible_at > v_now
       FOR UPDATE
     ) AS message
   LOOP
@@ -43,8 +37,7 @@ BEGIN
     v_ids := v_ids || v_row.id;
     v_at := to_timestamp((v_now_ms + v_row.lease_ms)::float8 / 1000);
     UPDATE queue_messages AS m
-    SET visible_at = v_at,
-        lease_token = CASE WHEN v_row.lease_ms > 0 THEN m.lease_token END,
+    SET visible_at = v_at, lease_token = CASE WHEN v_row.lease_ms > 0 THEN m.lease_token END,
         attempts = m.attempts - CASE WHEN v_row.uncounted THEN 1 ELSE 0 END
     WHERE m.id = v_row.id;
     v_outcomes[v_row.position] := CASE WHEN v_at < v_row.visible_at THEN 'Sooner' ELSE 'Done' END;

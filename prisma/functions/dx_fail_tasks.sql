@@ -7,10 +7,8 @@
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -39,8 +37,7 @@ BEGIN
       SELECT
         t.id, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
         t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
+      FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE
     ) AS task
   LOOP
@@ -53,15 +50,8 @@ BEGIN
     IF v_row.counts AND (v_row.delay_ms IS NULL OR v_row.attempt - v_row.uncounted >= v_row.max_attempts) THEN
       v_outcomes[v_row.position] := 'Dead';
       UPDATE queue_tasks AS t
-      SET status = 'Dead',
-          error = v_row.problem,
-          worker_id = NULL,
-          started_at = NULL,
-          lease_until = NULL,
-          heartbeat_at = NULL,
-          look_at = NULL,
-          updated_at = v_now,
-          dead_at = v_now
+      SET status = 'Dead', error = v_row.problem, worker_id = NULL, started_at = NULL, lease_until = NULL,
+          heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
       WHERE t.id = v_row.id;
       IF v_row.is_announced THEN
         v_announced := v_announced || v_row.id;
@@ -72,24 +62,16 @@ BEGIN
     v_outcomes[v_row.position] := 'Retried';
     v_run_at := to_timestamp(least(v_now_ms + COALESCE(v_row.delay_ms, 0), v_latest_ms - 86400000)::float8 / 1000);
     UPDATE queue_tasks AS t
-    SET status = 'Pending',
-        uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
+    SET status = 'Pending', uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
         lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
-        error = COALESCE(v_row.problem, t.error),
-        run_at = v_run_at,
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = v_run_at + interval '30 seconds',
+        error = COALESCE(v_row.problem, t.error), run_at = v_run_at, worker_id = NULL, started_at = NULL,
+        lease_until = NULL, heartbeat_at = NULL, look_at = v_run_at + interval '30 seconds',
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     VALUES (
-      v_row.queue,
-      COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
-      v_now,
-      v_run_at
+      v_row.queue, COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
+      v_now, v_run_at
     );
   END LOOP;
 

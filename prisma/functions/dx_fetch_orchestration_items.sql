@@ -33,15 +33,13 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
   p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
   p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_instance_id text,
   out_lock_token text,             -- <36 characters of the lock>.<instance id>
   out_now_ms bigint,               -- the clock of this claim
   out_orchestration_name text,     -- null when there is no instances row
-  out_orchestration_version text,
-  out_execution_id bigint,
+  out_orchestration_version text, out_execution_id bigint,
   out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
@@ -49,8 +47,7 @@ RETURNS TABLE (
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -86,8 +83,7 @@ BEGIN
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
   IF v_mark IS NULL THEN
-    SELECT array_agg(served.route)
-    INTO v_routes
+    SELECT array_agg(served.route) INTO v_routes
     FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
@@ -153,8 +149,7 @@ BEGIN
     ),
     batch AS (
       SELECT
-        marked.instance_id,
-        json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        marked.instance_id, json_agg(marked.id ORDER BY marked.id) AS message_ids,
         json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
@@ -174,10 +169,8 @@ BEGIN
     END IF;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing <= 0;
-    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
-    INTO v_bytes
-    FROM orchestrator_queue AS q
-    WHERE q.id = ANY (v_messages);
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0) INTO v_bytes
+    FROM orchestrator_queue AS q WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (

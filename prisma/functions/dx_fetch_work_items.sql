@@ -30,14 +30,12 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
   out_attempt_count integer
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -78,25 +76,19 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    SELECT array_agg(present.route)
-    INTO v_routes
-    FROM dx_routes_of_activities() AS present
+    SELECT array_agg(present.route) INTO v_routes FROM dx_routes_of_activities() AS present
     WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    SELECT array_agg(present.route)
-    INTO v_session_routes
-    FROM dx_routes_of_sessions() AS present
+    SELECT array_agg(present.route) INTO v_session_routes FROM dx_routes_of_sessions() AS present
     WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
     v_sessions := ARRAY(
-      SELECT s.session_id
-      FROM sessions AS s
-      WHERE s.worker_id = p_worker_id
-        AND s.locked_until > v_now_ms
+      SELECT s.session_id FROM sessions AS s
+      WHERE s.worker_id = p_worker_id AND s.locked_until > v_now_ms
     );
     IF v_new > 0 THEN
       v_sessions := v_sessions
@@ -105,8 +97,7 @@ BEGIN
   END IF;
 
   FOR v_round IN 1..10 LOOP
-    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
-    INTO v_candidates, v_attempts
+    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count) INTO v_candidates, v_attempts
     FROM dx_next_activities(
       v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now,
       v_expired_ms
@@ -136,34 +127,27 @@ BEGIN
           WHEN w.visible_at > v_now THEN false
           ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
         END
-      ORDER BY candidate.position
-      LIMIT v_missing
-      FOR UPDATE OF w SKIP LOCKED
+      ORDER BY candidate.position LIMIT v_missing FOR UPDATE OF w SKIP LOCKED
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
       v_won := dx_take_sessions(v_wanted, p_worker_id, p_session_timeout_ms, v_now_ms);
       -- Later rounds leave out those that others own.
       v_sessions := ARRAY(
-        SELECT wanted.session_id
-        FROM unnest(v_sessions) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_wanted)
-          OR wanted.session_id = ANY (v_won)
+        SELECT wanted.session_id FROM unnest(v_sessions) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_wanted) OR wanted.session_id = ANY (v_won)
       );
     END IF;
 
     RETURN QUERY
     WITH claimed AS (
       UPDATE worker_queue AS w
-      SET lock_token = v_secret,
-          locked_until = v_now_ms + p_lock_timeout_ms,
+      SET lock_token = v_secret, locked_until = v_now_ms + p_lock_timeout_ms,
           attempt_count = w.attempt_count + 1
-      WHERE w.id = ANY (v_ids)
-        AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
+      WHERE w.id = ANY (v_ids) AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
       RETURNING w.id, w.work_item, w.attempt_count
     )
-    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
-    FROM claimed
+    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count FROM claimed
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;

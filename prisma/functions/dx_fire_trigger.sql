@@ -9,23 +9,17 @@ CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_after_ms bigint,               -- up to when it had fired, milliseconds since the Unix epoch; null: it never had
   p_until_ms bigint,               -- up to when the tasks are all of its instants
   p_tasks jsonb                    -- as for dx_create_tasks
-)
-RETURNS json
-LANGUAGE plpgsql
+) RETURNS json LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
   v_until timestamptz := to_timestamp(p_until_ms::float8 / 1000);
 BEGIN
   IF p_after_ms IS NULL THEN
-    INSERT INTO queue_triggers (name, fired_until)
-    VALUES (p_name, v_until)
-    ON CONFLICT DO NOTHING;
+    INSERT INTO queue_triggers (name, fired_until) VALUES (p_name, v_until) ON CONFLICT DO NOTHING;
   ELSE
-    UPDATE queue_triggers AS t
-    SET fired_until = greatest(t.fired_until, v_until)
-    WHERE t.name = p_name
-      AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
+    UPDATE queue_triggers AS t SET fired_until = greatest(t.fired_until, v_until)
+    WHERE t.name = p_name AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
   END IF;
   IF NOT FOUND THEN
     RETURN NULL;

@@ -8,10 +8,7 @@
 CREATE OR REPLACE FUNCTION dx_group_of(
   p_deliveries integer,
   p_groups integer[]               -- at least one
-)
-RETURNS integer
-LANGUAGE sql
-IMMUTABLE
+) RETURNS integer LANGUAGE sql IMMUTABLE
 AS $$
   SELECT CASE
     WHEN p_deliveries < 2 THEN 2147483647

@@ -5,9 +5,7 @@
 CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
   p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN

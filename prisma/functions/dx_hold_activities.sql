@@ -7,12 +7,10 @@ CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them
   p_results jsonb,                 -- as in dx_advance_orchestrations
   p_cancelled_activities jsonb,    -- as in dx_store_turns
-  p_now_ms bigint,                 -- milliseconds since the Unix epoch
-  OUT out_turns dx_turn[],
+  p_now_ms bigint, OUT out_turns dx_turn[],
   OUT out_ended bigint[],          -- ids of the activities that ended
   OUT out_held bigint[]            -- those, then those that are cancelled as well
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -25,8 +23,7 @@ BEGIN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
+      SELECT w.id FROM worker_queue AS w
       WHERE w.id = CASE WHEN result.token ~ '^[0-9]{1,18}[.]' THEN split_part(result.token, '.', 1)::bigint END
         AND w.lock_token = split_part(result.token, '.', 2)
         AND w.locked_until > p_now_ms
@@ -48,8 +45,7 @@ BEGIN
       FROM jsonb_to_recordset(p_cancelled_activities)
         AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.instance_id = c.instance_id
           AND w.execution_id = c.execution_id
           AND w.activity_id = c.activity_id
@@ -62,8 +58,7 @@ BEGIN
       FROM jsonb_to_recordset(p_cancelled_activities)
         AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.instance_id = c.instance_id
           AND w.execution_id = c.execution_id
           AND w.activity_id = c.activity_id
@@ -80,14 +75,11 @@ BEGIN
     SELECT turn.ordinality
     FROM (
       SELECT
-        turn.ordinality,
-        turn.results,
+        turn.ordinality, turn.results,
         row_number() OVER (PARTITION BY turn.instance_id, turn.results = 0 ORDER BY turn.ordinality) AS place
-      FROM unnest(out_turns) WITH ORDINALITY AS turn
-      WHERE turn.execution_id IS NOT NULL
+      FROM unnest(out_turns) WITH ORDINALITY AS turn WHERE turn.execution_id IS NOT NULL
     ) AS turn
-    WHERE (turn.results = 0) IS NOT TRUE
-      OR turn.place > 1
+    WHERE (turn.results = 0) IS NOT TRUE OR turn.place > 1
   LOOP
     out_turns[v_position].execution_id := NULL;
   END LOOP;

@@ -18,13 +18,8 @@ CREATE OR REPLACE FUNCTION dx_hold_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids
   p_for_ms bigint,                 -- milliseconds, > 0
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_still_running text,
-  out_children text[]
-)
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (out_still_running text, out_children text[]) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -35,18 +30,13 @@ BEGIN
   -- In the order of the keys, which two ids may share.
   PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
-    SELECT DISTINCT hashtext(id) AS key
-    FROM unnest(p_instance_ids) AS given (id)
+    SELECT DISTINCT hashtext(id) AS key FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
   ) AS instance;
 
-  SELECT array_agg(running.id)
-  INTO v_running
-  FROM dx_running_instances(p_instance_ids) AS running (id);
+  SELECT array_agg(running.id) INTO v_running FROM dx_running_instances(p_instance_ids) AS running (id);
 
-  SELECT running.id
-  INTO out_still_running
-  FROM unnest(v_running) AS running (id)
+  SELECT running.id INTO out_still_running FROM unnest(v_running) AS running (id)
   WHERE running.id = ANY (p_must_have_ended)
   LIMIT 1;
   IF out_still_running IS NOT NULL THEN
@@ -59,12 +49,9 @@ BEGIN
   FROM unnest(v_running) AS running (id)
   ORDER BY 1
   ON CONFLICT (instance_id) DO UPDATE
-  SET lock_token = excluded.lock_token,
-      locked_until = excluded.locked_until,
-      locked_at = excluded.locked_at;
+  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at;
 
-  SELECT COALESCE(array_agg(child.id), '{}')
-  INTO out_children
+  SELECT COALESCE(array_agg(child.id), '{}') INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);
   RETURN NEXT;
 END

@@ -3,9 +3,7 @@
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],
   p_orchestrator_items jsonb       -- as in dx_store_turns
-)
-RETURNS dx_instance[]
-LANGUAGE plpgsql
+) RETURNS dx_instance[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -23,8 +21,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
       WITH ORDINALITY AS message (ack, instance_id, start, position)
     CROSS JOIN LATERAL jsonb_populate_record(NULL::dx_start, message.start) AS child
-    WHERE p_turns[message.ack].execution_id IS NOT NULL
-      AND message.start IS NOT NULL
+    WHERE p_turns[message.ack].execution_id IS NOT NULL AND message.start IS NOT NULL
   );
 END
 $$;

@@ -3,9 +3,7 @@
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
   p_starts dx_start[],
   p_turns dx_turn[]                -- by the same positions; without an execution: the start is stored without it
-)
-RETURNS dx_instance[]
-LANGUAGE plpgsql
+) RETURNS dx_instance[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -15,10 +13,8 @@ BEGIN
         start.instance_id,
         CASE WHEN says.names THEN (first.turn).orchestration_name ELSE start.orchestration_name END,
         CASE WHEN says.names THEN (first.turn).orchestration_version END,
-        CASE WHEN says.names THEN (first.turn).parent_instance_id END,
-        (first.turn).custom_status,
-        COALESCE((first.turn).sets_custom_status, false)::integer,
-        COALESCE((first.turn).status, 'Running'),
+        CASE WHEN says.names THEN (first.turn).parent_instance_id END, (first.turn).custom_status,
+        COALESCE((first.turn).sets_custom_status, false)::integer, COALESCE((first.turn).status, 'Running'),
         CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).output END,
         CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).text_at END,
         CASE WHEN says.pins THEN (first.turn).major ELSE start.major END,
@@ -33,9 +29,7 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL,
-        start.ordinality,
-        false
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false
       )::dx_instance
       ORDER BY start.ordinality
     )

@@ -3,10 +3,7 @@ CREATE OR REPLACE FUNCTION dx_is_free(
   p_token text,
   p_until_ms bigint,               -- milliseconds since the Unix epoch
   p_now_ms bigint
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT p_token IS NULL OR p_until_ms <= p_now_ms
 $$;

@@ -2,10 +2,7 @@
 CREATE OR REPLACE FUNCTION dx_is_plain(
   p_turn jsonb,                    -- of dx_store_turns, with appends
   p_worker_items jsonb             -- the same, of this turn
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
     AND p_turn ->> 'parent_instance_id' IS NULL

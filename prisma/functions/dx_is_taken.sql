@@ -6,10 +6,7 @@ CREATE OR REPLACE FUNCTION dx_is_taken(
   p_names text[],                  -- null: every name
   p_untagged boolean,
   p_tags text[]                    -- null: every tag
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT
     CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END

@@ -5,23 +5,17 @@
 -- Missing.
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
-  p_id uuid,
-  p_instance_id text,
-  p_execution_id bigint,
+  p_id uuid, p_instance_id text, p_execution_id bigint,
   p_mailbox text,                  -- the same when a call is repeated
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS json
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS json LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_task record;
 BEGIN
-  SELECT t.status, t.result, t.error, t.is_awaited
-  INTO v_task
-  FROM queue_tasks AS t
+  SELECT t.status, t.result, t.error, t.is_awaited INTO v_task FROM queue_tasks AS t
   WHERE t.id = p_id
   FOR NO KEY UPDATE;
   IF NOT FOUND THEN
@@ -31,13 +25,11 @@ BEGIN
   END IF;
 
   INSERT INTO queue_task_callers (task_id, mailbox, instance_id, execution_id)
-  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id)
-  ON CONFLICT DO NOTHING;
+  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
   -- Only the end of such a task is announced.
   IF NOT v_task.is_awaited THEN
     UPDATE queue_tasks AS t
-    SET is_awaited = true,
-        updated_at = to_timestamp(v_now_ms::float8 / 1000)
+    SET is_awaited = true, updated_at = to_timestamp(v_now_ms::float8 / 1000)
     WHERE t.id = p_id;
   END IF;
   RETURN NULL;

@@ -9,16 +9,13 @@ CREATE OR REPLACE FUNCTION dx_leave_messages(
   p_leaves boolean,                -- whether any has left_ids
   p_requeues boolean,              -- whether any has requeued
   p_now timestamptz
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
   IF p_ends THEN
     -- They would otherwise wake the instance when they are due, only to be dropped.
-    DELETE FROM orchestrator_queue AS q
-    USING unnest(p_turns) AS turn
+    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
       AND q.instance_id = turn.instance_id
@@ -29,9 +26,7 @@ BEGIN
   IF p_leaves THEN
     -- The update of the route did not reach these messages, because they carry the lock's token.
     UPDATE orchestrator_queue AS q
-    SET lock_token = NULL,
-        locked_until = NULL,
-        attempt_count = 0,
+    SET lock_token = NULL, locked_until = NULL, attempt_count = 0,
         route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
     FROM unnest(p_turns) AS turn
     CROSS JOIN LATERAL unnest(turn.left_ids) AS unread (id)
@@ -45,8 +40,7 @@ BEGIN
     -- requeued before, or that another transaction is about to commit.
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
-      -nextval('orchestrator_queue_id_seq'),
-      unread.instance_id, unread.work_item, p_now, p_now, unread.route
+      -nextval('orchestrator_queue_id_seq'), unread.instance_id, unread.work_item, p_now, p_now, unread.route
     FROM (
       SELECT
         h.instance_id,
@@ -56,18 +50,14 @@ BEGIN
           || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
         COALESCE(i.route, '') AS route
       FROM unnest(p_turns) WITH ORDINALITY AS turn
-      CROSS JOIN LATERAL (
-        SELECT DISTINCT requeued.id
-        FROM unnest(turn.requeued) AS requeued (id)
-      ) AS wanted
+      CROSS JOIN LATERAL (SELECT DISTINCT requeued.id FROM unnest(turn.requeued) AS requeued (id)) AS wanted
       JOIN history AS h
         ON h.instance_id = turn.instance_id
         AND h.execution_id = turn.execution_id
         AND h.event_id = wanted.id
       CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
       LEFT JOIN instances AS i ON i.instance_id = h.instance_id
-      WHERE turn.status = 'ContinuedAsNew'
-        AND event.data ->> 'type' = 'ExternalEventPersistent'
+      WHERE turn.status = 'ContinuedAsNew' AND event.data ->> 'type' = 'ExternalEventPersistent'
       ORDER BY turn.ordinality, h.event_id DESC
     ) AS unread;
   END IF;

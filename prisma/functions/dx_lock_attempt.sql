@@ -3,12 +3,7 @@
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 -- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
 -- that have locked them.
-CREATE OR REPLACE FUNCTION dx_lock_attempt(
-  p_task_id uuid,
-  p_attempt integer
-)
-RETURNS boolean
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_lock_attempt(p_task_id uuid, p_attempt integer) RETURNS boolean LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 BEGIN
@@ -23,8 +18,7 @@ BEGIN
 
   RETURN COALESCE(
     (
-      SELECT t.status = 'Running' AND t.attempt = p_attempt
-      FROM queue_tasks AS t
+      SELECT t.status = 'Running' AND t.attempt = p_attempt FROM queue_tasks AS t
       WHERE t.id = p_task_id
       FOR NO KEY UPDATE
     ),

@@ -4,11 +4,8 @@
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
   p_setting text,                  -- duroxide_prisma.<queue>_ahead
   p_key text,                      -- what is asked for
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS boolean
-LANGUAGE sql
-VOLATILE
+  p_now_ms bigint
+) RETURNS boolean LANGUAGE sql VOLATILE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE

@@ -1,13 +1,8 @@
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
-CREATE OR REPLACE FUNCTION dx_message_route(
-  p_instance_id text,
-  p_work_item text
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_message_route(p_instance_id text, p_work_item text) RETURNS text
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -25,14 +20,12 @@ BEGIN
         i.orchestration_version, false
       )
       FROM executions AS e
-      WHERE e.instance_id = i.instance_id
-        AND e.execution_id = i.current_execution_id
+      WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
     ),
     dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
   )
   INTO v_route
-  FROM instances AS i
-  WHERE i.instance_id = p_instance_id;
+  FROM instances AS i WHERE i.instance_id = p_instance_id;
   IF v_route IS NOT NULL THEN
     RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
   END IF;

@@ -6,13 +6,10 @@ CREATE OR REPLACE FUNCTION dx_move_outbox(
   p_ids bigint[],
   p_expiring bigint[],             -- those of them that are deleted in any case
   p_queues text[],                 -- this and the following: as in dx_claim_outbox
-  p_max_attempts integer[],
-  p_keeps boolean,
-  p_now timestamptz,
+  p_max_attempts integer[], p_keeps boolean, p_now timestamptz,
   OUT out_moved jsonb,             -- {queue: count}
   OUT out_count bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -20,11 +17,7 @@ DECLARE
 BEGIN
   WITH kept AS (
     UPDATE queue_outbox AS o
-    SET sent_at = p_now,
-        lease_token = NULL,
-        lease_until = NULL,
-        attempts = o.attempts + 1,
-        last_error = NULL
+    SET sent_at = p_now, lease_token = NULL, lease_until = NULL, attempts = o.attempts + 1, last_error = NULL
     WHERE p_keeps
       AND o.id = ANY (p_ids)
       AND o.expires_at IS NULL
@@ -40,11 +33,9 @@ BEGIN
     RETURNING o.queue, o.payload
   ),
   moved AS (
-    SELECT kept.queue, kept.payload
-    FROM kept
+    SELECT kept.queue, kept.payload FROM kept
     UNION ALL
-    SELECT deleted.queue, deleted.payload
-    FROM deleted
+    SELECT deleted.queue, deleted.payload FROM deleted
   ),
   sent AS (
     INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
@@ -53,10 +44,6 @@ BEGIN
   )
   SELECT COALESCE(jsonb_object_agg(total.queue, total.count), '{}'), COALESCE(sum(total.count), 0)
   INTO out_moved, out_count
-  FROM (
-    SELECT moved.queue, count(*) AS count
-    FROM moved
-    GROUP BY moved.queue
-  ) AS total;
+  FROM (SELECT moved.queue, count(*) AS count FROM moved GROUP BY moved.queue) AS total;
 END
 $$;

@@ -14,9 +14,7 @@
 CREATE OR REPLACE FUNCTION dx_notify(
   p_kind text,                     -- as in dx_channel, of a queue
   p_times timestamptz[]
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -30,8 +28,7 @@ DECLARE
 BEGIN
   FOR v_ms IN
     SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
-    FROM unnest(p_times) AS due (at)
-    WHERE due.at < 'infinity'
+    FROM unnest(p_times) AS due (at) WHERE due.at < 'infinity'
     ORDER BY 1
   LOOP
     CONTINUE WHEN v_ms = ANY (v_known);

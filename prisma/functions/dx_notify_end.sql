@@ -2,9 +2,7 @@
 -- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
-CREATE OR REPLACE FUNCTION dx_notify_end()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_notify_end() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -15,8 +13,7 @@ BEGIN
     RETURN NULL;
   END IF;
   PERFORM pg_notify(
-    dx_channel('changes'),
-    '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
+    dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
   );
   RETURN NULL;
 END

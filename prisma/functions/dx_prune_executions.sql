@@ -7,12 +7,7 @@ CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
   p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
   p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
-)
-RETURNS TABLE (
-  out_executions_deleted bigint,
-  out_events_deleted bigint
-)
-LANGUAGE plpgsql
+) RETURNS TABLE (out_executions_deleted bigint, out_events_deleted bigint) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,30 +20,24 @@ BEGIN
     WHERE e.instance_id = p_instance_id
       AND e.status <> 'Running'
       AND e.execution_id IS DISTINCT FROM (
-        SELECT i.current_execution_id
-        FROM instances AS i
+        SELECT i.current_execution_id FROM instances AS i
         WHERE i.instance_id = p_instance_id
       )
       AND e.execution_id <> ALL (ARRAY(
-        SELECT newest.execution_id
-        FROM executions AS newest
+        SELECT newest.execution_id FROM executions AS newest
         WHERE newest.instance_id = p_instance_id
-        ORDER BY newest.execution_id DESC
-        LIMIT COALESCE(p_keep_last, 0)
+        ORDER BY newest.execution_id DESC LIMIT COALESCE(p_keep_last, 0)
       ))
       AND (p_completed_before_ms IS NULL OR e.completed_at < to_timestamp(p_completed_before_ms::float8 / 1000))
     RETURNING e.execution_id
   )
-  SELECT COALESCE(array_agg(pruned.execution_id ORDER BY pruned.execution_id), '{}')
-  INTO v_pruned
+  SELECT COALESCE(array_agg(pruned.execution_id ORDER BY pruned.execution_id), '{}') INTO v_pruned
   FROM pruned;
   out_executions_deleted := cardinality(v_pruned);
   out_events_deleted := 0;
   -- One by one: for a join or a list, PostgreSQL may read all events of the instance.
   FOREACH v_execution_id IN ARRAY v_pruned LOOP
-    DELETE FROM history AS h
-    WHERE h.instance_id = p_instance_id
-      AND h.execution_id = v_execution_id;
+    DELETE FROM history AS h WHERE h.instance_id = p_instance_id AND h.execution_id = v_execution_id;
     GET DIAGNOSTICS v_events = ROW_COUNT;
     out_events_deleted := out_events_deleted + v_events;
   END LOOP;

@@ -7,17 +7,13 @@ CREATE OR REPLACE FUNCTION dx_prune_versions(
   p_dataset_uuid uuid,
   p_keep bigint,                   -- versions, >= 0
   p_limit integer                  -- versions, >= 1
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
   v_active bigint;
 BEGIN
-  SELECT d.active_version
-  INTO v_active
-  FROM queue_datasets AS d
+  SELECT d.active_version INTO v_active FROM queue_datasets AS d
   WHERE d.dataset_uuid = p_dataset_uuid
   FOR SHARE;
   IF NOT FOUND THEN
@@ -25,28 +21,19 @@ BEGIN
   END IF;
 
   WITH older AS (
-    SELECT v.dataset_version
-    FROM queue_dataset_versions AS v
-    WHERE v.dataset_uuid = p_dataset_uuid
-      AND v.dataset_version < v_active
-      AND v.status = 'Committed'
+    SELECT v.dataset_version FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version < v_active AND v.status = 'Committed'
     ORDER BY v.dataset_version DESC
     OFFSET p_keep
   ),
   locked AS (
-    SELECT v.dataset_version
-    FROM queue_dataset_versions AS v
+    SELECT v.dataset_version FROM queue_dataset_versions AS v
     WHERE v.dataset_uuid = p_dataset_uuid
       AND v.dataset_version = ANY (ARRAY(SELECT older.dataset_version FROM older))
-    ORDER BY v.dataset_version
-    LIMIT p_limit
-    FOR NO KEY UPDATE
+    ORDER BY v.dataset_version LIMIT p_limit FOR NO KEY UPDATE
   )
-  UPDATE queue_dataset_versions AS v
-  SET status = 'Discarded'
-  FROM locked
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = locked.dataset_version;
+  UPDATE queue_dataset_versions AS v SET status = 'Discarded'
+  FROM locked WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = locked.dataset_version;
 
   RETURN (
     SELECT COALESCE(
@@ -60,18 +47,15 @@ BEGIN
       SELECT
         v.dataset_version,
         ARRAY(
-          SELECT b.output_uri
-          FROM queue_dataset_batches AS b
+          SELECT b.output_uri FROM queue_dataset_batches AS b
           WHERE b.dataset_uuid = p_dataset_uuid
             AND b.dataset_version = v.dataset_version
             AND b.status = 'Committed'
           ORDER BY b.batch_uri
         ) AS outputs
       FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = p_dataset_uuid
-        AND v.status = 'Discarded'
-      ORDER BY v.dataset_version
-      LIMIT p_limit
+      WHERE v.dataset_uuid = p_dataset_uuid AND v.status = 'Discarded'
+      ORDER BY v.dataset_version LIMIT p_limit
     ) AS discarded
   );
 END

@@ -3,10 +3,8 @@
 -- Returns the time of the statement, from which delays count. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_publish_messages(
   p_messages jsonb,                -- [{queue, payload, delay_ms, max_attempts}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -14,10 +12,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
-  SELECT
-    m.queue, m.payload, v_now,
-    to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
-    m.max_attempts
+  SELECT m.queue, m.payload, v_now, to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000), m.max_attempts
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages) AS (queue text, payload jsonb, delay_ms bigint, max_attempts integer)
   ) WITH ORDINALITY AS m (queue, payload, delay_ms, max_attempts, position)

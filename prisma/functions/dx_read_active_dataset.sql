@@ -2,12 +2,7 @@
 -- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
 -- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
 -- Bound: the batches of the version. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_active_dataset(
-  p_name text
-)
-RETURNS jsonb
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_read_active_dataset(p_name text) RETURNS jsonb LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 BEGIN
@@ -17,9 +12,7 @@ BEGIN
       SELECT CASE
         WHEN d.active_version IS NULL THEN jsonb_build_object('_tag', 'Inactive')
         ELSE jsonb_build_object(
-          '_tag', 'Active',
-          'datasetUuid', d.dataset_uuid,
-          'version', v.dataset_version,
+          '_tag', 'Active', 'datasetUuid', d.dataset_uuid, 'version', v.dataset_version,
           'recordCount', v.record_count,
           'committedMs', floor(extract(epoch FROM v.committed_at) * 1000)::bigint,
           'outputs', COALESCE(
@@ -29,8 +22,7 @@ BEGIN
                 ORDER BY b.batch_uri
               )
               FROM queue_dataset_batches AS b
-              WHERE b.dataset_uuid = v.dataset_uuid
-                AND b.dataset_version = v.dataset_version
+              WHERE b.dataset_uuid = v.dataset_uuid AND b.dataset_version = v.dataset_version
             ),
             '[]'
           )

@@ -10,17 +10,13 @@
 -- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_now_ms bigint,
-  out_messages bigint,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_now_ms bigint, out_messages bigint,
   out_oldest_message_ms bigint,    -- milliseconds since the Unix epoch; null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 DECLARE
@@ -31,76 +27,53 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  SELECT count(*), min(message.since_ms)
-  INTO out_messages, out_oldest_message_ms
+  SELECT count(*), min(message.since_ms) INTO out_messages, out_oldest_message_ms
   FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT visible.since_ms
     FROM (
       SELECT
         greatest(
-          floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
-          q.locked_until,
-          (
-            SELECT l.locked_until
-            FROM instance_locks AS l
-            WHERE l.instance_id = q.instance_id
-          )
+          floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint, q.locked_until,
+          (SELECT l.locked_until FROM instance_locks AS l WHERE l.instance_id = q.instance_id)
         ) AS since_ms
-      FROM orchestrator_queue AS q
-      WHERE q.route = present.route
-        AND q.visible_at <= v_now
-      ORDER BY q.visible_at, q.id
-      LIMIT 10 * p_limit::bigint
+      FROM orchestrator_queue AS q WHERE q.route = present.route AND q.visible_at <= v_now
+      ORDER BY q.visible_at, q.id LIMIT 10 * p_limit::bigint
     ) AS visible
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
   ) AS message
-  WHERE present.route <> ''
-    AND NOT starts_with(present.route, '0.');
+  WHERE present.route <> '' AND NOT starts_with(present.route, '0.');
 
   -- Each condition on the session fits one index only.
   WITH free AS (
-    SELECT activity.*
-    FROM dx_routes_of_activities() AS present
+    SELECT activity.* FROM dx_routes_of_activities() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
-        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 10 * p_limit::bigint
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until FROM worker_queue AS w
+        WHERE w.session_id IS NULL AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 10 * p_limit::bigint
       ) AS visible
-      WHERE visible.locked_until IS NULL
-        OR visible.locked_until <= v_now_ms
+      WHERE visible.locked_until IS NULL OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS activity
     UNION ALL
-    SELECT activity.*
-    FROM dx_routes_of_sessions() AS present
+    SELECT activity.* FROM dx_routes_of_sessions() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
-        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-        FROM worker_queue AS w
-        WHERE num_nulls(w.session_id) = 0
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 10 * p_limit::bigint
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0 AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 10 * p_limit::bigint
       ) AS visible
-      WHERE visible.locked_until IS NULL
-        OR visible.locked_until <= v_now_ms
+      WHERE visible.locked_until IS NULL OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS activity
   ),
   tagged AS (
     SELECT
-      dx_tag(free.tag) AS tag,
-      count(*) AS depth,
+      dx_tag(free.tag) AS tag, count(*) AS depth,
       min(greatest(
         floor(extract(epoch FROM greatest(free.visible_at, free.created_at)) * 1000)::bigint,
         free.locked_until
@@ -108,14 +81,10 @@ BEGIN
     FROM free
     GROUP BY dx_tag(free.tag)
   )
-  SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]')
-  INTO out_activities
-  FROM tagged;
+  SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]') INTO out_activities FROM tagged;
 
-  SELECT round(count(*) * 100 / v_percent)
-  INTO out_active_instances
-  FROM executions AS e TABLESAMPLE SYSTEM (v_percent)
-  WHERE e.status = 'Running';
+  SELECT round(count(*) * 100 / v_percent) INTO out_active_instances
+  FROM executions AS e TABLESAMPLE SYSTEM (v_percent) WHERE e.status = 'Running';
 
   RETURN NEXT;
 END

@@ -5,19 +5,11 @@
 --
 -- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
 -- Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_ends(
-  p_instance_ids text[],
-  p_max_bytes bigint
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_ends(p_instance_ids text[], p_max_bytes bigint) RETURNS TABLE (
   out_instance_id text,
   out_status text,                 -- Completed or Failed
-  out_output text,
-  out_failure text,
-  out_is_last boolean
-)
-LANGUAGE plpgsql
-STABLE
+  out_output text, out_failure text, out_is_last boolean
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 BEGIN
@@ -34,8 +26,7 @@ BEGIN
         FROM instances AS i
         CROSS JOIN LATERAL (
           SELECT
-            e.status,
-            e.output,
+            e.status, e.output,
             CASE WHEN e.status = 'Failed' THEN dx_failure_of(e.instance_id, e.execution_id) END AS failure
           FROM executions AS e
           WHERE e.instance_id = i.instance_id

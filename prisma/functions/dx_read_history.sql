@@ -9,15 +9,8 @@ CREATE OR REPLACE FUNCTION dx_read_history(
   p_execution_id bigint,           -- null means the highest execution
   p_after bigint,                  -- event id; 0: from the beginning
   p_max_bytes bigint
-)
-RETURNS TABLE (
-  out_execution_id bigint,
-  out_event_id bigint,
-  out_event_data text,
-  out_is_last boolean
-)
-LANGUAGE sql
-STABLE
+) RETURNS TABLE (out_execution_id bigint, out_event_id bigint, out_event_data text, out_is_last boolean)
+LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -32,8 +25,7 @@ AS $$
       WHERE h.instance_id = p_instance_id
         AND h.execution_id = COALESCE(
           p_execution_id,
-          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
-          1
+          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
         )
         AND h.event_id > p_after
     ) AS sized

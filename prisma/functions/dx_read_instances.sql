@@ -3,37 +3,22 @@
 -- out_failure is the OrchestrationFailed event that ended a Failed execution.
 --
 -- Bound: the ids given; for failed ones also what dx_failure_of reads. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_instances(
-  p_instance_ids text[]
-)
-RETURNS TABLE (
-  out_instance_id text,
-  out_orchestration_name text,
-  out_orchestration_version text,
-  out_parent_instance_id text,
-  out_execution_id bigint,
-  out_status text,
-  out_output text,
-  out_failure text,
-  out_custom_status text,
-  out_custom_status_version integer,
+CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
+  out_instance_id text, out_orchestration_name text, out_orchestration_version text,
+  out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
+  out_custom_status text, out_custom_status_version integer,
   out_created_at_ms bigint,        -- milliseconds since the Unix epoch
   out_updated_at_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 BEGIN
   RETURN QUERY
   SELECT
     i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
-    COALESCE(e.status, 'Running'),
-    e.output,
+    COALESCE(e.status, 'Running'), e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
-    i.custom_status,
-    i.custom_status_version,
-    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    i.custom_status, i.custom_status_version, floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i
   LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id

@@ -7,11 +7,8 @@
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS text[]
-LANGUAGE sql
-STABLE
+  p_now_ms bigint
+) RETURNS text[] LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END

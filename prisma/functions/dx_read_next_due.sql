@@ -5,16 +5,10 @@
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_next_due(
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
-  out_orchestrator_ms bigint,
-  out_worker_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+  out_orchestrator_ms bigint, out_worker_ms bigint
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 DECLARE
@@ -23,28 +17,20 @@ DECLARE
 BEGIN
   SELECT ceil(extract(epoch FROM min(
     (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
-      WHERE q.route = present.route
-        AND q.visible_at > v_now
-        AND q.visible_at < 'infinity'
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
+      SELECT q.visible_at FROM orchestrator_queue AS q
+      WHERE q.route = present.route AND q.visible_at > v_now AND q.visible_at < 'infinity'
+      ORDER BY q.visible_at, q.id LIMIT 1
     )
   )) * 1000)
   INTO out_orchestrator_ms
-  FROM dx_routes_of_messages() AS present
-  WHERE NOT starts_with(present.route, '0.');
+  FROM dx_routes_of_messages() AS present WHERE NOT starts_with(present.route, '0.');
 
   out_orchestrator_ms := least(
     out_orchestrator_ms,
     (
-      SELECT l.locked_until
-      FROM instance_locks AS l
-      WHERE l.lock_token = ''
-        AND l.locked_until > v_now_ms
-      ORDER BY l.locked_until
-      LIMIT 1
+      SELECT l.locked_until FROM instance_locks AS l
+      WHERE l.lock_token = '' AND l.locked_until > v_now_ms
+      ORDER BY l.locked_until LIMIT 1
     )
   );
 
@@ -52,32 +38,26 @@ BEGIN
   -- WITH, because over a subquery the planner also plans min as the first row of an index: 10 microseconds for nothing.
   WITH due AS (
     SELECT (
-      SELECT w.visible_at
-      FROM worker_queue AS w
+      SELECT w.visible_at FROM worker_queue AS w
       WHERE w.session_id IS NULL
         AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
+      ORDER BY w.visible_at, w.id LIMIT 1
     ) AS visible_at
     FROM dx_routes_of_activities() AS present
     UNION ALL
     SELECT (
-      SELECT w.visible_at
-      FROM worker_queue AS w
+      SELECT w.visible_at FROM worker_queue AS w
       WHERE num_nulls(w.session_id) = 0
         AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
+      ORDER BY w.visible_at, w.id LIMIT 1
     )
     FROM dx_routes_of_sessions() AS present
   )
-  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
-  INTO out_worker_ms
-  FROM due;
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END

@@ -2,16 +2,13 @@
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
   out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,13 +22,9 @@ BEGIN
   out_delayed := 0;
   out_failing := 0;
   FOR i IN 1..1000 LOOP
-    SELECT o.queue
-    INTO v_row
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NULL
-      AND o.queue > v_queue
-    ORDER BY o.queue, o.deliver_at, o.id
-    LIMIT 1;
+    SELECT o.queue INTO v_row FROM queue_outbox AS o
+    WHERE o.sent_at IS NULL AND o.queue > v_queue
+    ORDER BY o.queue, o.deliver_at, o.id LIMIT 1;
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
@@ -46,12 +39,9 @@ BEGIN
       ) AS oldest
     INTO v_row
     FROM (
-      SELECT o.deliver_at, o.created_at, o.last_error
-      FROM queue_outbox AS o
-      WHERE o.sent_at IS NULL
-        AND o.queue = v_queue
-      ORDER BY o.deliver_at, o.id
-      LIMIT p_limit
+      SELECT o.deliver_at, o.created_at, o.last_error FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL AND o.queue = v_queue
+      ORDER BY o.deliver_at, o.id LIMIT p_limit
     ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;

@@ -5,17 +5,10 @@
 CREATE OR REPLACE FUNCTION dx_read_queue_depth(
   p_queue text,
   p_limit integer DEFAULT NULL,    -- rows, >= 1; null: all
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_visible bigint,
-  out_delayed bigint,
-  out_in_flight bigint,
-  out_dead bigint,
-  out_oldest_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_visible bigint, out_delayed bigint, out_in_flight bigint, out_dead bigint, out_oldest_ms bigint
+) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 DECLARE
@@ -30,11 +23,9 @@ BEGIN
     (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM (
-    SELECT message.visible_at, message.lease_token
-    FROM queue_messages AS message
+    SELECT message.visible_at, message.lease_token FROM queue_messages AS message
     WHERE message.queue = p_queue
-    ORDER BY message.visible_at
-    LIMIT p_limit
+    ORDER BY message.visible_at LIMIT p_limit
   ) AS m;
 END
 $$;

@@ -7,21 +7,13 @@
 -- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
 -- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
-  p_limit integer,
-  p_queue text,
+  p_limit integer, p_queue text,
   p_token text,                    -- of the lease; its receipts are `<id>.<token>`
-  p_lease_ms bigint,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_ids bigint[],
-  out_payloads text[],
-  out_attempts integer[],
-  out_died integer,
-  out_now_ms bigint,
+  p_lease_ms bigint, p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_ids bigint[], out_payloads text[], out_attempts integer[], out_died integer, out_now_ms bigint,
   out_next_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -37,13 +29,9 @@ BEGIN
       array_agg(locked.id) FILTER (WHERE locked.is_dead)
     INTO v_locked, v_dead
     FROM (
-      SELECT m.id, m.attempts >= m.max_attempts AS is_dead
-      FROM queue_messages AS m
-      WHERE m.queue = p_queue
-        AND m.visible_at <= v_now
-      ORDER BY m.visible_at, m.id
-      LIMIT p_limit
-      FOR UPDATE SKIP LOCKED
+      SELECT m.id, m.attempts >= m.max_attempts AS is_dead FROM queue_messages AS m
+      WHERE m.queue = p_queue AND m.visible_at <= v_now
+      ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
     PERFORM dx_bury_messages(v_dead, NULL, v_now);
@@ -54,15 +42,13 @@ BEGIN
 
   WITH leased AS (
     UPDATE queue_messages AS m
-    SET lease_token = p_token,
-        visible_at = to_timestamp((v_now_ms + p_lease_ms)::float8 / 1000),
+    SET lease_token = p_token, visible_at = to_timestamp((v_now_ms + p_lease_ms)::float8 / 1000),
         attempts = m.attempts + 1
     WHERE m.id = ANY (v_locked)
     RETURNING m.id, m.payload, m.attempts
   )
   SELECT
-    array_agg(leased.id ORDER BY leased.id),
-    array_agg(leased.payload::text ORDER BY leased.id),
+    array_agg(leased.id ORDER BY leased.id), array_agg(leased.payload::text ORDER BY leased.id),
     array_agg(leased.attempts ORDER BY leased.id)
   INTO out_ids, out_payloads, out_attempts
   FROM leased;
@@ -72,12 +58,10 @@ BEGIN
   out_next_ms := v_now_ms;
   IF COALESCE(cardinality(v_locked), 0) < p_limit THEN
     out_next_ms := (
-      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
-      FROM queue_messages AS m
+      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint FROM queue_messages AS m
       WHERE m.queue = p_queue
         AND m.visible_at < 'infinity' -- never
-      ORDER BY m.visible_at, m.id
-      LIMIT 1
+      ORDER BY m.visible_at, m.id LIMIT 1
     );
   END IF;
   RETURN NEXT;

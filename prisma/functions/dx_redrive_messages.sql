@@ -3,13 +3,8 @@
 --
 -- Returns the number of messages. Bound: p_limit rows and those that other transactions hold. Locks: dead messages,
 -- without waiting.
-CREATE OR REPLACE FUNCTION dx_redrive_messages(
-  p_queue text,
-  p_limit integer,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_redrive_messages(p_queue text, p_limit integer, p_now_ms bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -18,22 +13,14 @@ DECLARE
   v_ids bigint[];
   v_count bigint;
 BEGIN
-  SELECT array_agg(locked.id)
-  INTO v_ids
+  SELECT array_agg(locked.id) INTO v_ids
   FROM (
-    SELECT d.id
-    FROM queue_dead AS d
+    SELECT d.id FROM queue_dead AS d
     WHERE d.queue = p_queue
-    ORDER BY d.died_at, d.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    ORDER BY d.died_at, d.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS locked;
 
-  WITH revived AS (
-    DELETE FROM queue_dead AS d
-    WHERE d.id = ANY (v_ids)
-    RETURNING d.*
-  )
+  WITH revived AS (DELETE FROM queue_dead AS d WHERE d.id = ANY (v_ids) RETURNING d.*)
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
   SELECT revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived

@@ -7,10 +7,8 @@ CREATE OR REPLACE FUNCTION dx_redrive_tasks(
   p_ids text[],                    -- null: all
   p_name text,                     -- only tasks of this name; null: of every name
   p_limit integer,                 -- tasks, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -20,47 +18,32 @@ DECLARE
 BEGIN
   IF p_ids IS NULL THEN
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
-      WHERE t.dead_at IS NOT NULL
-        AND (p_name IS NULL OR t.name = p_name)
-      ORDER BY t.dead_at, t.id
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT t.id FROM queue_tasks AS t
+      WHERE t.dead_at IS NOT NULL AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.dead_at, t.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
   ELSE
     -- dead_at IS NOT NULL would lead to the index of all that are dead.
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
+      SELECT t.id FROM queue_tasks AS t
       WHERE t.id = ANY (ARRAY(SELECT dx_task_id(given.id) FROM unnest(p_ids) AS given (id)))
         AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
-      ORDER BY t.id
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      ORDER BY t.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
   END IF;
 
   WITH redriven AS (
     UPDATE queue_tasks AS t
-    SET status = 'Pending',
-        uncounted = t.attempt,
-        lost = 0,
-        run_at = v_now,
-        look_at = v_now + interval '30 seconds',
-        reply_instance_id = NULL,
-        updated_at = v_now,
-        dead_at = NULL
+    SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
+        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL
     WHERE t.id = ANY (v_ids)
     RETURNING t.id, t.queue, t.wakeup
   )
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
   SELECT
     redriven.queue,
-    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)),
-    v_now,
-    v_now
+    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)), v_now, v_now
   FROM redriven;
   RETURN v_ids::text[];
 END

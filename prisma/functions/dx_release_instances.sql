@@ -5,10 +5,7 @@
 CREATE OR REPLACE FUNCTION dx_release_instances(
   p_instances text[],
   p_secret text                    -- of the locks
-)
-RETURNS void
-LANGUAGE sql
-VOLATILE
+) RETURNS void LANGUAGE sql VOLATILE
 -- settings of the caller
 AS $$
   DELETE FROM instance_locks AS l
@@ -16,7 +13,6 @@ AS $$
     AND l.lock_token = p_secret
     AND NOT EXISTS (
       SELECT FROM orchestrator_queue AS q
-      WHERE q.instance_id = l.instance_id
-        AND q.lock_token = p_secret
+      WHERE q.instance_id = l.instance_id AND q.lock_token = p_secret
     );
 $$;

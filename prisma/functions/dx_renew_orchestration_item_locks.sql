@@ -5,10 +5,8 @@
 -- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -39,13 +37,11 @@ BEGIN
     v_until_ms := v_until_ms || v_lock.until_ms;
   END LOOP;
 
-  UPDATE instance_locks AS l
-  SET locked_until = a.until_ms
+  UPDATE instance_locks AS l SET locked_until = a.until_ms
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  UPDATE orchestrator_queue AS q
-  SET locked_until = a.until_ms
+  UPDATE orchestrator_queue AS q SET locked_until = a.until_ms
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
   WHERE q.instance_id = a.instance_id
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)

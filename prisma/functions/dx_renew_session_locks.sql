@@ -8,10 +8,8 @@ CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
   p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -19,16 +17,13 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_renewed bigint;
 BEGIN
-  UPDATE sessions AS s
-  SET locked_until = v_now_ms + p_extend_for_ms
+  UPDATE sessions AS s SET locked_until = v_now_ms + p_extend_for_ms
   FROM (
-    SELECT active.session_id
-    FROM sessions AS active
+    SELECT active.session_id FROM sessions AS active
     WHERE active.worker_id = ANY (p_worker_ids)
       AND active.locked_until > v_now_ms
       AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
-    ORDER BY active.session_id COLLATE "C"
-    FOR NO KEY UPDATE SKIP LOCKED
+    ORDER BY active.session_id COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED
   ) AS live
   WHERE s.session_id = live.session_id;
   GET DIAGNOSTICS v_renewed = ROW_COUNT;

@@ -7,10 +7,8 @@
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -27,11 +25,8 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer))
       WITH ORDINALITY AS item (task_id, attempt, position)
     CROSS JOIN LATERAL (
-      SELECT
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
-        AND t.attempt = item.attempt
-        AND t.status = 'Running'
+      SELECT FROM queue_tasks AS t
+      WHERE t.id = item.task_id AND t.attempt = item.attempt AND t.status = 'Running'
       OFFSET 0
     ) AS task
   LOOP
@@ -49,8 +44,7 @@ BEGIN
     ) AS item
     CROSS JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.reply_instance_id, t.reply_execution_id
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
+      FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
@@ -68,10 +62,8 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = renewed.until_ms,
-      heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
-  WHERE t.id = renewed.id;
+  SET lease_until = renewed.until_ms, heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms) WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;

@@ -13,10 +13,8 @@
 -- Bound: the rows given. Locks, without waiting: worker rows by id; then session rows by id (both skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms, sufficient_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -33,8 +31,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
     CROSS JOIN LATERAL (
-      SELECT
-      FROM worker_queue AS w
+      SELECT FROM worker_queue AS w
       WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
         AND w.lock_token = split_part(a.token, '.', 2)
         -- CASE leaves the planner no index but that of the ids.
@@ -48,26 +45,20 @@ BEGIN
   FOR v_row IN
     SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
         WITH ORDINALITY AS a (token, extend_for_ms, position)
       WHERE v_outcomes[a.position] = 'LockLost'
       ORDER BY id, a.position DESC -- of two renewals of one lock the last counts
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       OFFSET 0
     ) AS found
     LEFT JOIN LATERAL (
-      SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT w.id, w.session_id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       FOR UPDATE SKIP LOCKED
     ) AS activity ON true
   LOOP
@@ -82,21 +73,15 @@ BEGIN
     END IF;
   END LOOP;
 
-  UPDATE worker_queue AS w
-  SET locked_until = a.until_ms
-  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms)
-  WHERE w.id = a.id;
+  UPDATE worker_queue AS w SET locked_until = a.until_ms
+  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms) WHERE w.id = a.id;
 
   IF v_sessions <> '{}' THEN
-    UPDATE sessions AS s
-    SET last_activity_at = v_now_ms
+    UPDATE sessions AS s SET last_activity_at = v_now_ms
     FROM (
-      SELECT active.session_id
-      FROM sessions AS active
-      WHERE active.session_id = ANY (v_sessions)
-        AND active.locked_until > v_now_ms
-      ORDER BY active.session_id COLLATE "C"
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT active.session_id FROM sessions AS active
+      WHERE active.session_id = ANY (v_sessions) AND active.locked_until > v_now_ms
+      ORDER BY active.session_id COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
     WHERE s.session_id = locked.session_id;
   END IF;

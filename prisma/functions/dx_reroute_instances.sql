@@ -4,11 +4,7 @@
 -- Returns how many messages it has rerouted.
 -- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
 -- instances.
-CREATE OR REPLACE FUNCTION dx_reroute_instances(
-  p_turns dx_turn[]
-)
-RETURNS bigint
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_reroute_instances(p_turns dx_turn[]) RETURNS bigint LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -16,8 +12,7 @@ DECLARE
 BEGIN
   WITH wanted AS (
     SELECT
-      i.instance_id,
-      turn.secret,
+      i.instance_id, turn.secret,
       dx_route(
         e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
         CASE
@@ -32,15 +27,11 @@ BEGIN
     WHERE turn.execution_id IS NOT NULL
   ),
   changed AS (
-    UPDATE instances AS i
-    SET route = wanted.route
-    FROM wanted
-    WHERE i.instance_id = wanted.instance_id
-      AND i.route <> wanted.route
+    UPDATE instances AS i SET route = wanted.route
+    FROM wanted WHERE i.instance_id = wanted.instance_id AND i.route <> wanted.route
     RETURNING i.instance_id, i.route, wanted.secret
   )
-  UPDATE orchestrator_queue AS q
-  SET route = changed.route
+  UPDATE orchestrator_queue AS q SET route = changed.route
   FROM changed
   WHERE q.instance_id = changed.instance_id
     AND q.route <> changed.route

@@ -2,20 +2,13 @@
 -- holds the message.
 --
 -- Bound: one row. Locks: the message (skip locked).
-CREATE OR REPLACE FUNCTION dx_reroute_message(
-  p_id bigint,
-  p_route text
-)
-RETURNS boolean
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS boolean LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
-  UPDATE orchestrator_queue AS q
-  SET route = p_route
+  UPDATE orchestrator_queue AS q SET route = p_route
   FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
-  WHERE q.id = locked.id
-    AND q.route <> p_route;
+  WHERE q.id = locked.id AND q.route <> p_route;
   RETURN FOUND;
 END
 $$;

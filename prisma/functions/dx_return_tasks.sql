@@ -6,12 +6,8 @@
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
-  p_worker_id text,
-  p_claim_ids integer[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS integer[]
-LANGUAGE plpgsql
+  p_worker_id text, p_claim_ids integer[], p_now_ms bigint DEFAULT NULL
+) RETURNS integer[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,8 +21,7 @@ BEGIN
     array_agg(DISTINCT task.claim_id)
   INTO v_items, v_claims
   FROM (
-    SELECT t.id, t.attempt, t.claim_id
-    FROM queue_tasks AS t
+    SELECT t.id, t.attempt, t.claim_id FROM queue_tasks AS t
     WHERE t.look_at IS NOT NULL
       AND t.status = 'Running'
       AND t.worker_id = p_worker_id
@@ -38,11 +33,9 @@ BEGIN
   END IF;
   PERFORM dx_fail_tasks(v_items, p_now_ms);
   RETURN ARRAY(
-    SELECT claim.id
-    FROM unnest(v_claims) AS claim (id)
+    SELECT claim.id FROM unnest(v_claims) AS claim (id)
     WHERE NOT EXISTS (
-      SELECT
-      FROM queue_tasks AS t
+      SELECT FROM queue_tasks AS t
       WHERE t.look_at IS NOT NULL
         AND t.status = 'Running'
         AND t.worker_id = p_worker_id

@@ -5,15 +5,10 @@
 -- one.
 CREATE OR REPLACE FUNCTION dx_route(
   p_major integer,                 -- pinned version; null without one
-  p_minor integer,
-  p_patch integer,
-  p_name text,
+  p_minor integer, p_patch integer, p_name text,
   p_version text,                  -- null: any
   p_or_newer boolean
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
+) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
   -- Casts, because integer || text is not immutable, and then PostgreSQL could not inline the function.
   SELECT COALESCE(p_major::text || '.' || p_minor::text || '.' || p_patch::text, '-')

@@ -1,8 +1,6 @@
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
-CREATE OR REPLACE FUNCTION dx_route_activity()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_route_activity() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN

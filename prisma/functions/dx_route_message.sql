@@ -7,9 +7,7 @@
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.
-CREATE OR REPLACE FUNCTION dx_route_message()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_route_message() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -21,10 +19,8 @@ BEGIN
   IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
     IF NEW.visible_at <= NEW.created_at
       AND (
-        SELECT q.id
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = NEW.instance_id
-          AND q.due_at <= NEW.visible_at
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = NEW.instance_id AND q.due_at <= NEW.visible_at
         LIMIT 1
       ) IS NOT NULL
     THEN
@@ -35,8 +31,7 @@ BEGIN
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
     v_begins_at := (
-      SELECT max(q.due_at)
-      FROM orchestrator_queue AS q
+      SELECT max(q.due_at) FROM orchestrator_queue AS q
       WHERE q.instance_id = NEW.instance_id
         AND q.due_at > NEW.visible_at
         AND q.work_item LIKE '{"StartOrchestration"%'

@@ -1,33 +1,19 @@
 -- Lists the routes that have activities without a session, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_routes_of_activities()
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+CREATE OR REPLACE FUNCTION dx_routes_of_activities() RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE q.session_id IS NULL
-      ORDER BY q.route
-      LIMIT 1
-    )
+    (SELECT q.route FROM worker_queue AS q WHERE q.session_id IS NULL ORDER BY q.route LIMIT 1)
     UNION ALL
     SELECT (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE q.session_id IS NULL
-        AND q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
+      SELECT q.route FROM worker_queue AS q
+      WHERE q.session_id IS NULL AND q.route > present.route
+      ORDER BY q.route LIMIT 1
     )
-    FROM present
-    WHERE present.route IS NOT NULL
+    FROM present WHERE present.route IS NOT NULL
   )
-  SELECT present.route
-  FROM present
+  SELECT present.route FROM present
   WHERE present.route IS NOT NULL
 $$;

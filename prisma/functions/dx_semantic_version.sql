@@ -4,12 +4,7 @@
 -- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
 -- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
 -- than the release. A number has its length in front, and is lower than a word.
-CREATE OR REPLACE FUNCTION dx_semantic_version(
-  p_version text
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_semantic_version(p_version text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
   SELECT CASE
     WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN

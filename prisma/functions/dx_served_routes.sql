@@ -4,18 +4,11 @@
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_served_routes(
   p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
-  p_max_version integer[],
-  p_names text[],
-  p_versions text[],
-  p_orphans boolean
-)
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+  p_max_version integer[], p_names text[], p_versions text[], p_orphans boolean
+) RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  SELECT present.route
-  FROM dx_routes_of_messages() AS present
+  SELECT present.route FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT
       split_part(present.route, ' ', 1) AS pinned,
@@ -35,8 +28,7 @@ AS $$
     AND CASE
       WHEN p_names IS NULL THEN true
       WHEN part.program LIKE ' >%' THEN EXISTS (
-        SELECT
-        FROM unnest(p_names, p_versions) AS served (name, version)
+        SELECT FROM unnest(p_names, p_versions) AS served (name, version)
         WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
           AND dx_semantic_version(served.version) COLLATE "C"
             >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))

@@ -10,10 +10,7 @@ CREATE OR REPLACE FUNCTION dx_set_mark(
   p_began timestamptz,             -- when the look began
   p_oldest timestamptz,            -- of the rows that wait; null without one
   p_routes text[]                  -- that had rows; null without one
-)
-RETURNS text
-LANGUAGE sql
-VOLATILE
+) RETURNS text LANGUAGE sql VOLATILE
 SET search_path FROM CURRENT
 AS $$
   SELECT set_config(
@@ -21,8 +18,7 @@ AS $$
     (
       ARRAY[
         p_key,
-        look.began_ms::text,
-        (look.ended_ms + least(20 * (look.ended_ms - look.began_ms), 10000))::text,
+        look.began_ms::text, (look.ended_ms + least(20 * (look.ended_ms - look.began_ms), 10000))::text,
         least(look.began_ms - 1000, floor(extract(epoch FROM p_oldest) * 1000)::bigint)::text
       ] || p_routes
     )::text,

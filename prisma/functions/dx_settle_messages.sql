@@ -3,13 +3,10 @@
 -- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
 -- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
 CREATE OR REPLACE FUNCTION dx_settle_messages(
-  p_ids bigint[],
-  p_tokens text[],
+  p_ids bigint[], p_tokens text[],
   p_reasons text[],                -- null: deletes them
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -23,16 +20,12 @@ BEGIN
   FOR v_row IN
     SELECT item.position, message.id
     FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      SELECT a.* FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
+      SELECT m.id FROM queue_messages AS m
+      WHERE m.id = item.id AND m.lease_token = item.token AND m.visible_at > v_now
       FOR UPDATE
     ) AS message
   LOOP
@@ -45,8 +38,7 @@ BEGIN
   END LOOP;
 
   IF p_reasons IS NULL THEN
-    DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (v_ids);
+    DELETE FROM queue_messages AS m WHERE m.id = ANY (v_ids);
   ELSE
     PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
   END IF;

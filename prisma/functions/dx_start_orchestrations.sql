@@ -20,16 +20,10 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
                                    --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
-  p_key_values jsonb DEFAULT NULL,
-  p_worker_items jsonb DEFAULT NULL,
-  p_cancelled_activities jsonb DEFAULT NULL,
-  p_orchestrator_items jsonb DEFAULT NULL,
-  p_workers jsonb DEFAULT NULL,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_key_values jsonb DEFAULT NULL, p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL, p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -77,33 +71,26 @@ BEGIN
     array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
     count(v_turns[instance.turn].execution_id) FILTER (WHERE NOT instance.is_child)
   INTO v_started, v_children, v_first_turns
-  FROM unnest(v_instances) WITH ORDINALITY AS instance
-  WHERE instance.ordinality = ANY (v_created);
+  FROM unnest(v_instances) WITH ORDINALITY AS instance WHERE instance.ordinality = ANY (v_created);
   IF v_turns IS NOT NULL AND COALESCE(cardinality(v_started), 0) < v_count THEN
     FOR v_position IN
-      SELECT turn.ordinality
-      FROM unnest(v_turns) WITH ORDINALITY AS turn
-      WHERE turn.execution_id IS NOT NULL
-        AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
     LOOP
       v_turns[v_position].execution_id := NULL;
     END LOOP;
     IF FOUND AND v_children IS NOT NULL THEN
       -- Their parents were started by a transaction that we waited for.
       v_gone := ARRAY(
-        SELECT child.instance_id
-        FROM unnest(v_instances) WITH ORDINALITY AS child
+        SELECT child.instance_id FROM unnest(v_instances) WITH ORDINALITY AS child
         WHERE child.is_child
           AND child.ordinality = ANY (v_created)
           AND v_turns[child.turn].execution_id IS NULL
       );
-      DELETE FROM executions AS e
-      WHERE e.instance_id = ANY (v_gone);
-      DELETE FROM instances AS i
-      WHERE i.instance_id = ANY (v_gone);
+      DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
+      DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
       v_children := ARRAY(
-        SELECT child.instance_id
-        FROM unnest(v_children) AS child (instance_id)
+        SELECT child.instance_id FROM unnest(v_children) AS child (instance_id)
         WHERE child.instance_id <> ALL (v_gone)
       );
     END IF;
@@ -117,8 +104,7 @@ BEGIN
   END IF;
   IF v_first_turns > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns,
-      COALESCE(v_children, '{}'),
+      v_turns, COALESCE(v_children, '{}'),
       p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
       v_now_ms
     );
@@ -128,8 +114,7 @@ BEGIN
     SELECT jsonb_agg(
       CASE
         WHEN v_turns[start.position].execution_id IS NOT NULL THEN jsonb_build_object(
-          '_tag', 'Begun',
-          'nowMs', v_now_ms,
+          '_tag', 'Begun', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
         WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)

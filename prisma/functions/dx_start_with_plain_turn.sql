@@ -8,13 +8,8 @@ CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends
   p_turn jsonb,                    -- the same
   p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -70,8 +65,7 @@ BEGIN
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
   RETURN jsonb_build_object(
-    '_tag', 'Begun',
-    'nowMs', p_now_ms,
+    '_tag', 'Begun', 'nowMs', p_now_ms,
     'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END

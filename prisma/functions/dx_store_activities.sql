@@ -6,13 +6,8 @@
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
   p_worker_items jsonb,            -- this and the following: as in dx_store_turns
-  p_cancelled_activities jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_cancelled_activities jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -26,16 +21,13 @@ DECLARE
 BEGIN
   IF p_workers IS NOT NULL THEN
     v_waiting := dx_count_waiting(
-      p_workers,
-      (SELECT max(COALESCE(turn.spare, 0)) FROM unnest(p_turns) AS turn),
-      p_now_ms
+      p_workers, (SELECT max(COALESCE(turn.spare, 0)) FROM unnest(p_turns) AS turn), p_now_ms
     );
   END IF;
 
   WITH item AS (
     SELECT
-      activity.*,
-      row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
+      activity.*, row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
       worker.lock_timeout_ms,
       worker.position IS NOT NULL
         AND activity.session_id IS NULL
@@ -50,8 +42,7 @@ BEGIN
           p_cancelled_activities IS NULL
           OR NOT p_cancelled_activities @> jsonb_build_array(
             jsonb_build_object(
-              'instance_id', activity.instance_id,
-              'execution_id', activity.execution_id,
+              'instance_id', activity.instance_id, 'execution_id', activity.execution_id,
               'activity_id', activity.activity_id
             )
           )
@@ -68,16 +59,11 @@ BEGIN
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
     ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
       ON worker.position = p_turns[activity.ack].worker
-      AND (
-        v_waiting IS NULL
-        OR v_waiting[worker.position] <= COALESCE(p_turns[activity.ack].spare, 0)
-      )
+      AND (v_waiting IS NULL OR v_waiting[worker.position] <= COALESCE(p_turns[activity.ack].spare, 0))
     WHERE p_turns[activity.ack].execution_id IS NOT NULL
   ),
   numbered AS MATERIALIZED (
-    SELECT
-      nextval('worker_queue_id_seq') AS id,
-      ordered.*
+    SELECT nextval('worker_queue_id_seq') AS id, ordered.*
     FROM (
       SELECT
         item.*,
@@ -94,14 +80,11 @@ BEGIN
       activity_id, session_id, tag, route
     )
     SELECT
-      activity.id,
-      COALESCE(activity.work_item, p_texts[activity.text_at]),
-      v_now,
+      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]), v_now,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
       v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
-      activity.session_id,
-      COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
+      activity.session_id, COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
       activity.name || COALESCE(' #' || activity.tag, '')
     FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS activity
   )
@@ -114,8 +97,7 @@ BEGIN
         jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
         ORDER BY activity.index
       ) AS activities
-    FROM numbered AS activity
-    WHERE activity.is_handed_over
+    FROM numbered AS activity WHERE activity.is_handed_over
     GROUP BY activity.ack
   ) AS turn;
 

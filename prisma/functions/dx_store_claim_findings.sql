@@ -6,10 +6,8 @@ CREATE OR REPLACE FUNCTION dx_store_claim_findings(
   p_dead uuid[],                   -- they end, because the last attempt was lost
   p_cancelled uuid[],              -- they end, because their execution has ended
   p_unserved uuid[],               -- they wait for another worker
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -17,27 +15,17 @@ DECLARE
 BEGIN
   IF p_lost <> '{}' THEN
     INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
-    FROM queue_tasks AS t
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost' FROM queue_tasks AS t
     WHERE t.id = ANY (p_lost)
     ON CONFLICT DO NOTHING;
   END IF;
   IF p_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET unserved_at = v_now
-    WHERE t.id = ANY (p_unserved);
+    UPDATE queue_tasks AS t SET unserved_at = v_now WHERE t.id = ANY (p_unserved);
   END IF;
   IF p_dead <> '{}' THEN
     UPDATE queue_tasks AS t
-    SET status = 'Dead',
-        error = '{"_tag":"Lost"}',
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        dead_at = v_now
+    SET status = 'Dead', error = '{"_tag":"Lost"}', worker_id = NULL, started_at = NULL, lease_until = NULL,
+        heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
     WHERE t.id = ANY (p_dead);
     PERFORM dx_announce_task_ends(p_dead, p_now_ms);
   END IF;

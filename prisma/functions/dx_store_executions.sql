@@ -6,11 +6,8 @@ CREATE OR REPLACE FUNCTION dx_store_executions(
   p_turns dx_turn[],
   p_creates boolean,               -- whether the turns were claimed, so that their executions may have no row yet
   p_describes boolean,             -- whether any has a status or a pinned version
-  p_texts text[],
-  p_now timestamptz
-)
-RETURNS boolean
-LANGUAGE plpgsql
+  p_texts text[], p_now timestamptz
+) RETURNS boolean LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -19,13 +16,11 @@ BEGIN
   IF p_creates THEN
     -- Whether or not the instance has a row.
     INSERT INTO executions (instance_id, execution_id, status, started_at)
-    SELECT turn.instance_id, turn.execution_id, 'Running', p_now
-    FROM unnest(p_turns) AS turn
+    SELECT turn.instance_id, turn.execution_id, 'Running', p_now FROM unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND NOT EXISTS (
         SELECT FROM executions AS e
-        WHERE e.instance_id = turn.instance_id
-          AND e.execution_id = turn.execution_id
+        WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
       )
     ORDER BY turn.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING;

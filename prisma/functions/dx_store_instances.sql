@@ -9,9 +9,7 @@ CREATE OR REPLACE FUNCTION dx_store_instances(
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
   p_orchestrator_items jsonb,      -- as in dx_store_turns
   p_now timestamptz
-)
-RETURNS text[]
-LANGUAGE plpgsql
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -30,16 +28,12 @@ BEGIN
       )
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
-        turn.parent_instance_id, turn.custom_status,
-        COALESCE(turn.sets_custom_status, false)::integer
+        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
         AND turn.orchestration_version IS NOT NULL
-        AND NOT EXISTS (
-          SELECT FROM instances AS x
-          WHERE x.instance_id = turn.instance_id
-        )
+        AND NOT EXISTS (SELECT FROM instances AS x WHERE x.instance_id = turn.instance_id)
       ORDER BY turn.instance_id COLLATE "C"
       ON CONFLICT (instance_id) DO UPDATE
       SET orchestration_name = excluded.orchestration_name,
@@ -54,16 +48,13 @@ BEGIN
           custom_status_version = i.custom_status_version + excluded.custom_status_version
       RETURNING i.instance_id
     )
-    SELECT COALESCE(array_agg(created.instance_id), '{}')
-    INTO v_created
-    FROM created;
+    SELECT COALESCE(array_agg(created.instance_id), '{}') INTO v_created FROM created;
   END IF;
 
   v_children := dx_instances_of_children(p_turns, p_orchestrator_items);
   IF v_children IS NOT NULL THEN
     v_positions := dx_create_instances(v_children, NULL, p_now);
-    SELECT array_agg(v_children[created.position].instance_id)
-    INTO v_started
+    SELECT array_agg(v_children[created.position].instance_id) INTO v_started
     FROM unnest(v_positions) AS created (position);
   END IF;
 
@@ -75,19 +66,14 @@ BEGIN
         WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
         ELSE i.parent_instance_id
       END,
-      current_execution_id = greatest(i.current_execution_id, turn.execution_id),
-      updated_at = p_now,
+      current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
       custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer
   FROM (
-    SELECT
-      turn.*,
-      turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
-    FROM unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
+    SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
+    FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL
   ) AS turn
-  WHERE i.instance_id = turn.instance_id
-    AND i.instance_id <> ALL (v_created);
+  WHERE i.instance_id = turn.instance_id AND i.instance_id <> ALL (v_created);
   RETURN v_started;
 END
 $$;

@@ -9,11 +9,8 @@ CREATE OR REPLACE FUNCTION dx_store_messages(
   p_orchestrator_items jsonb,      -- as in dx_store_turns
   p_started text[],                -- instances that were started with these turns; null or empty: none
   p_cancels boolean,               -- whether any turn has cancelled_timers
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_texts text[], p_now_ms bigint
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -32,18 +29,13 @@ BEGIN
             OR COALESCE(message.work_item, p_texts[message.text_at]) LIKE '{"ContinueAsNew"%'
           )
           AND (
-            SELECT q.id
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = message.instance_id
-              AND q.due_at <= v_now
+            SELECT q.id FROM orchestrator_queue AS q
+            WHERE q.instance_id = message.instance_id AND q.due_at <= v_now
             LIMIT 1
           ) IS NOT NULL THEN -1
         ELSE 1
       END,
-      message.instance_id,
-      COALESCE(message.work_item, p_texts[message.text_at]),
-      due.at,
-      v_now,
+      message.instance_id, COALESCE(message.work_item, p_texts[message.text_at]), due.at, v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = message.instance_id), '')
     FROM (
       SELECT m.*
@@ -57,8 +49,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(
-          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
-          v_latest_ms
+          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
         )::float8 / 1000
       ) AS at
     ) AS due;
@@ -66,11 +57,9 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    UPDATE orchestrator_queue AS q
-    SET route = earlier.route
+    UPDATE orchestrator_queue AS q SET route = earlier.route
     FROM (
-      SELECT message.id, i.route
-      FROM unnest(p_started) AS started (instance_id)
+      SELECT message.id, i.route FROM unnest(p_started) AS started (instance_id)
       JOIN instances AS i ON i.instance_id = started.instance_id
       JOIN orchestrator_queue AS message ON message.instance_id = started.instance_id
       WHERE message.route <> i.route
@@ -82,8 +71,7 @@ BEGIN
   IF p_cancels THEN
     -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
     -- turn.
-    DELETE FROM orchestrator_queue AS q
-    USING unnest(p_turns) AS turn
+    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND q.instance_id = turn.instance_id
       AND q.due_at > v_now
@@ -96,8 +84,7 @@ BEGIN
       ARRAY(
         SELECT to_timestamp(
           least(
-            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
-            v_latest_ms
+            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
           )::float8 / 1000
         )
         FROM jsonb_to_recordset(p_orchestrator_items) AS message (ack bigint, visible_at_ms bigint, delay_ms bigint)

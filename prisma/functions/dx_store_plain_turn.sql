@@ -5,16 +5,13 @@
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
-  p_instance_id text,
-  p_execution_id bigint,
+  p_instance_id text, p_execution_id bigint,
   p_history jsonb,                 -- as in dx_store_turns; null without events
   p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -57,12 +54,8 @@ BEGIN
       activity_id, tag, route
     )
     VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
-      v_now,
-      v_token,
-      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
-      v_now,
-      (v_token IS NOT NULL)::integer,
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]), v_now, v_token,
+      CASE WHEN v_token IS NOT NULL THEN v_until_ms END, v_now, (v_token IS NOT NULL)::integer,
       v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
       v_item ->> 'name'
     )

@@ -7,10 +7,8 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
   p_started bigint[],              -- positions of those whose instances were created
   p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
   p_texts text[],                  -- as in dx_store_turns
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -24,36 +22,28 @@ BEGIN
       nextval('orchestrator_queue_id_seq') * CASE
         WHEN s.delay_ms > 0 THEN 1
         WHEN (
-          SELECT q.id
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = s.instance_id
-            AND q.due_at <= v_now
+          SELECT q.id FROM orchestrator_queue AS q
+          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
           LIMIT 1
         ) IS NULL THEN 1
         ELSE -1
       END,
-      s.instance_id,
-      COALESCE(s.work_item, p_texts[s.text_at]),
-      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
-      v_now,
+      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000), v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM (
-      SELECT start.*
-      FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started)
-        AND p_turns[start.ordinality].execution_id IS NULL
+      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       ORDER BY start.ordinality
     ) AS s
     RETURNING instance_id, visible_at, route
   )
   UPDATE orchestrator_queue AS q
-  SET route = earlier.route,
-      visible_at = COALESCE(earlier.arrives_at, q.visible_at),
+  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
       created_at = COALESCE(earlier.arrives_at, q.created_at)
   FROM (
     SELECT
-      message.id,
-      start.route,
+      message.id, start.route,
       -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
       CASE
         WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
@@ -72,8 +62,7 @@ BEGIN
       ARRAY(
         SELECT to_timestamp(least(p_now_ms + COALESCE(start.delay_ms, 0), v_latest_ms)::float8 / 1000)
         FROM unnest(p_starts) WITH ORDINALITY AS start
-        WHERE start.ordinality = ANY (p_started)
-          AND p_turns[start.ordinality].execution_id IS NULL
+        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       )
     );
   END IF;

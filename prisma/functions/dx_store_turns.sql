@@ -36,10 +36,8 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   creates its instance where the id is free
   p_workers jsonb,                 -- [{lock_timeout_ms, names, untagged, tags}], with tags as in dx_fetch_work_items
   p_texts text[],                  -- null if no part has a text_at
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -61,8 +59,7 @@ DECLARE
   v_rows bigint;
 BEGIN
   SELECT
-    bool_or(turn.secret IS NOT NULL),
-    bool_or(turn.left_ids IS NOT NULL),
+    bool_or(turn.secret IS NOT NULL), bool_or(turn.left_ids IS NOT NULL),
     bool_or(turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL) FILTER (WHERE stored.yes),
     array_agg(turn.parent_instance_id) FILTER (WHERE stored.yes AND turn.parent_instance_id IS NOT NULL),
     bool_or(turn.status IS NOT NULL OR turn.major IS NOT NULL) FILTER (WHERE stored.yes),
@@ -80,8 +77,7 @@ BEGIN
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
     PERFORM
-    FROM instances AS i
-    WHERE i.instance_id = ANY (v_parents)
+    FROM instances AS i WHERE i.instance_id = ANY (v_parents)
     ORDER BY i.instance_id COLLATE "C"
     FOR KEY SHARE;
   END IF;
@@ -97,8 +93,7 @@ BEGIN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
     SELECT
       p_turns[event.ack].instance_id, p_turns[event.ack].execution_id, event.event_id, event.event_type,
-      COALESCE(event.event_data, p_texts[event.text_at]),
-      v_now
+      COALESCE(event.event_data, p_texts[event.text_at]), v_now
     FROM jsonb_to_recordset(p_history)
       AS event (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_turns[event.ack].execution_id IS NOT NULL;

@@ -14,13 +14,11 @@ CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
   p_after text,                    -- out_next of the step before; null begins a pass
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_deleted bigint,
   out_next text                    -- <microseconds since the Unix epoch>.<row id>
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -41,21 +39,16 @@ BEGIN
       SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
       FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
-        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
-        FROM orchestrator_queue AS q
-        WHERE q.route = present.route
-          AND q.visible_at <= v_now
-        ORDER BY q.visible_at DESC, q.id DESC
-        LIMIT 1000
+        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token FROM orchestrator_queue AS q
+        WHERE q.route = present.route AND q.visible_at <= v_now
+        ORDER BY q.visible_at DESC, q.id DESC LIMIT 1000
       ) AS newest
       WHERE present.route <> ''
         AND newest.lock_token IS NULL
         AND newest.route NOT LIKE '- %'
         AND newest.route IS DISTINCT FROM (
-          SELECT i.route
-          FROM instances AS i
-          WHERE i.instance_id = newest.instance_id
-            AND i.route <> ''
+          SELECT i.route FROM instances AS i
+          WHERE i.instance_id = newest.instance_id AND i.route <> ''
         )
     LOOP
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
@@ -68,11 +61,8 @@ BEGIN
   FOR v_row IN
     SELECT q.id, q.instance_id, q.visible_at, dx_message_route(q.instance_id, q.work_item) AS route
     FROM orchestrator_queue AS q
-    WHERE q.route = ''
-      AND q.visible_at <= v_now
-      AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-    ORDER BY q.visible_at, q.id
-    LIMIT p_limit
+    WHERE q.route = '' AND q.visible_at <= v_now AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+    ORDER BY q.visible_at, q.id LIMIT p_limit
   LOOP
     v_seen := v_seen + 1;
     v_after_at := v_row.visible_at;
@@ -87,8 +77,7 @@ BEGIN
       WHERE q.id = locked.id
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS start
-          WHERE start.instance_id = q.instance_id
-            AND start.work_item LIKE '{"StartOrchestration"%'
+          WHERE start.instance_id = q.instance_id AND start.work_item LIKE '{"StartOrchestration"%'
         );
       IF FOUND THEN
         out_deleted := out_deleted + 1;

@@ -17,20 +17,13 @@ CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_wakeups integer,               -- most tasks that wait and get a wake-up
   p_names text[] DEFAULT NULL,     -- that a worker serves
   p_served_ms bigint DEFAULT 0,    -- since when, milliseconds before now
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_lost integer,
-  out_woken integer,
-  out_is_full boolean,
-  out_has_unserved boolean,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_lost integer, out_woken integer, out_is_full boolean, out_has_unserved boolean,
   out_next_ms bigint,              -- milliseconds from now
-  out_pending bigint,
-  out_running bigint,
-  out_dead bigint,
+  out_pending bigint, out_running bigint, out_dead bigint,
   out_oldest_age_ms bigint         -- since the oldest task that waits could have begun; 0 without one
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -41,38 +34,28 @@ DECLARE
 BEGIN
   IF p_names IS NOT NULL THEN
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
-      WHERE t.unserved_at <= v_begin
-        AND t.name = ANY (p_names)
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT t.id FROM queue_tasks AS t
+      WHERE t.unserved_at <= v_begin AND t.name = ANY (p_names)
+      LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
     UPDATE queue_tasks AS t
-    SET unserved_at = NULL,
-        look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
+    SET unserved_at = NULL, look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
     WHERE t.id = ANY (v_ids);
   END IF;
   out_has_unserved := p_names IS NOT NULL AND EXISTS (
     SELECT FROM queue_tasks AS t
-    WHERE t.unserved_at <= v_begin
-      AND t.name = ANY (p_names)
+    WHERE t.unserved_at <= v_begin AND t.name = ANY (p_names)
   );
 
   v_ids := ARRAY(
-    SELECT t.id
-    FROM queue_tasks AS t
-    WHERE t.look_at IS NOT NULL
-      AND t.look_at <= v_now
-    ORDER BY t.look_at
-    LIMIT p_limit
-    FOR NO KEY UPDATE SKIP LOCKED
+    SELECT t.id FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL AND t.look_at <= v_now
+    ORDER BY t.look_at LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
   );
 
   WITH looked AS (
     SELECT
-      t.id,
-      t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
+      t.id, t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
       t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
       CASE
         -- Renewals do not move the time of the look.
@@ -82,44 +65,33 @@ BEGIN
           + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_ids)
+    FROM queue_tasks AS t WHERE t.id = ANY (v_ids)
   ),
   moved AS (
-    UPDATE queue_tasks AS t
-    SET look_at = looked.next_look_at
-    FROM looked
-    WHERE t.id = looked.id
+    UPDATE queue_tasks AS t SET look_at = looked.next_look_at
+    FROM looked WHERE t.id = looked.id
     RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT
-      moved.queue,
-      COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
-      v_now,
-      v_now
-    FROM moved
-    WHERE moved.is_lost
-      OR (moved.is_waiting AND moved.place <= p_wakeups)
+      moved.queue, COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
+      v_now, v_now
+    FROM moved WHERE moved.is_lost OR (moved.is_waiting AND moved.place <= p_wakeups)
   )
   SELECT
     count(*) FILTER (WHERE moved.is_lost),
-    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups),
-    cardinality(v_ids) >= p_limit
+    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups), cardinality(v_ids) >= p_limit
   INTO out_lost, out_woken, out_is_full
   FROM moved;
 
-  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
-  INTO out_next_ms
+  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms INTO out_next_ms
   FROM queue_tasks AS t
   WHERE t.look_at < 'infinity' -- never
-  ORDER BY t.look_at
-  LIMIT 1;
+  ORDER BY t.look_at LIMIT 1;
 
   SELECT
-    count(*) FILTER (WHERE open.status = 'Pending'),
-    count(*) FILTER (WHERE open.status = 'Running'),
+    count(*) FILTER (WHERE open.status = 'Pending'), count(*) FILTER (WHERE open.status = 'Running'),
     COALESCE(
       v_now_ms - floor(extract(epoch FROM
         min(greatest(open.run_at, 'epoch')) FILTER (WHERE open.status = 'Pending' AND open.run_at <= v_now)
@@ -128,21 +100,12 @@ BEGIN
     )
   INTO out_pending, out_running, out_oldest_age_ms
   FROM (
-    SELECT t.status, t.run_at
-    FROM queue_tasks AS t
+    SELECT t.status, t.run_at FROM queue_tasks AS t
     WHERE t.look_at IS NOT NULL
-    ORDER BY t.look_at
-    LIMIT p_limit
+    ORDER BY t.look_at LIMIT p_limit
   ) AS open;
-  SELECT count(*)
-  INTO out_dead
-  FROM (
-    SELECT
-    FROM queue_tasks AS t
-    WHERE t.dead_at IS NOT NULL
-    ORDER BY t.dead_at
-    LIMIT p_limit
-  ) AS dead;
+  SELECT count(*) INTO out_dead
+  FROM (SELECT FROM queue_tasks AS t WHERE t.dead_at IS NOT NULL ORDER BY t.dead_at LIMIT p_limit) AS dead;
   RETURN NEXT;
 END
 $$;

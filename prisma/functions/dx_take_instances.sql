@@ -15,9 +15,7 @@ CREATE OR REPLACE FUNCTION dx_take_instances(
   p_max_bytes bigint,              -- at least one message is returned
   p_takes_over boolean,            -- as in dx_fetch_orchestration_items
   p_now_ms bigint
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -28,32 +26,23 @@ DECLARE
   v_batch bigint[];
   v_free bigint[];
 BEGIN
-  SELECT array_agg(l.instance_id)
-  INTO v_held
-  FROM instance_locks AS l
+  SELECT array_agg(l.instance_id) INTO v_held FROM instance_locks AS l
   WHERE l.instance_id = ANY (p_instances);
   IF v_held IS NOT NULL THEN
     WITH expired AS (
-      SELECT l.instance_id
-      FROM instance_locks AS l
+      SELECT l.instance_id FROM instance_locks AS l
       WHERE l.instance_id = ANY (v_held)
         AND l.locked_until <= p_now_ms
         AND (p_takes_over OR l.lock_token = '')
-      ORDER BY l.instance_id COLLATE "C"
-      FOR UPDATE SKIP LOCKED
+      ORDER BY l.instance_id COLLATE "C" FOR UPDATE SKIP LOCKED
     ),
     taken_over AS (
       UPDATE instance_locks AS l
-      SET lock_token = p_secret,
-          locked_until = p_until_ms,
-          locked_at = p_now_ms
-      FROM expired
-      WHERE l.instance_id = expired.instance_id
+      SET lock_token = p_secret, locked_until = p_until_ms, locked_at = p_now_ms
+      FROM expired WHERE l.instance_id = expired.instance_id
       RETURNING l.instance_id
     )
-    SELECT COALESCE(array_agg(instance_id), '{}')
-    INTO v_owned
-    FROM taken_over;
+    SELECT COALESCE(array_agg(instance_id), '{}') INTO v_owned FROM taken_over;
   END IF;
   WITH owned AS (
     INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
@@ -61,18 +50,14 @@ BEGIN
     FROM unnest(p_instances) AS taken (instance_id)
     WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
     ORDER BY taken.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   )
-  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
-  INTO v_owned
-  FROM owned;
+  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}') INTO v_owned FROM owned;
   IF v_owned = '{}' THEN
     RETURN NULL;
   END IF;
 
-  SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
-  INTO v_batch
+  SELECT array_agg(sized.id ORDER BY sized.before, sized.id) INTO v_batch
   FROM (
     SELECT
       due.id,
@@ -85,58 +70,43 @@ BEGIN
       -- messages are of holders that lost theirs.
       (
         SELECT
-          prompt.id,
-          prompt.bytes,
+          prompt.id, prompt.bytes,
           COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
         FROM (
-          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id
-            AND q.due_at = '-infinity'
-          ORDER BY q.id
-          LIMIT 4096
+          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
+          ORDER BY q.id LIMIT 4096
         ) AS prompt
       )
       UNION ALL
       (
-        SELECT q.id, octet_length(q.work_item), q.due_at
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = owned.instance_id
-          AND q.due_at > '-infinity'
-          AND q.due_at <= v_now
-        ORDER BY q.due_at, q.id
-        LIMIT 4096
+        SELECT q.id, octet_length(q.work_item), q.due_at FROM orchestrator_queue AS q
+        WHERE q.instance_id = owned.instance_id AND q.due_at > '-infinity' AND q.due_at <= v_now
+        ORDER BY q.due_at, q.id LIMIT 4096
       )
-      ORDER BY place, id
-      LIMIT 4096
+      ORDER BY place, id LIMIT 4096
     ) AS due
     WHERE owned.instance_id = ANY (v_owned)
       -- The version may have changed before the instance was locked.
       AND COALESCE(
         (
           SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-          FROM instances AS i
-          WHERE i.instance_id = owned.instance_id
+          FROM instances AS i WHERE i.instance_id = owned.instance_id
         ),
         owned.route
       ) = ANY (p_routes)
   ) AS sized
-  WHERE sized.before = 0
-    OR sized.before < p_max_bytes;
-  SELECT array_agg(free.id)
-  INTO v_free
+  WHERE sized.before = 0 OR sized.before < p_max_bytes;
+  SELECT array_agg(free.id) INTO v_free
   FROM (
-    SELECT q.id
-    FROM orchestrator_queue AS q
+    SELECT q.id FROM orchestrator_queue AS q
     WHERE q.id = ANY (v_batch)
-    ORDER BY q.id
-    FOR UPDATE SKIP LOCKED
+    ORDER BY q.id FOR UPDATE SKIP LOCKED
   ) AS free;
   IF cardinality(v_free) < cardinality(v_batch) THEN
     -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
     -- to keep their order.
-    SELECT array_agg(behind.id)
-    INTO v_free
+    SELECT array_agg(behind.id) INTO v_free
     FROM (
       SELECT
         q.id,

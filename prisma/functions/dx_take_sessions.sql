@@ -3,13 +3,10 @@
 -- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their
 -- rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_take_sessions(
-  p_sessions text[],
-  p_worker_id text,
+  p_sessions text[], p_worker_id text,
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -23,21 +20,16 @@ BEGIN
     END IF;
   END LOOP;
   WITH locked AS (
-    SELECT s.session_id
-    FROM sessions AS s
+    SELECT s.session_id FROM sessions AS s
     WHERE s.session_id = ANY (p_sessions)
       AND s.session_id <> ALL (v_busy)
       AND (s.locked_until <= p_now_ms OR s.worker_id = p_worker_id)
-    ORDER BY s.session_id COLLATE "C"
-    FOR UPDATE SKIP LOCKED
+    ORDER BY s.session_id COLLATE "C" FOR UPDATE SKIP LOCKED
   ),
   refreshed AS (
     UPDATE sessions AS s
-    SET worker_id = p_worker_id,
-        locked_until = p_now_ms + p_lock_timeout_ms,
-        last_activity_at = p_now_ms
-    FROM locked
-    WHERE s.session_id = locked.session_id
+    SET worker_id = p_worker_id, locked_until = p_now_ms + p_lock_timeout_ms, last_activity_at = p_now_ms
+    FROM locked WHERE s.session_id = locked.session_id
     RETURNING s.session_id
   ),
   created AS (
@@ -45,24 +37,16 @@ BEGIN
     SELECT wanted.session_id, p_worker_id, p_now_ms + p_lock_timeout_ms, p_now_ms
     FROM unnest(p_sessions) AS wanted (session_id)
     WHERE wanted.session_id <> ALL (v_busy)
-      AND NOT EXISTS (
-        SELECT FROM sessions AS s
-        WHERE s.session_id = wanted.session_id
-      )
+      AND NOT EXISTS (SELECT FROM sessions AS s WHERE s.session_id = wanted.session_id)
     ORDER BY wanted.session_id COLLATE "C"
-    ON CONFLICT (session_id) DO NOTHING
-    RETURNING session_id
+    ON CONFLICT (session_id) DO NOTHING RETURNING session_id
   ),
   -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
   kept AS (
-    SELECT s.session_id
-    FROM sessions AS s
-    WHERE s.session_id = ANY (p_sessions)
-      AND s.worker_id = p_worker_id
-      AND s.locked_until > p_now_ms
+    SELECT s.session_id FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions) AND s.worker_id = p_worker_id AND s.locked_until > p_now_ms
   )
-  SELECT COALESCE(array_agg(owned.session_id), '{}')
-  INTO v_owned
+  SELECT COALESCE(array_agg(owned.session_id), '{}') INTO v_owned
   FROM (
     SELECT refreshed.session_id FROM refreshed
     UNION

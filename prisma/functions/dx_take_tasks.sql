@@ -7,27 +7,20 @@
 -- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
 -- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
-  p_limit integer,
-  p_queue text,
+  p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
   p_lease_ms bigint,               -- of messages
   p_names text[],                  -- of the tasks that the caller serves
   p_task_lease_ms bigint[],        -- of each of them, milliseconds, > 0
   p_worker_id text,
   p_claim_id integer DEFAULT NULL, -- the caller gives back by it what it claimed, if it gets no answer
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_tasks json,                  -- [[id, ...], [name, ...], [attempt, ...], [attempts that count, ...], [payload, ...],
                                    --   [trace context, ...], [kind of the message, ...]]
-  out_ids bigint[],
-  out_payloads text[],
-  out_attempts integer[],
-  out_died integer,
-  out_now_ms bigint,
+  out_ids bigint[], out_payloads text[], out_attempts integer[], out_died integer, out_now_ms bigint,
   out_next_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
@@ -44,12 +37,8 @@ BEGIN
   FROM (
     SELECT m.id, m.payload ->> 'kind' AS kind, m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
-    WHERE m.queue = p_queue
-      AND m.visible_at <= v_now
-      AND m.attempts < m.max_attempts
-    ORDER BY m.visible_at, m.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    WHERE m.queue = p_queue AND m.visible_at <= v_now AND m.attempts < m.max_attempts
+    ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
   IF v_messages IS NOT NULL THEN
@@ -64,8 +53,7 @@ BEGIN
         ORDER BY message.task_id, message.message_id
       ) AS item
       CROSS JOIN LATERAL (
-        SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
-        FROM queue_tasks AS t
+        SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id FROM queue_tasks AS t
         WHERE t.id = item.task_id
           AND t.status = 'Pending'
           AND t.run_at <= v_now
@@ -79,26 +67,14 @@ BEGIN
     ),
     claimed AS (
       UPDATE queue_tasks AS t
-      SET status = 'Running',
-          attempt = t.attempt + 1,
-          worker_id = p_worker_id,
-          started_at = v_now,
-          claim_id = p_claim_id,
-          lease_until = free.until_ms,
-          heartbeat_at = v_now,
-          unserved_at = NULL,
-          look_at = least(t.look_at, to_timestamp((free.until_ms + 500)::float8 / 1000)),
-          updated_at = v_now
-      FROM free
-      WHERE t.id = free.id
+      SET status = 'Running', attempt = t.attempt + 1, worker_id = p_worker_id, started_at = v_now,
+          claim_id = p_claim_id, lease_until = free.until_ms, heartbeat_at = v_now, unserved_at = NULL,
+          look_at = least(t.look_at, to_timestamp((free.until_ms + 500)::float8 / 1000)), updated_at = v_now
+      FROM free WHERE t.id = free.id
       RETURNING t.id, t.name, t.attempt, t.attempt - t.uncounted AS counted, t.payload, t.trace_context, free.kind
     ),
-    deleted AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (ARRAY(SELECT free.message_id FROM free))
-    )
-    SELECT array_agg(part.tasks), COALESCE(sum(part.count), 0)
-    INTO v_parts, v_count
+    deleted AS (DELETE FROM queue_messages AS m WHERE m.id = ANY (ARRAY(SELECT free.message_id FROM free)))
+    SELECT array_agg(part.tasks), COALESCE(sum(part.count), 0) INTO v_parts, v_count
     FROM (
       SELECT
         count(*) AS count,

@@ -1,7 +1,5 @@
 -- Returns the UUID that a text holds; null for any other text.
-CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
-RETURNS uuid
-LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_task_id(p_text text) RETURNS uuid LANGUAGE sql IMMUTABLE
 AS $$
   -- A regular expression takes several times as long.
   SELECT CASE

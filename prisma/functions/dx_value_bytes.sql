@@ -1,11 +1,6 @@
 -- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
 -- escapes of JSON, because Duroxide's typed API stores strings bare.
-CREATE OR REPLACE FUNCTION dx_value_bytes(
-  p_value text
-)
-RETURNS integer
-LANGUAGE plpgsql
-IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_value_bytes(p_value text) RETURNS integer LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -22,10 +22,8 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 -- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, begins_first}]; delay null or 0: no pause
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -54,8 +52,7 @@ BEGIN
     ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-    ORDER BY l.instance_id COLLATE "C", a.position
-    FOR UPDATE OF l
+    ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
   LOOP
     CONTINUE WHEN v_lock.instance_id = v_previous;
     v_previous := v_lock.instance_id;
@@ -72,8 +69,7 @@ BEGIN
 
   IF v_wanting <> '{}' THEN
     WITH begin AS (
-      SELECT message.id
-      FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
+      SELECT message.id FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
       JOIN orchestrator_queue AS message ON message.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
         AND message.due_at <= to_timestamp(v_now_ms::float8 / 1000)
@@ -85,15 +81,11 @@ BEGIN
     ),
     moved AS (
       UPDATE orchestrator_queue AS q
-      SET id = -nextval('orchestrator_queue_id_seq'),
-          visible_at = least(q.visible_at, q.created_at)
-      FROM begin
-      WHERE q.id = begin.id
+      SET id = -nextval('orchestrator_queue_id_seq'), visible_at = least(q.visible_at, q.created_at)
+      FROM begin WHERE q.id = begin.id
       RETURNING q.instance_id
     )
-    SELECT array_agg(moved.instance_id)
-    INTO v_begun
-    FROM moved;
+    SELECT array_agg(moved.instance_id) INTO v_begun FROM moved;
     IF v_begun IS NOT NULL THEN
       SELECT array_agg(CASE WHEN a.instance_id <> ALL (v_begun) THEN a.delay_ms END ORDER BY a.position)
       INTO v_delays
@@ -102,25 +94,19 @@ BEGIN
   END IF;
 
   UPDATE orchestrator_queue AS q
-  SET lock_token = NULL,
-      locked_until = NULL,
+  SET lock_token = NULL, locked_until = NULL,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
   WHERE q.instance_id = a.instance_id
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
-  UPDATE instance_locks AS l
-  SET lock_token = '',
-      locked_until = v_now_ms + a.delay_ms
+  UPDATE instance_locks AS l SET lock_token = '', locked_until = v_now_ms + a.delay_ms
   FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
-  WHERE l.instance_id = a.instance_id
-    AND a.delay_ms > 0;
+  WHERE l.instance_id = a.instance_id AND a.delay_ms > 0;
 
-  DELETE FROM instance_locks AS l
-  USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
-  WHERE l.instance_id = a.instance_id
-    AND COALESCE(a.delay_ms, 0) <= 0;
+  DELETE FROM instance_locks AS l USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id AND COALESCE(a.delay_ms, 0) <= 0;
   RETURN v_outcomes;
 END
 $$;
@@ -135,10 +121,8 @@ $$;
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -159,23 +143,17 @@ DECLARE
 BEGIN
   FOR v_row IN
     SELECT
-      item.position,
-      CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
-      item.ignore_attempt,
-      activity.id
+      item.position, CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
+      item.ignore_attempt, activity.id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT w.id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       FOR UPDATE
     ) AS activity
   LOOP
@@ -188,8 +166,7 @@ BEGIN
   END LOOP;
 
   UPDATE worker_queue AS w
-  SET lock_token = NULL,
-      locked_until = NULL,
+  SET lock_token = NULL, locked_until = NULL,
       visible_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.visible_at
         ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
@@ -215,10 +192,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_group_of(
   p_deliveries integer,
   p_groups integer[]               -- at least one
-)
-RETURNS integer
-LANGUAGE sql
-IMMUTABLE
+) RETURNS integer LANGUAGE sql IMMUTABLE
 AS $$
   SELECT CASE
     WHEN p_deliveries < 2 THEN 2147483647
@@ -235,11 +209,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_mark(
   p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
   p_key text,                      -- what is asked for
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS text[]
-LANGUAGE sql
-STABLE
+  p_now_ms bigint
+) RETURNS text[] LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE WHEN mark[1] = p_key AND p_now_ms BETWEEN mark[2]::bigint AND mark[3]::bigint THEN mark[4:] END
@@ -249,47 +220,28 @@ $$;
 -- Lists the routes that have activities without a session, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_routes_of_activities()
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+CREATE OR REPLACE FUNCTION dx_routes_of_activities() RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE q.session_id IS NULL
-      ORDER BY q.route
-      LIMIT 1
-    )
+    (SELECT q.route FROM worker_queue AS q WHERE q.session_id IS NULL ORDER BY q.route LIMIT 1)
     UNION ALL
     SELECT (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE q.session_id IS NULL
-        AND q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
+      SELECT q.route FROM worker_queue AS q
+      WHERE q.session_id IS NULL AND q.route > present.route
+      ORDER BY q.route LIMIT 1
     )
-    FROM present
-    WHERE present.route IS NOT NULL
+    FROM present WHERE present.route IS NOT NULL
   )
-  SELECT present.route
-  FROM present
+  SELECT present.route FROM present
   WHERE present.route IS NOT NULL
 $$;
 
 -- Whether a worker takes activities with this route (name and tag).
 CREATE OR REPLACE FUNCTION dx_is_served(
-  p_route text,
-  p_names text[],
-  p_untagged boolean,
+  p_route text, p_names text[], p_untagged boolean,
   p_tags text[]                    -- null: every tag
-)
-RETURNS boolean
-LANGUAGE plpgsql
-IMMUTABLE
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -300,8 +252,7 @@ BEGIN
     RETURN false;
   END IF;
   RETURN EXISTS (
-    SELECT
-    FROM unnest(p_names) AS served (name)
+    SELECT FROM unnest(p_names) AS served (name)
     WHERE starts_with(p_route, served.name || ' #')
       AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
   );
@@ -311,34 +262,20 @@ $$;
 -- Lists the routes that have activities with a session, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_routes_of_sessions()
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+CREATE OR REPLACE FUNCTION dx_routes_of_sessions() RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE num_nulls(q.session_id) = 0
-      ORDER BY q.route
-      LIMIT 1
-    )
+    (SELECT q.route FROM worker_queue AS q WHERE num_nulls(q.session_id) = 0 ORDER BY q.route LIMIT 1)
     UNION ALL
     SELECT (
-      SELECT q.route
-      FROM worker_queue AS q
-      WHERE num_nulls(q.session_id) = 0
-        AND q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
+      SELECT q.route FROM worker_queue AS q
+      WHERE num_nulls(q.session_id) = 0 AND q.route > present.route
+      ORDER BY q.route LIMIT 1
     )
-    FROM present
-    WHERE present.route IS NOT NULL
+    FROM present WHERE present.route IS NOT NULL
   )
-  SELECT present.route
-  FROM present
+  SELECT present.route FROM present
   WHERE present.route IS NOT NULL
 $$;
 
@@ -347,21 +284,13 @@ CREATE OR REPLACE FUNCTION dx_is_free(
   p_token text,
   p_until_ms bigint,               -- milliseconds since the Unix epoch
   p_now_ms bigint
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT p_token IS NULL OR p_until_ms <= p_now_ms
 $$;
 
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
-CREATE OR REPLACE FUNCTION dx_tag(
-  p_stored text
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_tag(p_stored text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
 $$;
@@ -374,10 +303,7 @@ CREATE OR REPLACE FUNCTION dx_is_taken(
   p_names text[],                  -- null: every name
   p_untagged boolean,
   p_tags text[]                    -- null: every tag
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT
     CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END
@@ -390,14 +316,10 @@ CREATE OR REPLACE FUNCTION dx_next_sessions(
   p_routes text[],                 -- of activities with a session
   p_most integer,
   p_names text[],                  -- this and the following: as in dx_fetch_work_items
-  p_untagged boolean,
-  p_tags text[],
-  p_now timestamptz,
+  p_untagged boolean, p_tags text[], p_now timestamptz,
   p_now_ms bigint,                 -- the same time
   p_expired_ms bigint              -- a lock that ended by then may be taken over
-)
-RETURNS text[]
-LANGUAGE plpgsql
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -415,61 +337,46 @@ BEGIN
       INTO v_free, v_is_cut
       FROM (
         SELECT
-          met.session_id,
-          bool_or(met.is_cut) AS is_cut,
+          met.session_id, bool_or(met.is_cut) AS is_cut,
           (
-            SELECT s.session_id
-            FROM sessions AS s
-            WHERE s.session_id = met.session_id
-              AND s.locked_until > p_now_ms
+            SELECT s.session_id FROM sessions AS s
+            WHERE s.session_id = met.session_id AND s.locked_until > p_now_ms
           ) IS NULL AS is_free
         FROM (
           SELECT activity.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
           FROM unnest(p_routes) AS wanted (route)
           CROSS JOIN LATERAL (
-            SELECT w.session_id, w.visible_at, w.id
-            FROM worker_queue AS w
+            SELECT w.session_id, w.visible_at, w.id FROM worker_queue AS w
             WHERE num_nulls(w.session_id) = 0
               AND w.route = wanted.route
               AND w.visible_at <= p_now
               AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
               AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
-            ORDER BY w.visible_at, w.id
-            LIMIT v_depth
+            ORDER BY w.visible_at, w.id LIMIT v_depth
           ) AS activity
         ) AS met
-        GROUP BY met.session_id
-        ORDER BY min(met.visible_at), min(met.id)
+        GROUP BY met.session_id ORDER BY min(met.visible_at), min(met.id)
       ) AS old;
       EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= p_most;
       CONTINUE;
     END IF;
     WITH RECURSIVE present AS (
-      SELECT wanted.route, next.session_id, 1 AS position
-      FROM unnest(p_routes) AS wanted (route)
+      SELECT wanted.route, next.session_id, 1 AS position FROM unnest(p_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT w.session_id
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND (w.route, w.session_id) >= (wanted.route, '')
-        ORDER BY w.route, w.session_id
-        LIMIT 1
+        SELECT w.session_id FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL AND (w.route, w.session_id) >= (wanted.route, '')
+        ORDER BY w.route, w.session_id LIMIT 1
       ) AS next
       UNION ALL
       -- By route and session: an index on sessions alone would give this order as well, but read the rows of all
       -- routes.
-      SELECT present.route, next.session_id, present.position + 1
-      FROM present
+      SELECT present.route, next.session_id, present.position + 1 FROM present
       CROSS JOIN LATERAL (
-        SELECT w.route, w.session_id
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND (w.route, w.session_id) > (present.route, present.session_id)
-        ORDER BY w.route, w.session_id
-        LIMIT 1
+        SELECT w.route, w.session_id FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL AND (w.route, w.session_id) > (present.route, present.session_id)
+        ORDER BY w.route, w.session_id LIMIT 1
       ) AS next
-      WHERE present.position < v_depth
-        AND next.route = present.route
+      WHERE present.position < v_depth AND next.route = present.route
     )
     SELECT
       COALESCE(array_agg(found.session_id ORDER BY found.visible_at, found.id) FILTER (WHERE found.id IS NOT NULL), '{}'),
@@ -477,14 +384,11 @@ BEGIN
     INTO v_free, v_is_cut
     FROM (
       SELECT
-        present.session_id,
-        max(present.position) AS position,
-        min(first.visible_at) AS visible_at,
+        present.session_id, max(present.position) AS position, min(first.visible_at) AS visible_at,
         min(first.id) AS id
       FROM present
       LEFT JOIN LATERAL (
-        SELECT w.visible_at, w.id
-        FROM worker_queue AS w
+        SELECT w.visible_at, w.id FROM worker_queue AS w
         WHERE w.session_id IS NOT NULL
           AND w.route = present.route
           AND w.session_id = present.session_id
@@ -492,13 +396,10 @@ BEGIN
           AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
           AND (
-            SELECT s.session_id
-            FROM sessions AS s
-            WHERE s.session_id = present.session_id
-              AND s.locked_until > p_now_ms
+            SELECT s.session_id FROM sessions AS s
+            WHERE s.session_id = present.session_id AND s.locked_until > p_now_ms
           ) IS NULL
-        ORDER BY w.visible_at, w.id
-        LIMIT 1
+        ORDER BY w.visible_at, w.id LIMIT 1
       ) AS first ON true
       GROUP BY present.session_id
     ) AS found;
@@ -512,49 +413,34 @@ $$;
 -- without a session of p_routes, and those of p_sessions that have one of p_session_routes.
 -- Bound: p_most activities per route and session, and the locked ones in front of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_next_activities(
-  p_most integer,
-  p_routes text[],
+  p_most integer, p_routes text[],
   p_from timestamptz,              -- no activity without a session that became visible earlier waits
-  p_sessions text[],
-  p_session_routes text[],
+  p_sessions text[], p_session_routes text[],
   p_suspects boolean,              -- whether to return suspects, too
   p_names text[],                  -- this and the following: as in dx_fetch_work_items
-  p_untagged boolean,
-  p_tags text[],
-  p_now timestamptz,
+  p_untagged boolean, p_tags text[], p_now timestamptz,
   p_expired_ms bigint              -- a lock that ended by then may be taken over
-)
-RETURNS TABLE (
-  id bigint,
-  attempt_count integer
-)
-LANGUAGE sql
-STABLE
+) RETURNS TABLE (id bigint, attempt_count integer) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   SELECT old.id, old.attempt_count
   FROM (
-    SELECT activity.*
-    FROM unnest(p_routes) AS wanted (route)
+    SELECT activity.* FROM unnest(p_routes) AS wanted (route)
     CROSS JOIN LATERAL (
-      SELECT w.id, w.visible_at, w.attempt_count
-      FROM worker_queue AS w
+      SELECT w.id, w.visible_at, w.attempt_count FROM worker_queue AS w
       WHERE w.session_id IS NULL
         AND w.route = wanted.route
         AND w.visible_at BETWEEN p_from AND p_now
         AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
         AND (p_suspects OR w.attempt_count < 2)
         AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
-      ORDER BY w.visible_at, w.id
-      LIMIT p_most
+      ORDER BY w.visible_at, w.id LIMIT p_most
     ) AS activity
     UNION ALL
-    SELECT activity.*
-    FROM unnest(p_sessions) AS wanted (session_id)
+    SELECT activity.* FROM unnest(p_sessions) AS wanted (session_id)
     CROSS JOIN unnest(p_session_routes) AS program (route)
     CROSS JOIN LATERAL (
-      SELECT w.id, w.visible_at, w.attempt_count
-      FROM worker_queue AS w
+      SELECT w.id, w.visible_at, w.attempt_count FROM worker_queue AS w
       WHERE w.session_id IS NOT NULL
         AND w.route = program.route
         AND w.session_id = wanted.session_id
@@ -562,12 +448,10 @@ AS $$
         AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
         AND (p_suspects OR w.attempt_count < 2)
         AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
-      ORDER BY w.visible_at, w.id
-      LIMIT p_most
+      ORDER BY w.visible_at, w.id LIMIT p_most
     ) AS activity
   ) AS old
-  ORDER BY old.visible_at, old.id
-  LIMIT p_most
+  ORDER BY old.visible_at, old.id LIMIT p_most
 $$;
 
 -- Makes a worker the owner of sessions, with a lock of p_lock_timeout_ms from now, as far as no other worker owns them.
@@ -575,13 +459,10 @@ $$;
 -- Returns those it owns now. Bound: the sessions given. Locks, without waiting: their advisory locks (try), then their
 -- rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_take_sessions(
-  p_sessions text[],
-  p_worker_id text,
+  p_sessions text[], p_worker_id text,
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -595,21 +476,16 @@ BEGIN
     END IF;
   END LOOP;
   WITH locked AS (
-    SELECT s.session_id
-    FROM sessions AS s
+    SELECT s.session_id FROM sessions AS s
     WHERE s.session_id = ANY (p_sessions)
       AND s.session_id <> ALL (v_busy)
       AND (s.locked_until <= p_now_ms OR s.worker_id = p_worker_id)
-    ORDER BY s.session_id COLLATE "C"
-    FOR UPDATE SKIP LOCKED
+    ORDER BY s.session_id COLLATE "C" FOR UPDATE SKIP LOCKED
   ),
   refreshed AS (
     UPDATE sessions AS s
-    SET worker_id = p_worker_id,
-        locked_until = p_now_ms + p_lock_timeout_ms,
-        last_activity_at = p_now_ms
-    FROM locked
-    WHERE s.session_id = locked.session_id
+    SET worker_id = p_worker_id, locked_until = p_now_ms + p_lock_timeout_ms, last_activity_at = p_now_ms
+    FROM locked WHERE s.session_id = locked.session_id
     RETURNING s.session_id
   ),
   created AS (
@@ -617,24 +493,16 @@ BEGIN
     SELECT wanted.session_id, p_worker_id, p_now_ms + p_lock_timeout_ms, p_now_ms
     FROM unnest(p_sessions) AS wanted (session_id)
     WHERE wanted.session_id <> ALL (v_busy)
-      AND NOT EXISTS (
-        SELECT FROM sessions AS s
-        WHERE s.session_id = wanted.session_id
-      )
+      AND NOT EXISTS (SELECT FROM sessions AS s WHERE s.session_id = wanted.session_id)
     ORDER BY wanted.session_id COLLATE "C"
-    ON CONFLICT (session_id) DO NOTHING
-    RETURNING session_id
+    ON CONFLICT (session_id) DO NOTHING RETURNING session_id
   ),
   -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
   kept AS (
-    SELECT s.session_id
-    FROM sessions AS s
-    WHERE s.session_id = ANY (p_sessions)
-      AND s.worker_id = p_worker_id
-      AND s.locked_until > p_now_ms
+    SELECT s.session_id FROM sessions AS s
+    WHERE s.session_id = ANY (p_sessions) AND s.worker_id = p_worker_id AND s.locked_until > p_now_ms
   )
-  SELECT COALESCE(array_agg(owned.session_id), '{}')
-  INTO v_owned
+  SELECT COALESCE(array_agg(owned.session_id), '{}') INTO v_owned
   FROM (
     SELECT refreshed.session_id FROM refreshed
     UNION
@@ -652,11 +520,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_looks_ahead(
   p_setting text,                  -- duroxide_prisma.<queue>_ahead
   p_key text,                      -- what is asked for
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS boolean
-LANGUAGE sql
-VOLATILE
+  p_now_ms bigint
+) RETURNS boolean LANGUAGE sql VOLATILE
 SET search_path FROM CURRENT
 AS $$
   SELECT CASE
@@ -675,48 +540,33 @@ CREATE OR REPLACE FUNCTION dx_bring_activities_forward(
   p_session_routes text[],         -- of activities with one
   p_now timestamptz,
   p_expired_ms bigint              -- a lock that ended by then may be taken over
-)
-RETURNS integer
-LANGUAGE plpgsql
+) RETURNS integer LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
   v_count integer;
 BEGIN
-  UPDATE worker_queue AS w
-  SET visible_at = p_now
+  UPDATE worker_queue AS w SET visible_at = p_now
   WHERE w.id = ANY (ARRAY(
     SELECT free.id
     FROM (
-      SELECT next.*
-      FROM unnest(p_routes) AS wanted (route)
+      SELECT next.* FROM unnest(p_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT w.id, w.visible_at, w.created_at
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route = wanted.route
-          AND w.visible_at > p_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 100
+        SELECT w.id, w.visible_at, w.created_at FROM worker_queue AS w
+        WHERE w.session_id IS NULL AND w.route = wanted.route AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id LIMIT 100
       ) AS next
       UNION ALL
-      SELECT next.*
-      FROM unnest(p_session_routes) AS wanted (route)
+      SELECT next.* FROM unnest(p_session_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT w.id, w.visible_at, w.created_at
-        FROM worker_queue AS w
-        WHERE num_nulls(w.session_id) = 0
-          AND w.route = wanted.route
-          AND w.visible_at > p_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 100
+        SELECT w.id, w.visible_at, w.created_at FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0 AND w.route = wanted.route AND w.visible_at > p_now
+        ORDER BY w.visible_at, w.id LIMIT 100
       ) AS next
     ) AS next
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
-      WHERE w.id = next.id
-        AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
+      SELECT w.id FROM worker_queue AS w
+      WHERE w.id = next.id AND dx_is_free(w.lock_token, w.locked_until, p_expired_ms)
       FOR UPDATE SKIP LOCKED
     ) AS free
     WHERE next.visible_at <= next.created_at
@@ -738,10 +588,7 @@ CREATE OR REPLACE FUNCTION dx_set_mark(
   p_began timestamptz,             -- when the look began
   p_oldest timestamptz,            -- of the rows that wait; null without one
   p_routes text[]                  -- that had rows; null without one
-)
-RETURNS text
-LANGUAGE sql
-VOLATILE
+) RETURNS text LANGUAGE sql VOLATILE
 SET search_path FROM CURRENT
 AS $$
   SELECT set_config(
@@ -749,8 +596,7 @@ AS $$
     (
       ARRAY[
         p_key,
-        look.began_ms::text,
-        (look.ended_ms + least(20 * (look.ended_ms - look.began_ms), 10000))::text,
+        look.began_ms::text, (look.ended_ms + least(20 * (look.ended_ms - look.began_ms), 10000))::text,
         least(look.began_ms - 1000, floor(extract(epoch FROM p_oldest) * 1000)::bigint)::text
       ] || p_routes
     )::text,
@@ -767,28 +613,21 @@ $$;
 -- one.
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
-  p_routes text[],
-  p_now timestamptz,
+  p_routes text[], p_now timestamptz,
   p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
-)
-RETURNS timestamptz
-LANGUAGE plpgsql
-STABLE
+) RETURNS timestamptz LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
 BEGIN
   RETURN (
-    SELECT min(oldest.visible_at)
-    FROM unnest(p_routes) AS wanted (route)
+    SELECT min(oldest.visible_at) FROM unnest(p_routes) AS wanted (route)
     CROSS JOIN LATERAL (
-      SELECT w.visible_at
-      FROM worker_queue AS w
+      SELECT w.visible_at FROM worker_queue AS w
       WHERE w.session_id IS NULL
         AND w.route = wanted.route
         AND w.visible_at <= p_now
         AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
+      ORDER BY w.visible_at, w.id LIMIT 1
     ) AS oldest
   );
 END
@@ -826,14 +665,12 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
   out_attempt_count integer
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -880,25 +717,19 @@ BEGIN
     v_from := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
   ELSE
-    SELECT array_agg(present.route)
-    INTO v_routes
-    FROM dx_routes_of_activities() AS present
+    SELECT array_agg(present.route) INTO v_routes FROM dx_routes_of_activities() AS present
     WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF p_worker_id IS NOT NULL THEN
-    SELECT array_agg(present.route)
-    INTO v_session_routes
-    FROM dx_routes_of_sessions() AS present
+    SELECT array_agg(present.route) INTO v_session_routes FROM dx_routes_of_sessions() AS present
     WHERE p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags);
   END IF;
 
   IF v_session_routes IS NOT NULL THEN
     v_sessions := ARRAY(
-      SELECT s.session_id
-      FROM sessions AS s
-      WHERE s.worker_id = p_worker_id
-        AND s.locked_until > v_now_ms
+      SELECT s.session_id FROM sessions AS s
+      WHERE s.worker_id = p_worker_id AND s.locked_until > v_now_ms
     );
     IF v_new > 0 THEN
       v_sessions := v_sessions
@@ -907,8 +738,7 @@ BEGIN
   END IF;
 
   FOR v_round IN 1..10 LOOP
-    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
-    INTO v_candidates, v_attempts
+    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count) INTO v_candidates, v_attempts
     FROM dx_next_activities(
       v_reach, v_routes, v_from, v_sessions, v_session_routes, v_suspects, p_names, p_untagged, p_tags, v_now,
       v_expired_ms
@@ -938,34 +768,27 @@ BEGIN
           WHEN w.visible_at > v_now THEN false
           ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
         END
-      ORDER BY candidate.position
-      LIMIT v_missing
-      FOR UPDATE OF w SKIP LOCKED
+      ORDER BY candidate.position LIMIT v_missing FOR UPDATE OF w SKIP LOCKED
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
       v_won := dx_take_sessions(v_wanted, p_worker_id, p_session_timeout_ms, v_now_ms);
       -- Later rounds leave out those that others own.
       v_sessions := ARRAY(
-        SELECT wanted.session_id
-        FROM unnest(v_sessions) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_wanted)
-          OR wanted.session_id = ANY (v_won)
+        SELECT wanted.session_id FROM unnest(v_sessions) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_wanted) OR wanted.session_id = ANY (v_won)
       );
     END IF;
 
     RETURN QUERY
     WITH claimed AS (
       UPDATE worker_queue AS w
-      SET lock_token = v_secret,
-          locked_until = v_now_ms + p_lock_timeout_ms,
+      SET lock_token = v_secret, locked_until = v_now_ms + p_lock_timeout_ms,
           attempt_count = w.attempt_count + 1
-      WHERE w.id = ANY (v_ids)
-        AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
+      WHERE w.id = ANY (v_ids) AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
       RETURNING w.id, w.work_item, w.attempt_count
     )
-    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
-    FROM claimed
+    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count FROM claimed
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
@@ -1012,9 +835,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
   p_turns dx_turn[],
   p_orchestrator_items jsonb       -- as in dx_store_turns
-)
-RETURNS dx_instance[]
-LANGUAGE plpgsql
+) RETURNS dx_instance[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -1032,8 +853,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
       WITH ORDINALITY AS message (ack, instance_id, start, position)
     CROSS JOIN LATERAL jsonb_populate_record(NULL::dx_start, message.start) AS child
-    WHERE p_turns[message.ack].execution_id IS NOT NULL
-      AND message.start IS NOT NULL
+    WHERE p_turns[message.ack].execution_id IS NOT NULL AND message.start IS NOT NULL
   );
 END
 $$;
@@ -1045,15 +865,10 @@ $$;
 -- one.
 CREATE OR REPLACE FUNCTION dx_route(
   p_major integer,                 -- pinned version; null without one
-  p_minor integer,
-  p_patch integer,
-  p_name text,
+  p_minor integer, p_patch integer, p_name text,
   p_version text,                  -- null: any
   p_or_newer boolean
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
+) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
   -- Casts, because integer || text is not immutable, and then PostgreSQL could not inline the function.
   SELECT COALESCE(p_major::text || '.' || p_minor::text || '.' || p_patch::text, '-')
@@ -1071,9 +886,7 @@ CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
   p_now timestamptz
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1082,18 +895,11 @@ BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
     FROM unnest(p_instances) WITH ORDINALITY AS instance
-    WHERE NOT EXISTS (
-        SELECT FROM instances AS i
-        WHERE i.instance_id = instance.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM executions AS e
-        WHERE e.instance_id = instance.instance_id
-      )
+    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = instance.instance_id)
+      AND NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = instance.instance_id)
       AND NOT EXISTS (
         SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = instance.instance_id
-          AND q.work_item LIKE '{"StartOrchestration"%'
+        WHERE q.instance_id = instance.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
       )
     ORDER BY instance.instance_id COLLATE "C", instance.ordinality
   ),
@@ -1109,8 +915,7 @@ BEGIN
       dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
     FROM free
     ORDER BY free.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   ),
   pinned AS (
     INSERT INTO executions (
@@ -1118,19 +923,14 @@ BEGIN
       duroxide_version_minor, duroxide_version_patch
     )
     SELECT
-      free.instance_id, 1, free.status,
-      COALESCE(free.output, p_texts[free.text_at]),
-      p_now,
-      CASE WHEN free.status <> 'Running' THEN p_now END,
-      free.major, free.minor, free.patch
+      free.instance_id, 1, free.status, COALESCE(free.output, p_texts[free.text_at]), p_now,
+      CASE WHEN free.status <> 'Running' THEN p_now END, free.major, free.minor, free.patch
     FROM created
     JOIN free ON free.instance_id = created.instance_id
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality)
-  INTO v_created
-  FROM created
+  SELECT array_agg(free.ordinality) INTO v_created FROM created
   JOIN free ON free.instance_id = created.instance_id;
   RETURN v_created;
 END
@@ -1147,9 +947,7 @@ CREATE OR REPLACE FUNCTION dx_store_instances(
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
   p_orchestrator_items jsonb,      -- as in dx_store_turns
   p_now timestamptz
-)
-RETURNS text[]
-LANGUAGE plpgsql
+) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1168,16 +966,12 @@ BEGIN
       )
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
-        turn.parent_instance_id, turn.custom_status,
-        COALESCE(turn.sets_custom_status, false)::integer
+        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
         AND turn.orchestration_version IS NOT NULL
-        AND NOT EXISTS (
-          SELECT FROM instances AS x
-          WHERE x.instance_id = turn.instance_id
-        )
+        AND NOT EXISTS (SELECT FROM instances AS x WHERE x.instance_id = turn.instance_id)
       ORDER BY turn.instance_id COLLATE "C"
       ON CONFLICT (instance_id) DO UPDATE
       SET orchestration_name = excluded.orchestration_name,
@@ -1192,16 +986,13 @@ BEGIN
           custom_status_version = i.custom_status_version + excluded.custom_status_version
       RETURNING i.instance_id
     )
-    SELECT COALESCE(array_agg(created.instance_id), '{}')
-    INTO v_created
-    FROM created;
+    SELECT COALESCE(array_agg(created.instance_id), '{}') INTO v_created FROM created;
   END IF;
 
   v_children := dx_instances_of_children(p_turns, p_orchestrator_items);
   IF v_children IS NOT NULL THEN
     v_positions := dx_create_instances(v_children, NULL, p_now);
-    SELECT array_agg(v_children[created.position].instance_id)
-    INTO v_started
+    SELECT array_agg(v_children[created.position].instance_id) INTO v_started
     FROM unnest(v_positions) AS created (position);
   END IF;
 
@@ -1213,19 +1004,14 @@ BEGIN
         WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
         ELSE i.parent_instance_id
       END,
-      current_execution_id = greatest(i.current_execution_id, turn.execution_id),
-      updated_at = p_now,
+      current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
       custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer
   FROM (
-    SELECT
-      turn.*,
-      turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
-    FROM unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
+    SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
+    FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL
   ) AS turn
-  WHERE i.instance_id = turn.instance_id
-    AND i.instance_id <> ALL (v_created);
+  WHERE i.instance_id = turn.instance_id AND i.instance_id <> ALL (v_created);
   RETURN v_started;
 END
 $$;
@@ -1238,11 +1024,8 @@ CREATE OR REPLACE FUNCTION dx_store_executions(
   p_turns dx_turn[],
   p_creates boolean,               -- whether the turns were claimed, so that their executions may have no row yet
   p_describes boolean,             -- whether any has a status or a pinned version
-  p_texts text[],
-  p_now timestamptz
-)
-RETURNS boolean
-LANGUAGE plpgsql
+  p_texts text[], p_now timestamptz
+) RETURNS boolean LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1251,13 +1034,11 @@ BEGIN
   IF p_creates THEN
     -- Whether or not the instance has a row.
     INSERT INTO executions (instance_id, execution_id, status, started_at)
-    SELECT turn.instance_id, turn.execution_id, 'Running', p_now
-    FROM unnest(p_turns) AS turn
+    SELECT turn.instance_id, turn.execution_id, 'Running', p_now FROM unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND NOT EXISTS (
         SELECT FROM executions AS e
-        WHERE e.instance_id = turn.instance_id
-          AND e.execution_id = turn.execution_id
+        WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
       )
     ORDER BY turn.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING;
@@ -1292,10 +1073,8 @@ CREATE OR REPLACE FUNCTION dx_store_key_values(
   p_turns dx_turn[],
   p_key_values jsonb,              -- as in dx_store_turns
   p_ends boolean,                  -- whether any turn ends its execution
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -1314,17 +1093,12 @@ BEGIN
     ),
     changed_key AS (
       SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
-      FROM change
-      WHERE change.action = 'set'
-        AND change.position > COALESCE(change.cleared_at, 0)
+      FROM change WHERE change.action = 'set' AND change.position > COALESCE(change.cleared_at, 0)
       UNION ALL
-      SELECT change.instance_id, change.key, change.position, NULL, p_now_ms
-      FROM change
-      WHERE change.action = 'clear_key'
-        OR (change.action = 'set' AND change.position < change.cleared_at)
+      SELECT change.instance_id, change.key, change.position, NULL, p_now_ms FROM change
+      WHERE change.action = 'clear_key' OR (change.action = 'set' AND change.position < change.cleared_at)
       UNION ALL
-      SELECT change.instance_id, stored.key, 0, NULL, p_now_ms
-      FROM change
+      SELECT change.instance_id, stored.key, 0, NULL, p_now_ms FROM change
       CROSS JOIN LATERAL (
         SELECT d.key FROM kv_delta AS d WHERE d.instance_id = change.instance_id
         UNION
@@ -1337,35 +1111,28 @@ BEGIN
     FROM changed_key
     ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
     ON CONFLICT (instance_id, key) DO UPDATE
-    SET value = excluded.value,
-        last_updated_at_ms = excluded.last_updated_at_ms;
+    SET value = excluded.value, last_updated_at_ms = excluded.last_updated_at_ms;
   END IF;
 
   IF NOT p_ends THEN
     RETURN;
   END IF;
   WITH moved AS (
-    DELETE FROM kv_delta AS d
-    USING unnest(p_turns) AS turn
+    DELETE FROM kv_delta AS d USING unnest(p_turns) AS turn
     WHERE d.instance_id = turn.instance_id
       AND turn.execution_id IS NOT NULL
       AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
     RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, turn.execution_id
   ),
   removed AS (
-    DELETE FROM kv_store AS s
-    USING moved
-    WHERE s.instance_id = moved.instance_id
-      AND s.key = moved.key
-      AND moved.value IS NULL
+    DELETE FROM kv_store AS s USING moved
+    WHERE s.instance_id = moved.instance_id AND s.key = moved.key AND moved.value IS NULL
   )
   INSERT INTO kv_store (instance_id, key, value, execution_id, last_updated_at_ms)
   SELECT moved.instance_id, moved.key, moved.value, moved.execution_id, moved.last_updated_at_ms
-  FROM moved
-  WHERE moved.value IS NOT NULL
+  FROM moved WHERE moved.value IS NOT NULL
   ON CONFLICT (instance_id, key) DO UPDATE
-  SET value = excluded.value,
-      execution_id = excluded.execution_id,
+  SET value = excluded.value, execution_id = excluded.execution_id,
       last_updated_at_ms = excluded.last_updated_at_ms;
 END
 $$;
@@ -1374,10 +1141,7 @@ $$;
 -- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
 -- abandon such an activity until it counts as poison.
 -- Bound: one look into the catalog. Locks: none.
-CREATE OR REPLACE FUNCTION dx_no_tag()
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_no_tag() RETURNS text LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -1396,11 +1160,8 @@ $$;
 -- busy one.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
-  p_most bigint,
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+  p_most bigint, p_now_ms bigint
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1423,12 +1184,7 @@ BEGIN
   ELSE
     v_looked := clock_timestamp();
     v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
-    SELECT w.route
-    INTO v_first
-    FROM worker_queue AS w
-    WHERE w.session_id IS NULL
-    ORDER BY w.route
-    LIMIT 1;
+    SELECT w.route INTO v_first FROM worker_queue AS w WHERE w.session_id IS NULL ORDER BY w.route LIMIT 1;
     -- Not started where no activity waits: it costs three times as much. From the first route on, which
     -- dx_routes_of_activities would look for again, past dead rows.
     IF v_first IS NOT NULL THEN
@@ -1436,19 +1192,13 @@ BEGIN
         SELECT v_first AS route
         UNION ALL
         SELECT (
-          SELECT w.route
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route > present.route
-          ORDER BY w.route
-          LIMIT 1
+          SELECT w.route FROM worker_queue AS w
+          WHERE w.session_id IS NULL AND w.route > present.route
+          ORDER BY w.route LIMIT 1
         )
-        FROM present
-        WHERE present.route IS NOT NULL
+        FROM present WHERE present.route IS NOT NULL
       )
-      SELECT array_agg(present.route)
-      INTO v_routes
-      FROM present
+      SELECT array_agg(present.route) INTO v_routes FROM present
       WHERE present.route IS NOT NULL;
     END IF;
   END IF;
@@ -1463,13 +1213,9 @@ BEGIN
           FROM (
             SELECT activity.*, row_number() OVER () AS position
             FROM (
-              SELECT w.lock_token, w.locked_until, w.tag
-              FROM worker_queue AS w
-              WHERE w.session_id IS NULL
-                AND w.route = present.route
-                AND w.visible_at BETWEEN v_from AND v_now
-              ORDER BY w.visible_at, w.id
-              LIMIT p_most + 1000
+              SELECT w.lock_token, w.locked_until, w.tag FROM worker_queue AS w
+              WHERE w.session_id IS NULL AND w.route = present.route AND w.visible_at BETWEEN v_from AND v_now
+              ORDER BY w.visible_at, w.id LIMIT p_most + 1000
             ) AS activity
           ) AS old
           WHERE old.position = p_most + 1000
@@ -1491,20 +1237,15 @@ BEGIN
   IF v_mark IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
-    SELECT array_agg(present.route)
-    INTO v_routes
-    FROM unnest(v_routes) AS present (route)
+    SELECT array_agg(present.route) INTO v_routes FROM unnest(v_routes) AS present (route)
     WHERE EXISTS (
       SELECT
       FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
       WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
     );
     PERFORM dx_set_mark(
-      'duroxide_prisma.handover',
-      concat('worker_queue'::regclass::oid, p_workers),
-      v_looked,
-      dx_oldest_activity(v_routes, v_now, p_now_ms),
-      v_routes
+      'duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), v_looked,
+      dx_oldest_activity(v_routes, v_now, p_now_ms), v_routes
     );
   END IF;
 
@@ -1517,10 +1258,7 @@ $$;
 -- in UTF-8. src/prisma/internal/channels.ts makes the same names.
 CREATE OR REPLACE FUNCTION dx_channel(
   p_kind text                      -- orch_work, worker_work, changes or queues
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -1550,9 +1288,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_notify(
   p_kind text,                     -- as in dx_channel, of a queue
   p_times timestamptz[]
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -1566,8 +1302,7 @@ DECLARE
 BEGIN
   FOR v_ms IN
     SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
-    FROM unnest(p_times) AS due (at)
-    WHERE due.at < 'infinity'
+    FROM unnest(p_times) AS due (at) WHERE due.at < 'infinity'
     ORDER BY 1
   LOOP
     CONTINUE WHEN v_ms = ANY (v_known);
@@ -1591,13 +1326,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
   p_worker_items jsonb,            -- this and the following: as in dx_store_turns
-  p_cancelled_activities jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_cancelled_activities jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1611,16 +1341,13 @@ DECLARE
 BEGIN
   IF p_workers IS NOT NULL THEN
     v_waiting := dx_count_waiting(
-      p_workers,
-      (SELECT max(COALESCE(turn.spare, 0)) FROM unnest(p_turns) AS turn),
-      p_now_ms
+      p_workers, (SELECT max(COALESCE(turn.spare, 0)) FROM unnest(p_turns) AS turn), p_now_ms
     );
   END IF;
 
   WITH item AS (
     SELECT
-      activity.*,
-      row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
+      activity.*, row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
       worker.lock_timeout_ms,
       worker.position IS NOT NULL
         AND activity.session_id IS NULL
@@ -1635,8 +1362,7 @@ BEGIN
           p_cancelled_activities IS NULL
           OR NOT p_cancelled_activities @> jsonb_build_array(
             jsonb_build_object(
-              'instance_id', activity.instance_id,
-              'execution_id', activity.execution_id,
+              'instance_id', activity.instance_id, 'execution_id', activity.execution_id,
               'activity_id', activity.activity_id
             )
           )
@@ -1653,16 +1379,11 @@ BEGIN
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
     ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
       ON worker.position = p_turns[activity.ack].worker
-      AND (
-        v_waiting IS NULL
-        OR v_waiting[worker.position] <= COALESCE(p_turns[activity.ack].spare, 0)
-      )
+      AND (v_waiting IS NULL OR v_waiting[worker.position] <= COALESCE(p_turns[activity.ack].spare, 0))
     WHERE p_turns[activity.ack].execution_id IS NOT NULL
   ),
   numbered AS MATERIALIZED (
-    SELECT
-      nextval('worker_queue_id_seq') AS id,
-      ordered.*
+    SELECT nextval('worker_queue_id_seq') AS id, ordered.*
     FROM (
       SELECT
         item.*,
@@ -1679,14 +1400,11 @@ BEGIN
       activity_id, session_id, tag, route
     )
     SELECT
-      activity.id,
-      COALESCE(activity.work_item, p_texts[activity.text_at]),
-      v_now,
+      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]), v_now,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
       v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
-      activity.session_id,
-      COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
+      activity.session_id, COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
       activity.name || COALESCE(' #' || activity.tag, '')
     FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS activity
   )
@@ -1699,8 +1417,7 @@ BEGIN
         jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
         ORDER BY activity.index
       ) AS activities
-    FROM numbered AS activity
-    WHERE activity.is_handed_over
+    FROM numbered AS activity WHERE activity.is_handed_over
     GROUP BY activity.ack
   ) AS turn;
 
@@ -1720,9 +1437,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_cancel_activities(
   p_turns dx_turn[],
   p_cancelled_activities jsonb     -- as in dx_store_turns
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -1736,8 +1451,7 @@ BEGIN
       AND locked.execution_id = activity.execution_id
       AND locked.activity_id = activity.activity_id
     WHERE p_turns[activity.ack].execution_id IS NOT NULL
-    ORDER BY locked.id
-    FOR UPDATE OF locked
+    ORDER BY locked.id FOR UPDATE OF locked
   ) AS cancelled
   WHERE w.id = cancelled.id;
 END
@@ -1749,11 +1463,7 @@ $$;
 -- Returns how many messages it has rerouted.
 -- Bound: the turns, and the messages of instances whose route changes. Locks: instance rows; queue rows of these
 -- instances.
-CREATE OR REPLACE FUNCTION dx_reroute_instances(
-  p_turns dx_turn[]
-)
-RETURNS bigint
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_reroute_instances(p_turns dx_turn[]) RETURNS bigint LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1761,8 +1471,7 @@ DECLARE
 BEGIN
   WITH wanted AS (
     SELECT
-      i.instance_id,
-      turn.secret,
+      i.instance_id, turn.secret,
       dx_route(
         e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
         CASE
@@ -1777,15 +1486,11 @@ BEGIN
     WHERE turn.execution_id IS NOT NULL
   ),
   changed AS (
-    UPDATE instances AS i
-    SET route = wanted.route
-    FROM wanted
-    WHERE i.instance_id = wanted.instance_id
-      AND i.route <> wanted.route
+    UPDATE instances AS i SET route = wanted.route
+    FROM wanted WHERE i.instance_id = wanted.instance_id AND i.route <> wanted.route
     RETURNING i.instance_id, i.route, wanted.secret
   )
-  UPDATE orchestrator_queue AS q
-  SET route = changed.route
+  UPDATE orchestrator_queue AS q SET route = changed.route
   FROM changed
   WHERE q.instance_id = changed.instance_id
     AND q.route <> changed.route
@@ -1806,16 +1511,13 @@ CREATE OR REPLACE FUNCTION dx_leave_messages(
   p_leaves boolean,                -- whether any has left_ids
   p_requeues boolean,              -- whether any has requeued
   p_now timestamptz
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
   IF p_ends THEN
     -- They would otherwise wake the instance when they are due, only to be dropped.
-    DELETE FROM orchestrator_queue AS q
-    USING unnest(p_turns) AS turn
+    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
       AND q.instance_id = turn.instance_id
@@ -1826,9 +1528,7 @@ BEGIN
   IF p_leaves THEN
     -- The update of the route did not reach these messages, because they carry the lock's token.
     UPDATE orchestrator_queue AS q
-    SET lock_token = NULL,
-        locked_until = NULL,
-        attempt_count = 0,
+    SET lock_token = NULL, locked_until = NULL, attempt_count = 0,
         route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
     FROM unnest(p_turns) AS turn
     CROSS JOIN LATERAL unnest(turn.left_ids) AS unread (id)
@@ -1842,8 +1542,7 @@ BEGIN
     -- requeued before, or that another transaction is about to commit.
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
-      -nextval('orchestrator_queue_id_seq'),
-      unread.instance_id, unread.work_item, p_now, p_now, unread.route
+      -nextval('orchestrator_queue_id_seq'), unread.instance_id, unread.work_item, p_now, p_now, unread.route
     FROM (
       SELECT
         h.instance_id,
@@ -1853,18 +1552,14 @@ BEGIN
           || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
         COALESCE(i.route, '') AS route
       FROM unnest(p_turns) WITH ORDINALITY AS turn
-      CROSS JOIN LATERAL (
-        SELECT DISTINCT requeued.id
-        FROM unnest(turn.requeued) AS requeued (id)
-      ) AS wanted
+      CROSS JOIN LATERAL (SELECT DISTINCT requeued.id FROM unnest(turn.requeued) AS requeued (id)) AS wanted
       JOIN history AS h
         ON h.instance_id = turn.instance_id
         AND h.execution_id = turn.execution_id
         AND h.event_id = wanted.id
       CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
       LEFT JOIN instances AS i ON i.instance_id = h.instance_id
-      WHERE turn.status = 'ContinuedAsNew'
-        AND event.data ->> 'type' = 'ExternalEventPersistent'
+      WHERE turn.status = 'ContinuedAsNew' AND event.data ->> 'type' = 'ExternalEventPersistent'
       ORDER BY turn.ordinality, h.event_id DESC
     ) AS unread;
   END IF;
@@ -1882,11 +1577,8 @@ CREATE OR REPLACE FUNCTION dx_store_messages(
   p_orchestrator_items jsonb,      -- as in dx_store_turns
   p_started text[],                -- instances that were started with these turns; null or empty: none
   p_cancels boolean,               -- whether any turn has cancelled_timers
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_texts text[], p_now_ms bigint
+) RETURNS bigint LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -1905,18 +1597,13 @@ BEGIN
             OR COALESCE(message.work_item, p_texts[message.text_at]) LIKE '{"ContinueAsNew"%'
           )
           AND (
-            SELECT q.id
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = message.instance_id
-              AND q.due_at <= v_now
+            SELECT q.id FROM orchestrator_queue AS q
+            WHERE q.instance_id = message.instance_id AND q.due_at <= v_now
             LIMIT 1
           ) IS NOT NULL THEN -1
         ELSE 1
       END,
-      message.instance_id,
-      COALESCE(message.work_item, p_texts[message.text_at]),
-      due.at,
-      v_now,
+      message.instance_id, COALESCE(message.work_item, p_texts[message.text_at]), due.at, v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = message.instance_id), '')
     FROM (
       SELECT m.*
@@ -1930,8 +1617,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(
-          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
-          v_latest_ms
+          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
         )::float8 / 1000
       ) AS at
     ) AS due;
@@ -1939,11 +1625,9 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    UPDATE orchestrator_queue AS q
-    SET route = earlier.route
+    UPDATE orchestrator_queue AS q SET route = earlier.route
     FROM (
-      SELECT message.id, i.route
-      FROM unnest(p_started) AS started (instance_id)
+      SELECT message.id, i.route FROM unnest(p_started) AS started (instance_id)
       JOIN instances AS i ON i.instance_id = started.instance_id
       JOIN orchestrator_queue AS message ON message.instance_id = started.instance_id
       WHERE message.route <> i.route
@@ -1955,8 +1639,7 @@ BEGIN
   IF p_cancels THEN
     -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
     -- turn.
-    DELETE FROM orchestrator_queue AS q
-    USING unnest(p_turns) AS turn
+    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
     WHERE turn.execution_id IS NOT NULL
       AND q.instance_id = turn.instance_id
       AND q.due_at > v_now
@@ -1969,8 +1652,7 @@ BEGIN
       ARRAY(
         SELECT to_timestamp(
           least(
-            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms),
-            v_latest_ms
+            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
           )::float8 / 1000
         )
         FROM jsonb_to_recordset(p_orchestrator_items) AS message (ack bigint, visible_at_ms bigint, delay_ms bigint)
@@ -2020,10 +1702,8 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   creates its instance where the id is free
   p_workers jsonb,                 -- [{lock_timeout_ms, names, untagged, tags}], with tags as in dx_fetch_work_items
   p_texts text[],                  -- null if no part has a text_at
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -2045,8 +1725,7 @@ DECLARE
   v_rows bigint;
 BEGIN
   SELECT
-    bool_or(turn.secret IS NOT NULL),
-    bool_or(turn.left_ids IS NOT NULL),
+    bool_or(turn.secret IS NOT NULL), bool_or(turn.left_ids IS NOT NULL),
     bool_or(turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL) FILTER (WHERE stored.yes),
     array_agg(turn.parent_instance_id) FILTER (WHERE stored.yes AND turn.parent_instance_id IS NOT NULL),
     bool_or(turn.status IS NOT NULL OR turn.major IS NOT NULL) FILTER (WHERE stored.yes),
@@ -2064,8 +1743,7 @@ BEGIN
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
     PERFORM
-    FROM instances AS i
-    WHERE i.instance_id = ANY (v_parents)
+    FROM instances AS i WHERE i.instance_id = ANY (v_parents)
     ORDER BY i.instance_id COLLATE "C"
     FOR KEY SHARE;
   END IF;
@@ -2081,8 +1759,7 @@ BEGIN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
     SELECT
       p_turns[event.ack].instance_id, p_turns[event.ack].execution_id, event.event_id, event.event_type,
-      COALESCE(event.event_data, p_texts[event.text_at]),
-      v_now
+      COALESCE(event.event_data, p_texts[event.text_at]), v_now
     FROM jsonb_to_recordset(p_history)
       AS event (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_turns[event.ack].execution_id IS NOT NULL;
@@ -2128,15 +1805,9 @@ $$;
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token and other fields of dx_turn}]
   p_history jsonb,                 -- this and the following: as in dx_store_turns
-  p_key_values jsonb,
-  p_worker_items jsonb,
-  p_cancelled_activities jsonb,
-  p_orchestrator_items jsonb,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2165,10 +1836,8 @@ BEGIN
     SELECT ack.position, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS ack (token, position)
     JOIN instance_locks AS l ON l.instance_id = substr(ack.token, 38)
-    WHERE l.lock_token = left(ack.token, 36)
-      AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", ack.position
-    FOR UPDATE OF l
+    WHERE l.lock_token = left(ack.token, 36) AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", ack.position FOR UPDATE OF l
   LOOP
     v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
     v_previous := v_lock.instance_id;
@@ -2191,15 +1860,13 @@ BEGIN
   IF p_history IS NOT NULL THEN
     -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
-      SELECT event.ack
-      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      SELECT event.ack FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
       WHERE v_turns[event.ack].execution_id IS NOT NULL
       GROUP BY event.ack, event.event_id
       -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
         OR (
-          SELECT h.event_id
-          FROM history AS h
+          SELECT h.event_id FROM history AS h
           WHERE h.instance_id = v_turns[event.ack].instance_id
             AND h.execution_id = v_turns[event.ack].execution_id
             AND h.event_id = event.event_id
@@ -2244,8 +1911,7 @@ BEGIN
     AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
     AND q.lock_token = ended.lock_token;
 
-  DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (v_instances);
+  DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (v_instances);
 
   RETURN v_outcomes;
 END
@@ -2254,12 +1920,7 @@ $$;
 -- Says that activities of these sessions have ended now. Sessions whose lock has expired are left alone.
 --
 -- Bound: the sessions given. Locks: session rows by id.
-CREATE OR REPLACE FUNCTION dx_touch_sessions(
-  p_sessions text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_touch_sessions(p_sessions text[], p_now_ms bigint) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2269,15 +1930,11 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 BEGIN
-  UPDATE sessions AS s
-  SET last_activity_at = p_now_ms
+  UPDATE sessions AS s SET last_activity_at = p_now_ms
   FROM (
-    SELECT active.session_id
-    FROM sessions AS active
-    WHERE active.session_id = ANY (p_sessions)
-      AND active.locked_until > p_now_ms
-    ORDER BY active.session_id COLLATE "C"
-    FOR NO KEY UPDATE
+    SELECT active.session_id FROM sessions AS active
+    WHERE active.session_id = ANY (p_sessions) AND active.locked_until > p_now_ms
+    ORDER BY active.session_id COLLATE "C" FOR NO KEY UPDATE
   ) AS locked
   WHERE s.session_id = locked.session_id;
 END
@@ -2291,11 +1948,9 @@ $$;
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
+  p_now_ms bigint DEFAULT NULL,
   p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
-)
-RETURNS text[]
-LANGUAGE plpgsql
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2316,18 +1971,13 @@ BEGIN
   FOR v_row IN
     SELECT item.position, activity.id, activity.session_id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
-        AND w.locked_until > v_now_ms
+      SELECT w.id, w.session_id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2) AND w.locked_until > v_now_ms
       FOR UPDATE
     ) AS activity
   LOOP
@@ -2340,8 +1990,7 @@ BEGIN
     END IF;
   END LOOP;
 
-  DELETE FROM worker_queue AS w
-  WHERE w.id = ANY (v_ids);
+  DELETE FROM worker_queue AS w WHERE w.id = ANY (v_ids);
 
   IF v_sessions <> '{}' THEN
     PERFORM dx_touch_sessions(v_sessions, v_now_ms);
@@ -2350,10 +1999,7 @@ BEGIN
   IF p_delivers IS NULL OR true = ANY (p_delivers) THEN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
-      a.instance_id,
-      COALESCE(a.work_item, p_texts[a.text_at]),
-      v_now,
-      v_now,
+      a.instance_id, COALESCE(a.work_item, p_texts[a.text_at]), v_now, v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
     FROM (
       SELECT item.*
@@ -2378,14 +2024,11 @@ $$;
 -- VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
 -- Bound: one row. Locks: the data set, the version (shared).
 CREATE OR REPLACE FUNCTION dx_activate_version(
-  p_dataset_uuid uuid,
-  p_version bigint,
+  p_dataset_uuid uuid, p_version bigint,
   p_compares boolean,              -- whether the active version must be p_expected
   p_expected bigint,               -- null for none
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2399,20 +2042,15 @@ DECLARE
   v_active bigint;
   v_status text;
 BEGIN
-  SELECT d.active_version
-  INTO v_active
-  FROM queue_datasets AS d
+  SELECT d.active_version INTO v_active FROM queue_datasets AS d
   WHERE d.dataset_uuid = p_dataset_uuid
   FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'DatasetNotFound');
   END IF;
 
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version
   FOR SHARE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'VersionNotFound');
@@ -2425,10 +2063,8 @@ BEGIN
   END IF;
 
   UPDATE queue_datasets AS d
-  SET active_version = p_version,
-      updated_at = to_timestamp(v_now_ms::float8 / 1000)
-  WHERE d.dataset_uuid = p_dataset_uuid
-    AND v_active IS DISTINCT FROM p_version;
+  SET active_version = p_version, updated_at = to_timestamp(v_now_ms::float8 / 1000)
+  WHERE d.dataset_uuid = p_dataset_uuid AND v_active IS DISTINCT FROM p_version;
   RETURN jsonb_build_object('_tag', 'Activated', 'previous', v_active);
 END
 $$;
@@ -2438,10 +2074,7 @@ CREATE OR REPLACE FUNCTION dx_activity_route(
   p_work_item text,
   p_tag text,                      -- as the column `tag` has it
   p_session_id text
-)
-RETURNS text
-LANGUAGE plpgsql
-IMMUTABLE
+) RETURNS text LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -2474,10 +2107,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
   p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to 0, expires_ms to never.
                                    -- A message that expires is not sent after that time, and is deleted once it is sent
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2493,9 +2124,7 @@ DECLARE
 BEGIN
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
-    m.queue,
-    m.payload,
-    to_timestamp(v_now_ms::float8 / 1000),
+    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000),
     to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
     to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (
@@ -2511,10 +2140,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_is_plain(
   p_turn jsonb,                    -- of dx_store_turns, with appends
   p_worker_items jsonb             -- the same, of this turn
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
+) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT COALESCE((p_turn ->> 'appends')::boolean, false)
     AND p_turn ->> 'parent_instance_id' IS NULL
@@ -2538,16 +2164,13 @@ $$;
 -- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
-  p_instance_id text,
-  p_execution_id bigint,
+  p_instance_id text, p_execution_id bigint,
   p_history jsonb,                 -- as in dx_store_turns; null without events
   p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -2590,12 +2213,8 @@ BEGIN
       activity_id, tag, route
     )
     VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
-      v_now,
-      v_token,
-      CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
-      v_now,
-      (v_token IS NOT NULL)::integer,
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]), v_now, v_token,
+      CASE WHEN v_token IS NOT NULL THEN v_until_ms END, v_now, (v_token IS NOT NULL)::integer,
       v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
       v_item ->> 'name'
     )
@@ -2624,13 +2243,8 @@ CREATE OR REPLACE FUNCTION dx_advance_with_plain_turn(
   p_turn jsonb,                    -- as in dx_advance_orchestrations
   p_token text,                    -- of its only result
   p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -2653,8 +2267,7 @@ BEGIN
   -- This and what follows sees everything that was committed before we took the advisory lock.
   IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
     OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
+      SELECT q.id FROM orchestrator_queue AS q
       WHERE q.instance_id = v_id
         -- At its end there must be none at all: timers would have to be deleted.
         AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
@@ -2662,19 +2275,14 @@ BEGIN
     ) IS NOT NULL
     OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
     OR (
-      SELECT e.status
-      FROM executions AS e
-      WHERE e.instance_id = v_id
-        AND e.execution_id = v_execution_id
+      SELECT e.status FROM executions AS e
+      WHERE e.instance_id = v_id AND e.execution_id = v_execution_id
     ) IS DISTINCT FROM 'Running'
     OR (
       SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
         AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
-      FROM history AS h
-      WHERE h.instance_id = v_id
-        AND h.execution_id = v_execution_id
-      ORDER BY h.event_id DESC
-      LIMIT 1
+      FROM history AS h WHERE h.instance_id = v_id AND h.execution_id = v_execution_id
+      ORDER BY h.event_id DESC LIMIT 1
     ) IS NOT TRUE
     -- At its end, changes of key-values become visible.
     OR (
@@ -2688,8 +2296,7 @@ BEGIN
   -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
-    SELECT activity.id
-    FROM worker_queue AS activity
+    SELECT activity.id FROM worker_queue AS activity
     WHERE activity.id = split_part(p_token, '.', 1)::bigint
       AND activity.lock_token = split_part(p_token, '.', 2)
       AND activity.locked_until > p_now_ms
@@ -2701,21 +2308,15 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  UPDATE instances AS i
-  SET updated_at = v_now
-  WHERE i.instance_id = v_id;
+  UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
   IF v_status IS NOT NULL THEN
     UPDATE executions AS e
-    SET status = v_status,
-        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
+    SET status = v_status, output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
         completed_at = v_now
-    WHERE e.instance_id = v_id
-      AND e.execution_id = v_execution_id;
+    WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
   RETURN jsonb_build_object(
-    '_tag', 'Advanced',
-    'nowMs', p_now_ms,
-    'handedOver',
+    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver',
     dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
@@ -2730,10 +2331,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_check_turns(
   p_turns dx_turn[],
   p_history jsonb,                 -- as in dx_store_turns
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS dx_turn[]
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS dx_turn[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -2742,44 +2341,33 @@ DECLARE
   v_ours text[];
   v_position bigint;
 BEGIN
-  SELECT array_agg(turn.instance_id)
-  INTO v_ours
-  FROM (
-    SELECT DISTINCT turn.instance_id
-    FROM unnest(v_turns) AS turn
-  ) AS turn
+  SELECT array_agg(turn.instance_id) INTO v_ours
+  FROM (SELECT DISTINCT turn.instance_id FROM unnest(v_turns) AS turn) AS turn
   WHERE pg_try_advisory_xact_lock(hashtext(turn.instance_id));
 
   -- This and what follows sees everything that was committed before we took the advisory locks.
   FOR v_position IN
-    SELECT turn.ordinality
-    FROM unnest(v_turns) WITH ORDINALITY AS turn
+    SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
       turn.instance_id = ANY (v_ours)
       AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
       AND (
-        SELECT q.id
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = turn.instance_id
-          AND q.due_at <= v_now
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = turn.instance_id AND q.due_at <= v_now
         LIMIT 1
       ) IS NULL
       AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = turn.instance_id) = turn.execution_id
       AND (
-        SELECT e.status
-        FROM executions AS e
-        WHERE e.instance_id = turn.instance_id
-          AND e.execution_id = turn.execution_id
+        SELECT e.status FROM executions AS e
+        WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
       ) = 'Running'
       AND (
         SELECT h.event_id = turn.last_event_id
           AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = turn.last_event_hash
         FROM history AS h
-        WHERE h.instance_id = turn.instance_id
-          AND h.execution_id = turn.execution_id
-        ORDER BY h.event_id DESC
-        LIMIT 1
+        WHERE h.instance_id = turn.instance_id AND h.execution_id = turn.execution_id
+        ORDER BY h.event_id DESC LIMIT 1
       )
     ) IS NOT TRUE
   LOOP
@@ -2788,16 +2376,14 @@ BEGIN
 
   IF p_history IS NOT NULL AND EXISTS (SELECT FROM unnest(v_turns) AS turn WHERE turn.appends IS NOT TRUE) THEN
     FOR v_position IN
-      SELECT event.ack
-      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      SELECT event.ack FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
       WHERE v_turns[event.ack].execution_id IS NOT NULL
       GROUP BY event.ack, event.event_id
       HAVING count(*) > 1
         OR CASE
           WHEN event.event_id > v_turns[event.ack].last_event_id THEN false
           ELSE (
-            SELECT h.event_id
-            FROM history AS h
+            SELECT h.event_id FROM history AS h
             WHERE h.instance_id = v_turns[event.ack].instance_id
               AND h.execution_id = v_turns[event.ack].execution_id
               AND h.event_id = event.event_id
@@ -2820,12 +2406,10 @@ CREATE OR REPLACE FUNCTION dx_hold_activities(
   p_turns dx_turn[],               -- as dx_check_turns returns them
   p_results jsonb,                 -- as in dx_advance_orchestrations
   p_cancelled_activities jsonb,    -- as in dx_store_turns
-  p_now_ms bigint,                 -- milliseconds since the Unix epoch
-  OUT out_turns dx_turn[],
+  p_now_ms bigint, OUT out_turns dx_turn[],
   OUT out_ended bigint[],          -- ids of the activities that ended
   OUT out_held bigint[]            -- those, then those that are cancelled as well
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -2838,8 +2422,7 @@ BEGIN
     SELECT result.ack, activity.id
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
     CROSS JOIN LATERAL (
-      SELECT w.id
-      FROM worker_queue AS w
+      SELECT w.id FROM worker_queue AS w
       WHERE w.id = CASE WHEN result.token ~ '^[0-9]{1,18}[.]' THEN split_part(result.token, '.', 1)::bigint END
         AND w.lock_token = split_part(result.token, '.', 2)
         AND w.locked_until > p_now_ms
@@ -2861,8 +2444,7 @@ BEGIN
       FROM jsonb_to_recordset(p_cancelled_activities)
         AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.instance_id = c.instance_id
           AND w.execution_id = c.execution_id
           AND w.activity_id = c.activity_id
@@ -2875,8 +2457,7 @@ BEGIN
       FROM jsonb_to_recordset(p_cancelled_activities)
         AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.instance_id = c.instance_id
           AND w.execution_id = c.execution_id
           AND w.activity_id = c.activity_id
@@ -2893,14 +2474,11 @@ BEGIN
     SELECT turn.ordinality
     FROM (
       SELECT
-        turn.ordinality,
-        turn.results,
+        turn.ordinality, turn.results,
         row_number() OVER (PARTITION BY turn.instance_id, turn.results = 0 ORDER BY turn.ordinality) AS place
-      FROM unnest(out_turns) WITH ORDINALITY AS turn
-      WHERE turn.execution_id IS NOT NULL
+      FROM unnest(out_turns) WITH ORDINALITY AS turn WHERE turn.execution_id IS NOT NULL
     ) AS turn
-    WHERE (turn.results = 0) IS NOT TRUE
-      OR turn.place > 1
+    WHERE (turn.results = 0) IS NOT TRUE OR turn.place > 1
   LOOP
     out_turns[v_position].execution_id := NULL;
   END LOOP;
@@ -2930,16 +2508,9 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- [{fields of dx_turn}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
-  p_key_values jsonb,
-  p_worker_items jsonb,
-  p_cancelled_activities jsonb,
-  p_orchestrator_items jsonb,
-  p_workers jsonb,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_workers jsonb, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -2975,26 +2546,17 @@ BEGIN
   END IF;
 
   v_turns := dx_check_turns(
-    ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-    p_history,
-    v_now_ms
+    ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn), p_history, v_now_ms
   );
-  SELECT held.out_turns, held.out_ended, held.out_held
-  INTO v_turns, v_ended, v_held
+  SELECT held.out_turns, held.out_ended, held.out_held INTO v_turns, v_ended, v_held
   FROM dx_hold_activities(v_turns, p_results, p_cancelled_activities, v_now_ms) AS held;
-  SELECT count(turn.execution_id), count(*) = count(turn.execution_id)
-  INTO v_stored, v_stores_all
+  SELECT count(turn.execution_id), count(*) = count(turn.execution_id) INTO v_stored, v_stores_all
   FROM unnest(v_turns) AS turn;
 
   IF v_stores_all THEN
     -- Before new activities are stored: where these were the last ones, none waits, and those are handed over.
-    WITH gone AS (
-      DELETE FROM worker_queue AS w
-      WHERE w.id = ANY (v_ended)
-      RETURNING w.session_id
-    )
-    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL)
-    INTO v_sessions
+    WITH gone AS (DELETE FROM worker_queue AS w WHERE w.id = ANY (v_ended) RETURNING w.session_id)
+    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL) INTO v_sessions
     FROM gone;
   END IF;
 
@@ -3007,11 +2569,9 @@ BEGIN
 
   IF v_held <> '{}' AND NOT v_stores_all THEN
     v_held := v_held || ARRAY(
-      SELECT activity.id
-      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      SELECT activity.id FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
@@ -3020,18 +2580,15 @@ BEGIN
       WHERE v_turns[r.ack].execution_id IS NULL
     );
     IF EXISTS (
-      SELECT
-      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      SELECT FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
-        SELECT w.id
-        FROM worker_queue AS w
+        SELECT w.id FROM worker_queue AS w
         WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         OFFSET 0
       ) AS activity
-      WHERE v_turns[r.ack].execution_id IS NULL
-        AND activity.id <> ALL (v_held)
+      WHERE v_turns[r.ack].execution_id IS NULL AND activity.id <> ALL (v_held)
     ) THEN
       RAISE EXCEPTION 'another transaction has locked an activity that ended'
         USING ERRCODE = 'lock_not_available';
@@ -3062,8 +2619,7 @@ BEGIN
           )
         ) || CASE WHEN abs(turn.clock_ms - v_now_ms) > 2000 THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
-          '_tag', 'Advanced',
-          'nowMs', v_now_ms,
+          '_tag', 'Advanced', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> turn.ordinality::text, '[]')
         )
       END
@@ -3077,13 +2633,8 @@ $$;
 -- Whether an execution of an orchestration has begun and not ended.
 --
 -- Bound: one row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_is_execution_running(
-  p_instance_id text,
-  p_execution_id bigint
-)
-RETURNS boolean
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_is_execution_running(p_instance_id text, p_execution_id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3095,10 +2646,8 @@ AS $$
 BEGIN
   RETURN COALESCE(
     (
-      SELECT e.status = 'Running'
-      FROM executions AS e
-      WHERE e.instance_id = p_instance_id
-        AND e.execution_id = p_execution_id
+      SELECT e.status = 'Running' FROM executions AS e
+      WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id
     ),
     false
   );
@@ -3115,10 +2664,8 @@ $$;
 -- deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3131,20 +2678,16 @@ DECLARE
   v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
 BEGIN
   WITH joined AS (
-    DELETE FROM queue_task_callers AS c
-    WHERE c.task_id = ANY (p_ids)
+    DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
     RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
   ),
   caller AS (
     SELECT
       t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
       t.reply_name AS mailbox
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (p_ids)
-      AND t.reply_instance_id IS NOT NULL
+    FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
     UNION ALL
-    SELECT joined.*
-    FROM joined
+    SELECT joined.* FROM joined
   )
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
@@ -3152,17 +2695,14 @@ BEGIN
     json_build_object(
       'QueueMessage',
       json_build_object(
-        'instance', caller.instance_id,
-        'name', caller.mailbox,
+        'instance', caller.instance_id, 'name', caller.mailbox,
         'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
       )
     )::text,
-    v_now,
-    v_now
+    v_now, v_now
   FROM caller
   CROSS JOIN LATERAL (
-    SELECT x.status, x.result, x.error
-    FROM queue_tasks AS x
+    SELECT x.status, x.result, x.error FROM queue_tasks AS x
     WHERE x.id = caller.task_id
     OFFSET 0
   ) AS t
@@ -3177,9 +2717,7 @@ BEGIN
     PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
-      FROM queue_tasks AS t
-      WHERE t.id = ANY (p_ids)
-        AND t.is_awaited
+      FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.is_awaited
     ) AS task
     GROUP BY task.part;
   END IF;
@@ -3192,14 +2730,11 @@ $$;
 -- written.
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
-  p_instance_id text,
-  p_execution_id bigint,
+  p_instance_id text, p_execution_id bigint,
   p_history jsonb,                 -- [{event_id, event_type, event_data or text_at}]
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -3209,8 +2744,7 @@ DECLARE
 BEGIN
   INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
   SELECT
-    p_instance_id, p_execution_id, h.event_id, h.event_type,
-    COALESCE(h.event_data, p_texts[h.text_at]),
+    p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)
   ORDER BY h.event_id;
@@ -3229,10 +2763,7 @@ $$;
 -- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of
 -- the latter is Missing.
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
-CREATE OR REPLACE FUNCTION dx_await_tasks(
-  p_ids uuid[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
+CREATE OR REPLACE FUNCTION dx_await_tasks(p_ids uuid[], p_now_ms bigint DEFAULT NULL)
 RETURNS SETOF json                 -- [[id, ...], [status, ...], [result, ...], [error, ...]]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -3248,27 +2779,16 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
   -- look_at IS NOT NULL would lead to the index of all that have not ended.
-  v_open := ARRAY(
-    SELECT t.id
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (p_ids)
-      AND num_nulls(t.look_at) = 0
-  );
+  v_open := ARRAY(SELECT t.id FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND num_nulls(t.look_at) = 0);
   IF v_open <> '{}' THEN
     -- An update locks in an order of its own.
     PERFORM
     FROM queue_tasks AS t
-    WHERE t.id = ANY (v_open)
-      AND NOT t.is_awaited
-      AND num_nulls(t.look_at) = 0
-    ORDER BY t.id
-    FOR NO KEY UPDATE;
+    WHERE t.id = ANY (v_open) AND NOT t.is_awaited AND num_nulls(t.look_at) = 0
+    ORDER BY t.id FOR NO KEY UPDATE;
     UPDATE queue_tasks AS t
-    SET is_awaited = true,
-        updated_at = to_timestamp(v_now_ms::float8 / 1000)
-    WHERE t.id = ANY (v_open)
-      AND NOT t.is_awaited
-      AND num_nulls(t.look_at) = 0;
+    SET is_awaited = true, updated_at = to_timestamp(v_now_ms::float8 / 1000)
+    WHERE t.id = ANY (v_open) AND NOT t.is_awaited AND num_nulls(t.look_at) = 0;
   END IF;
 
   RETURN QUERY
@@ -3279,8 +2799,7 @@ BEGIN
       SELECT task.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
       FROM unnest(p_ids) AS task (id)
       LEFT JOIN LATERAL (
-        SELECT x.status, x.result, x.error
-        FROM queue_tasks AS x
+        SELECT x.status, x.result, x.error FROM queue_tasks AS x
         WHERE x.id = task.id
         OFFSET 0
       ) AS t ON true
@@ -3295,33 +2814,23 @@ $$;
 -- clock was set back since they were stored. One that arrives with a start that is to wait stays.
 --
 -- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
-CREATE OR REPLACE FUNCTION dx_bring_messages_forward(
-  p_routes text[],
-  p_now timestamptz
-)
-RETURNS integer
+CREATE OR REPLACE FUNCTION dx_bring_messages_forward(p_routes text[], p_now timestamptz) RETURNS integer
 LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
   v_count integer;
 BEGIN
-  UPDATE orchestrator_queue AS q
-  SET visible_at = p_now
+  UPDATE orchestrator_queue AS q SET visible_at = p_now
   WHERE q.id = ANY (ARRAY(
-    SELECT free.id
-    FROM unnest(p_routes) AS wanted (route)
+    SELECT free.id FROM unnest(p_routes) AS wanted (route)
     CROSS JOIN LATERAL (
-      SELECT message.id, message.instance_id, message.due_at
-      FROM orchestrator_queue AS message
-      WHERE message.route = wanted.route
-        AND message.visible_at > p_now
-      ORDER BY message.visible_at, message.id
-      LIMIT 100
+      SELECT message.id, message.instance_id, message.due_at FROM orchestrator_queue AS message
+      WHERE message.route = wanted.route AND message.visible_at > p_now
+      ORDER BY message.visible_at, message.id LIMIT 100
     ) AS next
     CROSS JOIN LATERAL (
-      SELECT message.id
-      FROM orchestrator_queue AS message
+      SELECT message.id FROM orchestrator_queue AS message
       WHERE message.id = next.id
       FOR UPDATE SKIP LOCKED
     ) AS free
@@ -3330,8 +2839,7 @@ BEGIN
       AND (
         (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
         OR (
-          SELECT start.id
-          FROM orchestrator_queue AS start
+          SELECT start.id FROM orchestrator_queue AS start
           WHERE start.instance_id = next.instance_id
             AND start.due_at > p_now
             AND start.work_item LIKE '{"StartOrchestration"%'
@@ -3356,13 +2864,8 @@ CREATE OR REPLACE FUNCTION dx_create_tasks(
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
                                    -- name, payload, max_attempts and queue are needed; runs at the later of delay and
                                    -- time
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_id text,
-  out_is_new boolean
-)
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (out_id text, out_is_new boolean) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3413,27 +2916,23 @@ BEGIN
       ) AS at
     ) AS due
     ORDER BY item.name COLLATE "C", item.key COLLATE "C", item.id
-    ON CONFLICT DO NOTHING
-    RETURNING t.id, t.queue, t.wakeup, t.run_at
+    ON CONFLICT DO NOTHING RETURNING t.id, t.queue, t.wakeup, t.run_at
   ),
   announced AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT
       created.queue,
-      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
-      v_now,
+      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)), v_now,
       created.run_at
     FROM created
   )
   SELECT
-    (SELECT array_agg(item.id ORDER BY item.position) FROM item),
-    (SELECT array_agg(created.id) FROM created)
+    (SELECT array_agg(item.id ORDER BY item.position) FROM item), (SELECT array_agg(created.id) FROM created)
   INTO v_ids, v_new;
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
-    SELECT task.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
+    SELECT task.id::text, true FROM unnest(v_ids) WITH ORDINALITY AS task (id, position)
     ORDER BY task.position;
     RETURN;
   END IF;
@@ -3443,18 +2942,8 @@ BEGIN
   SELECT
     COALESCE(
       CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.name = item.name
-          AND t.key = item.key
-          AND t.key IS NOT NULL
-      ),
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.id = v_ids[item.position]
-      )
+      (SELECT t.id FROM queue_tasks AS t WHERE t.name = item.name AND t.key = item.key AND t.key IS NOT NULL),
+      (SELECT t.id FROM queue_tasks AS t WHERE t.id = v_ids[item.position])
     )::text,
     COALESCE(v_ids[item.position] = ANY (v_new), false)
   FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))
@@ -3475,10 +2964,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_buffer_batches(
   p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in
                                    --   dx_create_tasks
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3499,8 +2986,7 @@ BEGIN
     SELECT b.dataset_uuid, b.dataset_version
     FROM jsonb_to_recordset(p_batches) AS b (dataset_uuid uuid, dataset_version bigint)
   )
-  ORDER BY v.dataset_uuid, v.dataset_version
-  FOR SHARE;
+  ORDER BY v.dataset_uuid, v.dataset_version FOR SHARE;
 
   SELECT bool_and(
     CASE
@@ -3513,18 +2999,15 @@ BEGIN
     dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint
   )
   LEFT JOIN LATERAL (
-    SELECT batch.task_id, batch.record_count
-    FROM queue_dataset_batches AS batch
+    SELECT batch.task_id, batch.record_count FROM queue_dataset_batches AS batch
     WHERE batch.dataset_uuid = b.dataset_uuid
       AND batch.dataset_version = b.dataset_version
       AND batch.batch_uri = b.batch_uri
     OFFSET 0
   ) AS stored ON true
   LEFT JOIN LATERAL (
-    SELECT v.status
-    FROM queue_dataset_versions AS v
-    WHERE v.dataset_uuid = b.dataset_uuid
-      AND v.dataset_version = b.dataset_version
+    SELECT v.status FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = b.dataset_uuid AND v.dataset_version = b.dataset_version
     OFFSET 0
   ) AS version ON true;
 
@@ -3545,14 +3028,11 @@ BEGIN
     )
     SELECT
       given.dataset_uuid, given.dataset_version, given.batch_uri, given.record_count, 'Buffered',
-      (given.task ->> 'id')::uuid,
-      to_timestamp(v_now_ms::float8 / 1000)
+      (given.task ->> 'id')::uuid, to_timestamp(v_now_ms::float8 / 1000)
     FROM given
     CROSS JOIN LATERAL (
-      SELECT v.status
-      FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = given.dataset_uuid
-        AND v.dataset_version = given.dataset_version
+      SELECT v.status FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = given.dataset_uuid AND v.dataset_version = given.dataset_version
       OFFSET 0
     ) AS version
     WHERE version.status = 'Building'
@@ -3587,18 +3067,15 @@ BEGIN
       jsonb_to_recordset(p_batches) AS (dataset_uuid uuid, dataset_version bigint, batch_uri text, record_count bigint)
     ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
     LEFT JOIN LATERAL (
-      SELECT batch.task_id, batch.record_count
-      FROM queue_dataset_batches AS batch
+      SELECT batch.task_id, batch.record_count FROM queue_dataset_batches AS batch
       WHERE batch.dataset_uuid = b.dataset_uuid
         AND batch.dataset_version = b.dataset_version
         AND batch.batch_uri = b.batch_uri
       OFFSET 0
     ) AS stored ON true
     LEFT JOIN LATERAL (
-      SELECT v.status
-      FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = b.dataset_uuid
-        AND v.dataset_version = b.dataset_version
+      SELECT v.status FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = b.dataset_uuid AND v.dataset_version = b.dataset_version
       OFFSET 0
     ) AS version ON true
   );
@@ -3612,17 +3089,11 @@ CREATE OR REPLACE FUNCTION dx_bury_messages(
   p_ids bigint[],
   p_reasons text[],                -- null: they were delivered too often
   p_now timestamptz
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
-  WITH buried AS (
-    DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (p_ids)
-    RETURNING m.*
-  )
+  WITH buried AS (DELETE FROM queue_messages AS m WHERE m.id = ANY (p_ids) RETURNING m.*)
   INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
   SELECT
     buried.id, buried.queue, buried.payload, buried.created_at, p_now, buried.attempts, buried.max_attempts,
@@ -3633,9 +3104,7 @@ END
 $$;
 
 -- Returns the UUID that a text holds; null for any other text.
-CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
-RETURNS uuid
-LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_task_id(p_text text) RETURNS uuid LANGUAGE sql IMMUTABLE
 AS $$
   -- A regular expression takes several times as long.
   SELECT CASE
@@ -3650,13 +3119,10 @@ $$;
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
 -- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
 CREATE OR REPLACE FUNCTION dx_cancel_tasks(
-  p_ids text[],
-  p_reason text,
+  p_ids text[], p_reason text,
   p_replies boolean DEFAULT true,  -- whether an execution that waits for the task receives its end
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3680,8 +3146,7 @@ BEGIN
       ORDER BY 2
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at
-      FROM queue_tasks AS t
+      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE
     ) AS task
@@ -3701,18 +3166,11 @@ BEGIN
       ON CONFLICT DO NOTHING;
     END IF;
     UPDATE queue_tasks AS t
-    SET status = 'Cancelled',
-        error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
+    SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
+        worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
         -- The worker of the attempt waits for hints of the task.
-        is_awaited = t.is_awaited OR v_row.status = 'Running',
-        updated_at = v_now,
-        ended_at = v_now
+        is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now
     WHERE t.id = v_row.id;
   END LOOP;
 
@@ -3733,10 +3191,8 @@ CREATE OR REPLACE FUNCTION dx_check_first_turns(
   p_turns dx_turn[],
   p_starts dx_start[],             -- by the same positions
   p_history jsonb,                 -- as in dx_store_turns
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS dx_turn[]
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS dx_turn[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -3745,11 +3201,9 @@ DECLARE
   v_start record;
   v_position bigint;
 BEGIN
-  SELECT array_agg(start.instance_id)
-  INTO v_ours
+  SELECT array_agg(start.instance_id) INTO v_ours
   FROM (
-    SELECT DISTINCT start.instance_id
-    FROM unnest(p_starts) WITH ORDINALITY AS start
+    SELECT DISTINCT start.instance_id FROM unnest(p_starts) WITH ORDINALITY AS start
     WHERE p_turns[start.ordinality].execution_id = 1
   ) AS start
   WHERE pg_try_advisory_xact_lock(hashtext(start.instance_id));
@@ -3758,8 +3212,7 @@ BEGIN
   -- the first counts.
   FOR v_start IN
     SELECT
-      start.ordinality AS position,
-      start.instance_id,
+      start.ordinality AS position, start.instance_id,
       start.is_first
         AND turn.execution_id = 1
         AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
@@ -3772,8 +3225,7 @@ BEGIN
         AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = start.instance_id LIMIT 1) IS NULL AS begins
     FROM (
       SELECT
-        start.*,
-        row_number() OVER (PARTITION BY start.instance_id ORDER BY start.ordinality) = 1 AS is_first
+        start.*, row_number() OVER (PARTITION BY start.instance_id ORDER BY start.ordinality) = 1 AS is_first
       FROM unnest(p_starts) WITH ORDINALITY AS start
     ) AS start
     CROSS JOIN LATERAL (
@@ -3789,10 +3241,8 @@ BEGIN
 
   IF EXISTS (SELECT FROM unnest(v_turns) AS turn WHERE turn.execution_id IS NOT NULL AND turn.appends IS NOT TRUE) THEN
     FOR v_position IN
-      SELECT event.ack
-      FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
-      GROUP BY event.ack, event.event_id
-      HAVING count(*) > 1
+      SELECT event.ack FROM jsonb_to_recordset(p_history) AS event (ack bigint, event_id bigint)
+      GROUP BY event.ack, event.event_id HAVING count(*) > 1
     LOOP
       v_turns[v_position].execution_id := NULL;
     END LOOP;
@@ -3807,12 +3257,7 @@ $$;
 -- takes 1 ms, whatever else is queued. Without that index it took 2, 9 and 130 ms in front of 10,000, 100,000 and
 -- 1,000,000 timers, and 40, 300 and 3,500 ms in front of as many starts of 500 bytes. The index adds less than a
 -- microsecond to a start, and 5 % to one of 100,000 bytes. Locks: none.
-CREATE OR REPLACE FUNCTION dx_children_of(
-  p_instance_ids text[]
-)
-RETURNS SETOF text
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_children_of(p_instance_ids text[]) RETURNS SETOF text LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3823,25 +3268,19 @@ SET enable_mergejoin = off
 AS $$
 BEGIN
   RETURN QUERY
-  SELECT i.instance_id
-  FROM instances AS i
+  SELECT i.instance_id FROM instances AS i
   WHERE i.parent_instance_id = ANY (p_instance_ids)
   UNION
-  SELECT q.instance_id
-  FROM orchestrator_queue AS q
+  SELECT q.instance_id FROM orchestrator_queue AS q
   -- Compares text, as an unreadable message must not fail this call. Inside a payload the quotes would be escaped.
   WHERE q.work_item LIKE '{"StartOrchestration"%'
     AND q.work_item NOT LIKE '%"parent_instance":null%'
     -- An array: a subquery may be joined, which takes the text apart once for each of the given.
     AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\]|\\.)*")') = ANY (ARRAY(
-      SELECT to_json(parent.id)::text
-      FROM unnest(p_instance_ids) AS parent (id)
+      SELECT to_json(parent.id)::text FROM unnest(p_instance_ids) AS parent (id)
     ))
     -- An instance with a row has its parent already, and will ignore the start.
-    AND NOT EXISTS (
-      SELECT FROM instances AS i
-      WHERE i.instance_id = q.instance_id
-    );
+    AND NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = q.instance_id);
 END
 $$;
 
@@ -3853,13 +3292,10 @@ CREATE OR REPLACE FUNCTION dx_move_outbox(
   p_ids bigint[],
   p_expiring bigint[],             -- those of them that are deleted in any case
   p_queues text[],                 -- this and the following: as in dx_claim_outbox
-  p_max_attempts integer[],
-  p_keeps boolean,
-  p_now timestamptz,
+  p_max_attempts integer[], p_keeps boolean, p_now timestamptz,
   OUT out_moved jsonb,             -- {queue: count}
   OUT out_count bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -3867,11 +3303,7 @@ DECLARE
 BEGIN
   WITH kept AS (
     UPDATE queue_outbox AS o
-    SET sent_at = p_now,
-        lease_token = NULL,
-        lease_until = NULL,
-        attempts = o.attempts + 1,
-        last_error = NULL
+    SET sent_at = p_now, lease_token = NULL, lease_until = NULL, attempts = o.attempts + 1, last_error = NULL
     WHERE p_keeps
       AND o.id = ANY (p_ids)
       AND o.expires_at IS NULL
@@ -3887,11 +3319,9 @@ BEGIN
     RETURNING o.queue, o.payload
   ),
   moved AS (
-    SELECT kept.queue, kept.payload
-    FROM kept
+    SELECT kept.queue, kept.payload FROM kept
     UNION ALL
-    SELECT deleted.queue, deleted.payload
-    FROM deleted
+    SELECT deleted.queue, deleted.payload FROM deleted
   ),
   sent AS (
     INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
@@ -3900,11 +3330,7 @@ BEGIN
   )
   SELECT COALESCE(jsonb_object_agg(total.queue, total.count), '{}'), COALESCE(sum(total.count), 0)
   INTO out_moved, out_count
-  FROM (
-    SELECT moved.queue, count(*) AS count
-    FROM moved
-    GROUP BY moved.queue
-  ) AS total;
+  FROM (SELECT moved.queue, count(*) AS count FROM moved GROUP BY moved.queue) AS total;
 END
 $$;
 
@@ -3929,17 +3355,15 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent, or are deleted
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_messages jsonb,              -- [{id, queue, payload, attempts}]; id as text; attempts includes this one
   out_moved jsonb,                 -- {queue: count}
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
   out_now_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -3962,20 +3386,16 @@ DECLARE
 BEGIN
   IF cardinality(p_queues) > 1 THEN
     v_queues := ARRAY(
-      SELECT given.queue
-      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
+      SELECT given.queue FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS given
       CROSS JOIN LATERAL (
-        SELECT o.deliver_at, o.id
-        FROM queue_outbox AS o
+        SELECT o.deliver_at, o.id FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.queue = given.queue
           AND o.deliver_at <= v_now
           AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-        ORDER BY o.deliver_at, o.id
-        LIMIT 1
+        ORDER BY o.deliver_at, o.id LIMIT 1
       ) AS oldest
-      ORDER BY oldest.deliver_at, oldest.id
-      LIMIT p_limit
+      ORDER BY oldest.deliver_at, oldest.id LIMIT p_limit
     );
   END IF;
 
@@ -3987,30 +3407,24 @@ BEGIN
       v_expiring || COALESCE(array_agg(due.id) FILTER (WHERE due.expires_at IS NOT NULL), '{}')
     INTO v_some, v_expiring
     FROM (
-      SELECT o.id, o.expires_at
-      FROM queue_outbox AS o
+      SELECT o.id, o.expires_at FROM queue_outbox AS o
       WHERE o.sent_at IS NULL
         AND o.queue = v_queue
         AND o.deliver_at <= v_now
         AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-      ORDER BY o.deliver_at, o.id
-      LIMIT v_share
-      FOR UPDATE SKIP LOCKED
+      ORDER BY o.deliver_at, o.id LIMIT v_share FOR UPDATE SKIP LOCKED
     ) AS due;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
 
   IF v_expiring <> '{}' THEN
-    DELETE FROM queue_outbox AS o
-    WHERE o.id = ANY (v_expiring)
-      AND o.expires_at <= v_now;
+    DELETE FROM queue_outbox AS o WHERE o.id = ANY (v_expiring) AND o.expires_at <= v_now;
   END IF;
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    SELECT sent.out_moved, sent.out_count
-    INTO out_moved, v_moved
+    SELECT sent.out_moved, sent.out_count INTO out_moved, v_moved
     FROM dx_move_outbox(v_ids, v_expiring, p_queues, p_max_attempts, p_keeps, v_now) AS sent;
   END IF;
 
@@ -4018,20 +3432,15 @@ BEGIN
   IF cardinality(v_ids) > v_moved THEN
     WITH claimed AS (
       UPDATE queue_outbox AS o
-      SET lease_token = p_token,
-          lease_until = v_now_ms + p_lease_ms,
-          attempts = o.attempts + 1
+      SET lease_token = p_token, lease_until = v_now_ms + p_lease_ms, attempts = o.attempts + 1
       -- sent_at IS NULL would lead to the index of all that are not sent.
-      WHERE o.id = ANY (v_ids)
-        AND num_nulls(o.sent_at) = 1
+      WHERE o.id = ANY (v_ids) AND num_nulls(o.sent_at) = 1
       RETURNING o.id, o.queue, o.payload, o.attempts, o.deliver_at
     )
     SELECT COALESCE(
       jsonb_agg(
         jsonb_build_object(
-          'id', claimed.id::text,
-          'queue', claimed.queue,
-          'payload', claimed.payload,
+          'id', claimed.id::text, 'queue', claimed.queue, 'payload', claimed.payload,
           'attempts', claimed.attempts
         )
         ORDER BY claimed.deliver_at, claimed.id
@@ -4047,17 +3456,14 @@ BEGIN
     out_next_ms := v_now_ms;
   ELSE
     out_next_ms := (
-      SELECT least(min(later.at_ms), min(held.at_ms))
-      FROM unnest(p_queues) AS given (queue)
+      SELECT least(min(later.at_ms), min(held.at_ms)) FROM unnest(p_queues) AS given (queue)
       LEFT JOIN LATERAL (
-        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
-        FROM queue_outbox AS o
+        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.queue = given.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
-        ORDER BY o.deliver_at, o.id
-        LIMIT 1
+        ORDER BY o.deliver_at, o.id LIMIT 1
       ) AS later ON true
       LEFT JOIN LATERAL (
         SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
@@ -4070,13 +3476,9 @@ BEGIN
     );
     v_queue := '';
     FOR i IN 1..100 LOOP
-      SELECT o.queue, o.deliver_at, o.lease_until
-      INTO v_first
-      FROM queue_outbox AS o
-      WHERE o.sent_at IS NULL
-        AND o.queue > v_queue
-      ORDER BY o.queue, o.deliver_at, o.id
-      LIMIT 1;
+      SELECT o.queue, o.deliver_at, o.lease_until INTO v_first FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL AND o.queue > v_queue
+      ORDER BY o.queue, o.deliver_at, o.id LIMIT 1;
       EXIT WHEN NOT FOUND;
       v_queue := v_first.queue;
       IF v_queue <> ALL (p_queues)
@@ -4100,10 +3502,8 @@ CREATE OR REPLACE FUNCTION dx_store_claim_findings(
   p_dead uuid[],                   -- they end, because the last attempt was lost
   p_cancelled uuid[],              -- they end, because their execution has ended
   p_unserved uuid[],               -- they wait for another worker
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -4111,27 +3511,17 @@ DECLARE
 BEGIN
   IF p_lost <> '{}' THEN
     INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
-    FROM queue_tasks AS t
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost' FROM queue_tasks AS t
     WHERE t.id = ANY (p_lost)
     ON CONFLICT DO NOTHING;
   END IF;
   IF p_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET unserved_at = v_now
-    WHERE t.id = ANY (p_unserved);
+    UPDATE queue_tasks AS t SET unserved_at = v_now WHERE t.id = ANY (p_unserved);
   END IF;
   IF p_dead <> '{}' THEN
     UPDATE queue_tasks AS t
-    SET status = 'Dead',
-        error = '{"_tag":"Lost"}',
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        dead_at = v_now
+    SET status = 'Dead', error = '{"_tag":"Lost"}', worker_id = NULL, started_at = NULL, lease_until = NULL,
+        heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
     WHERE t.id = ANY (p_dead);
     PERFORM dx_announce_task_ends(p_dead, p_now_ms);
   END IF;
@@ -4163,20 +3553,15 @@ CREATE OR REPLACE FUNCTION dx_claim_tasks(
   p_worker_id text,
   p_claim_id integer DEFAULT NULL, -- chosen by the caller
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_outcome text,
-  out_id text,
-  out_name text,
-  out_attempt integer,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_outcome text, out_id text, out_name text, out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
   out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4210,16 +3595,14 @@ BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT wakeup.id, wakeup.position
-      FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      SELECT wakeup.id, wakeup.position FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
       ORDER BY wakeup.id, wakeup.position
     ) AS item
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
         t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
-      FROM queue_tasks AS t
-      WHERE t.id = item.id
+      FROM queue_tasks AS t WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
@@ -4285,37 +3668,26 @@ BEGIN
   END IF;
 
   UPDATE queue_tasks AS t
-  SET status = 'Running',
-      attempt = t.attempt + 1,
-      uncounted = claim.uncounted,
-      lost = claim.losses,
-      worker_id = p_worker_id,
-      started_at = v_now,
-      claim_id = p_claim_id,
-      lease_until = claim.until_ms,
-      heartbeat_at = v_now,
-      look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
-      unserved_at = NULL,
-      updated_at = v_now
+  SET status = 'Running', attempt = t.attempt + 1, uncounted = claim.uncounted, lost = claim.losses,
+      worker_id = p_worker_id, started_at = v_now, claim_id = p_claim_id, lease_until = claim.until_ms,
+      heartbeat_at = v_now, look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
+      unserved_at = NULL, updated_at = v_now
   FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
   WHERE t.id = claim.id;
 
   IF v_again <> '{}' THEN
     UPDATE queue_tasks AS t
-    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
-        heartbeat_at = v_now
+    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)], heartbeat_at = v_now
     WHERE t.id = ANY (v_again);
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
   IF 'Missing' = ANY (v_outcomes) THEN
     FOR v_row IN
-      SELECT item.position, t.is_waiting
-      FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
+      SELECT item.position, t.is_waiting FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
       CROSS JOIN LATERAL (
         SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-        FROM queue_tasks AS x
-        WHERE x.id = item.id
+        FROM queue_tasks AS x WHERE x.id = item.id
         OFFSET 0
       ) AS t
       WHERE v_outcomes[item.position] = 'Missing'
@@ -4326,8 +3698,7 @@ BEGIN
 
   RETURN QUERY
   SELECT
-    answer.outcome, answer.id::text, t.name, t.attempt,
-    t.attempt - t.uncounted,
+    answer.outcome, answer.id::text, t.name, t.attempt, t.attempt - t.uncounted,
     t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
     CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
     CASE
@@ -4336,12 +3707,7 @@ BEGIN
     END,
     t.trace_context
   FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
-  LEFT JOIN LATERAL (
-    SELECT x.*
-    FROM queue_tasks AS x
-    WHERE x.id = answer.id
-    OFFSET 0
-  ) AS t ON true
+  LEFT JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = answer.id OFFSET 0) AS t ON true
   ORDER BY answer.position;
 END
 $$;
@@ -4353,14 +3719,12 @@ $$;
 CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_deleted integer,
   out_next_ms bigint,              -- milliseconds since the Unix epoch
   out_now_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4374,23 +3738,15 @@ DECLARE
   v_ids bigint[];
 BEGIN
   v_ids := ARRAY(
-    SELECT o.id
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NOT NULL
-      AND o.sent_at <= to_timestamp((v_now_ms - p_keep_ms)::float8 / 1000)
-    ORDER BY o.sent_at
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM queue_outbox AS o
+    WHERE o.sent_at IS NOT NULL AND o.sent_at <= to_timestamp((v_now_ms - p_keep_ms)::float8 / 1000)
+    ORDER BY o.sent_at LIMIT p_limit FOR UPDATE SKIP LOCKED
   );
-  DELETE FROM queue_outbox AS o
-  WHERE o.id = ANY (v_ids);
+  DELETE FROM queue_outbox AS o WHERE o.id = ANY (v_ids);
   out_deleted := cardinality(v_ids);
-  SELECT ceil(extract(epoch FROM o.sent_at) * 1000)::bigint + p_keep_ms
-  INTO out_next_ms
-  FROM queue_outbox AS o
-  WHERE o.sent_at IS NOT NULL
-  ORDER BY o.sent_at
-  LIMIT 1;
+  SELECT ceil(extract(epoch FROM o.sent_at) * 1000)::bigint + p_keep_ms INTO out_next_ms
+  FROM queue_outbox AS o WHERE o.sent_at IS NOT NULL
+  ORDER BY o.sent_at LIMIT 1;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END
@@ -4403,10 +3759,8 @@ CREATE OR REPLACE FUNCTION dx_clean_tasks(
   p_keep_ended_ms bigint,          -- milliseconds since they were completed or cancelled
   p_keep_dead_ms bigint,           -- milliseconds since they died
   p_limit integer,                 -- tasks, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS integer
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS integer LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4420,27 +3774,17 @@ DECLARE
   v_ids uuid[];
 BEGIN
   v_ids := ARRAY(
-    SELECT t.id
-    FROM queue_tasks AS t
-    WHERE t.ended_at IS NOT NULL
-      AND t.ended_at <= to_timestamp((v_now_ms - p_keep_ended_ms)::float8 / 1000)
-    ORDER BY t.ended_at
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    SELECT t.id FROM queue_tasks AS t
+    WHERE t.ended_at IS NOT NULL AND t.ended_at <= to_timestamp((v_now_ms - p_keep_ended_ms)::float8 / 1000)
+    ORDER BY t.ended_at LIMIT p_limit FOR UPDATE SKIP LOCKED
   );
   v_ids := v_ids || ARRAY(
-    SELECT t.id
-    FROM queue_tasks AS t
-    WHERE t.dead_at IS NOT NULL
-      AND t.dead_at <= to_timestamp((v_now_ms - p_keep_dead_ms)::float8 / 1000)
-    ORDER BY t.dead_at, t.id
-    LIMIT p_limit - cardinality(v_ids)
-    FOR UPDATE SKIP LOCKED
+    SELECT t.id FROM queue_tasks AS t
+    WHERE t.dead_at IS NOT NULL AND t.dead_at <= to_timestamp((v_now_ms - p_keep_dead_ms)::float8 / 1000)
+    ORDER BY t.dead_at, t.id LIMIT p_limit - cardinality(v_ids) FOR UPDATE SKIP LOCKED
   );
-  DELETE FROM queue_task_attempts AS a
-  WHERE a.task_id = ANY (v_ids);
-  DELETE FROM queue_tasks AS t
-  WHERE t.id = ANY (v_ids);
+  DELETE FROM queue_task_attempts AS a WHERE a.task_id = ANY (v_ids);
+  DELETE FROM queue_tasks AS t WHERE t.id = ANY (v_ids);
   RETURN cardinality(v_ids);
 END
 $$;
@@ -4449,10 +3793,7 @@ $$;
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
 -- Bound: the expired sessions. Locks: session rows (skip locked).
-CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
+CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(p_now_ms bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -4463,15 +3804,10 @@ DECLARE
 BEGIN
   DELETE FROM sessions AS s
   USING (
-    SELECT orphan.session_id
-    FROM sessions AS orphan
+    SELECT orphan.session_id FROM sessions AS orphan
     WHERE orphan.locked_until < v_now_ms
-      AND NOT EXISTS (
-        SELECT FROM worker_queue AS w
-        WHERE w.session_id = orphan.session_id
-      )
-    ORDER BY orphan.session_id COLLATE "C"
-    FOR UPDATE SKIP LOCKED
+      AND NOT EXISTS (SELECT FROM worker_queue AS w WHERE w.session_id = orphan.session_id)
+    ORDER BY orphan.session_id COLLATE "C" FOR UPDATE SKIP LOCKED
   ) AS orphan
   WHERE s.session_id = orphan.session_id;
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
@@ -4484,12 +3820,7 @@ $$;
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 -- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions
 -- that have locked them.
-CREATE OR REPLACE FUNCTION dx_lock_attempt(
-  p_task_id uuid,
-  p_attempt integer
-)
-RETURNS boolean
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_lock_attempt(p_task_id uuid, p_attempt integer) RETURNS boolean LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4510,8 +3841,7 @@ BEGIN
 
   RETURN COALESCE(
     (
-      SELECT t.status = 'Running' AND t.attempt = p_attempt
-      FROM queue_tasks AS t
+      SELECT t.status = 'Running' AND t.attempt = p_attempt FROM queue_tasks AS t
       WHERE t.id = p_task_id
       FOR NO KEY UPDATE
     ),
@@ -4527,14 +3857,8 @@ $$;
 -- VersionNotBuilding, datasetUuid, version, status}.
 -- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
 CREATE OR REPLACE FUNCTION dx_commit_batch(
-  p_task_id uuid,
-  p_attempt integer,
-  p_output_uri text,
-  p_record_count bigint,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_task_id uuid, p_attempt integer, p_output_uri text, p_record_count bigint, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4548,19 +3872,13 @@ DECLARE
   v_batch queue_dataset_batches%ROWTYPE;
   v_status text;
 BEGIN
-  SELECT b.*
-  INTO v_batch
-  FROM queue_dataset_batches AS b
-  WHERE b.task_id = p_task_id;
+  SELECT b.* INTO v_batch FROM queue_dataset_batches AS b WHERE b.task_id = p_task_id;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'BatchNotFound');
   END IF;
 
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = v_batch.dataset_uuid
-    AND v.dataset_version = v_batch.dataset_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = v_batch.dataset_uuid AND v.dataset_version = v_batch.dataset_version
   FOR SHARE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'BatchNotFound');
@@ -4571,33 +3889,22 @@ BEGIN
   END IF;
 
   -- Read again: another attempt may have committed it before this one had the lock.
-  SELECT b.*
-  INTO v_batch
-  FROM queue_dataset_batches AS b
-  WHERE b.task_id = p_task_id
-  FOR UPDATE;
+  SELECT b.* INTO v_batch FROM queue_dataset_batches AS b WHERE b.task_id = p_task_id FOR UPDATE;
   IF v_batch.status = 'Buffered' THEN
     IF v_status <> 'Building' THEN
       RETURN jsonb_build_object(
-        '_tag', 'VersionNotBuilding',
-        'datasetUuid', v_batch.dataset_uuid,
-        'version', v_batch.dataset_version,
+        '_tag', 'VersionNotBuilding', 'datasetUuid', v_batch.dataset_uuid, 'version', v_batch.dataset_version,
         'status', v_status
       );
     END IF;
     UPDATE queue_dataset_batches AS b
-    SET status = 'Committed',
-        output_uri = p_output_uri,
-        output_record_count = p_record_count,
-        attempt = p_attempt,
-        committed_at = to_timestamp(v_now_ms::float8 / 1000)
+    SET status = 'Committed', output_uri = p_output_uri, output_record_count = p_record_count,
+        attempt = p_attempt, committed_at = to_timestamp(v_now_ms::float8 / 1000)
     WHERE b.task_id = p_task_id
     RETURNING b.* INTO v_batch;
   END IF;
   RETURN jsonb_build_object(
-    '_tag', 'Committed',
-    'outputUri', v_batch.output_uri,
-    'recordCount', v_batch.output_record_count,
+    '_tag', 'Committed', 'outputUri', v_batch.output_uri, 'recordCount', v_batch.output_record_count,
     'attempt', v_batch.attempt
   );
 END
@@ -4611,15 +3918,11 @@ $$;
 -- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit
 -- batches of the version; a batch that comes later finds it committed.
 CREATE OR REPLACE FUNCTION dx_commit_version(
-  p_dataset_uuid uuid,
-  p_version bigint,
+  p_dataset_uuid uuid, p_version bigint,
   p_batch_count bigint,            -- fewest batches; null for those that were published
   p_task_id uuid,                  -- the attempt that commits; null for a commit outside of a task
-  p_attempt integer,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_attempt integer, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4640,11 +3943,8 @@ BEGIN
     RETURN jsonb_build_object('_tag', 'IsolationUnfit', 'level', current_setting('transaction_isolation'));
   END IF;
 
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version
   FOR UPDATE;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'VersionNotFound');
@@ -4659,25 +3959,19 @@ BEGIN
   SELECT count(*), count(*) FILTER (WHERE b.status = 'Committed'), COALESCE(sum(b.output_record_count), 0)
   INTO v_published, v_committed, v_records
   FROM queue_dataset_batches AS b
-  WHERE b.dataset_uuid = p_dataset_uuid
-    AND b.dataset_version = p_version;
+  WHERE b.dataset_uuid = p_dataset_uuid AND b.dataset_version = p_version;
   IF v_committed < greatest(v_published, p_batch_count) THEN
     RETURN jsonb_build_object(
-      '_tag', 'BatchesMissing',
-      'missing', greatest(v_published, p_batch_count) - v_committed,
+      '_tag', 'BatchesMissing', 'missing', greatest(v_published, p_batch_count) - v_committed,
       'published', v_published
     );
   END IF;
 
   IF v_status = 'Building' THEN
     UPDATE queue_dataset_versions AS v
-    SET status = 'Committed',
-        record_count = v_records,
-        task_id = p_task_id,
-        attempt = p_attempt,
+    SET status = 'Committed', record_count = v_records, task_id = p_task_id, attempt = p_attempt,
         committed_at = to_timestamp(v_now_ms::float8 / 1000)
-    WHERE v.dataset_uuid = p_dataset_uuid
-      AND v.dataset_version = p_version;
+    WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version;
   END IF;
   RETURN jsonb_build_object('_tag', 'Committed', 'batchCount', v_committed, 'recordCount', v_records);
 END
@@ -4694,15 +3988,10 @@ $$;
 --
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
-  p_ids uuid[],
-  p_attempts integer[],
-  p_results text[],
+  p_ids uuid[], p_attempts integer[], p_results text[],
   p_committed boolean[],           -- checks that its own transaction has completed the task, and completes nothing
-  p_is_first boolean,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_is_first boolean, p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4735,24 +4024,15 @@ BEGIN
     ) AS given
     LEFT JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
-      FROM queue_tasks AS t
-      WHERE t.id = given.id
+      FROM queue_tasks AS t WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
   ),
   completed AS (
     UPDATE queue_tasks AS t
-    SET status = 'Completed',
-        result = item.result,
-        error = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = NULL,
-        updated_at = v_now,
-        ended_at = v_now
-    FROM item
-    WHERE t.id = item.id
-      AND item.outcome = 'Complete'
+    SET status = 'Completed', result = item.result, error = NULL, lease_until = NULL, heartbeat_at = NULL,
+        look_at = NULL, updated_at = v_now, ended_at = v_now
+    FROM item WHERE t.id = item.id AND item.outcome = 'Complete'
   )
   SELECT
     CASE
@@ -4773,11 +4053,7 @@ $$;
 -- Creates a data set, unless one of this name exists.
 --
 -- Returns its id. Bound: one row. Locks: the data set; waits for a transaction that creates one of the same name.
-CREATE OR REPLACE FUNCTION dx_create_dataset(
-  p_name text,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text
+CREATE OR REPLACE FUNCTION dx_create_dataset(p_name text, p_now_ms bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -4793,14 +4069,10 @@ DECLARE
   v_uuid uuid;
 BEGIN
   INSERT INTO queue_datasets (dataset_uuid, name, created_at, updated_at)
-  VALUES (gen_random_uuid(), p_name, v_now, v_now)
-  ON CONFLICT (name) DO NOTHING
+  VALUES (gen_random_uuid(), p_name, v_now, v_now) ON CONFLICT (name) DO NOTHING
   RETURNING dataset_uuid INTO v_uuid;
   IF v_uuid IS NULL THEN
-    SELECT d.dataset_uuid
-    INTO v_uuid
-    FROM queue_datasets AS d
-    WHERE d.name = p_name;
+    SELECT d.dataset_uuid INTO v_uuid FROM queue_datasets AS d WHERE d.name = p_name;
   END IF;
   RETURN v_uuid::text;
 END
@@ -4815,10 +4087,8 @@ $$;
 -- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4839,14 +4109,11 @@ BEGIN
       WITH ORDINALITY AS a (token, ids, delay_ms, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-    ORDER BY l.instance_id COLLATE "C", a.position
-    FOR UPDATE OF l
+    ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
   LOOP
     v_outcomes[v_lock.position] := 'Done';
     UPDATE orchestrator_queue AS q
-    SET lock_token = NULL,
-        locked_until = NULL,
-        attempt_count = greatest(q.attempt_count - 1, 0),
+    SET lock_token = NULL, locked_until = NULL, attempt_count = greatest(q.attempt_count - 1, 0),
         visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
         created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)
@@ -4865,10 +4132,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_defer_outbox(
   p_rows jsonb,                    -- [{id, pause_ms, error}]; without error: not tried, due as before
   p_token text,                    -- of the claim
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4887,11 +4152,8 @@ BEGIN
     FROM jsonb_to_recordset(p_rows) AS m (id bigint, pause_ms bigint, error text)
     -- A join may be planned as one read of the whole table; sent_at IS NULL would lead to the index of all not sent.
     CROSS JOIN LATERAL (
-      SELECT o.id
-      FROM queue_outbox AS o
-      WHERE o.id = m.id
-        AND num_nulls(o.sent_at) = 1
-        AND o.lease_token = p_token
+      SELECT o.id FROM queue_outbox AS o
+      WHERE o.id = m.id AND num_nulls(o.sent_at) = 1 AND o.lease_token = p_token
       FOR UPDATE SKIP LOCKED
     ) AS claimed
   LOOP
@@ -4900,9 +4162,7 @@ BEGIN
           WHEN v_row.error IS NULL THEN o.deliver_at
           ELSE to_timestamp((v_now_ms + v_row.pause_ms)::float8 / 1000)
         END,
-        last_error = COALESCE(v_row.error, o.last_error),
-        lease_token = NULL,
-        lease_until = NULL
+        last_error = COALESCE(v_row.error, o.last_error), lease_token = NULL, lease_until = NULL
     WHERE o.id = v_row.id;
     v_count := v_count + 1;
   END LOOP;
@@ -4917,11 +4177,7 @@ $$;
 -- ended instance stays ended until it is deleted.
 --
 -- Bound: one look per id, and the messages of ids that continued as new or have no row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_running_instances(
-  p_instance_ids text[]
-)
-RETURNS SETOF text
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_running_instances(p_instance_ids text[]) RETURNS SETOF text LANGUAGE plpgsql
 STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -4933,8 +4189,7 @@ SET enable_mergejoin = off
 AS $$
 BEGIN
   RETURN QUERY
-  SELECT given.id
-  FROM unnest(p_instance_ids) AS given (id)
+  SELECT given.id FROM unnest(p_instance_ids) AS given (id)
   LEFT JOIN instances AS i ON i.instance_id = given.id
   LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
   WHERE CASE
@@ -4942,8 +4197,7 @@ BEGIN
       THEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed')
     -- Not EXISTS: inside CASE, PostgreSQL may plan it as one read of the whole table.
     ELSE (
-      SELECT q.id
-      FROM orchestrator_queue AS q
+      SELECT q.id FROM orchestrator_queue AS q
       WHERE q.instance_id = given.id
         AND q.work_item LIKE
           CASE WHEN i.instance_id IS NULL THEN '{"StartOrchestration"%' ELSE '{"ContinueAsNew"%' END
@@ -4971,16 +4225,10 @@ $$;
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[]         -- a part of p_instance_ids
-)
-RETURNS TABLE (
-  out_still_running text,
-  out_child_left_behind text,
-  out_instances_deleted bigint,
-  out_executions_deleted bigint,
-  out_events_deleted bigint,
-  out_queue_messages_deleted bigint
-)
-LANGUAGE plpgsql
+) RETURNS TABLE (
+  out_still_running text, out_child_left_behind text, out_instances_deleted bigint,
+  out_executions_deleted bigint, out_events_deleted bigint, out_queue_messages_deleted bigint
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5001,16 +4249,13 @@ BEGIN
   -- In the order of the keys, which two ids may share.
   PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
-    SELECT DISTINCT hashtext(id) AS key
-    FROM unnest(p_instance_ids) AS given (id)
+    SELECT DISTINCT hashtext(id) AS key FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
   ) AS instance;
 
   PERFORM
-  FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instance_ids)
-  ORDER BY l.instance_id COLLATE "C"
-  FOR UPDATE;
+  FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
+  ORDER BY l.instance_id COLLATE "C" FOR UPDATE;
 
   -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
   -- deleted.
@@ -5018,29 +4263,19 @@ BEGIN
     INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
     SELECT DISTINCT given.id COLLATE "C", '', 1, now(), now()
     FROM unnest(p_instance_ids) AS given (id)
-    WHERE NOT EXISTS (
-      SELECT FROM instances AS i
-      WHERE i.instance_id = given.id
-    )
+    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = given.id)
     ORDER BY 1
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   )
-  SELECT array_agg(reserved.instance_id)
-  INTO v_unknown
-  FROM reserved;
-  DELETE FROM instances AS i
-  WHERE i.instance_id = ANY (v_unknown);
+  SELECT array_agg(reserved.instance_id) INTO v_unknown FROM reserved;
+  DELETE FROM instances AS i WHERE i.instance_id = ANY (v_unknown);
 
   -- Excludes first turns of children, which lock the row of their parent.
   PERFORM
-  FROM instances AS i
-  WHERE i.instance_id = ANY (p_instance_ids)
-  ORDER BY i.instance_id COLLATE "C"
-  FOR UPDATE;
+  FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
+  ORDER BY i.instance_id COLLATE "C" FOR UPDATE;
 
-  SELECT running.id
-  INTO out_still_running
+  SELECT running.id INTO out_still_running
   FROM dx_running_instances(p_must_have_ended) AS running (id)
   LIMIT 1;
   IF out_still_running IS NOT NULL THEN
@@ -5048,9 +4283,7 @@ BEGIN
     RETURN;
   END IF;
 
-  SELECT child.id
-  INTO out_child_left_behind
-  FROM dx_children_of(p_instance_ids) AS child (id)
+  SELECT child.id INTO out_child_left_behind FROM dx_children_of(p_instance_ids) AS child (id)
   WHERE child.id <> ALL (p_instance_ids)
   LIMIT 1;
   IF out_child_left_behind IS NOT NULL THEN
@@ -5058,33 +4291,25 @@ BEGIN
     RETURN;
   END IF;
 
-  DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instance_ids);
-  DELETE FROM instances AS i
-  WHERE i.instance_id = ANY (p_instance_ids);
+  DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids);
+  DELETE FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_instances_deleted = ROW_COUNT;
-  DELETE FROM executions AS e
-  WHERE e.instance_id = ANY (p_instance_ids);
+  DELETE FROM executions AS e WHERE e.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_executions_deleted = ROW_COUNT;
-  DELETE FROM history AS h
-  WHERE h.instance_id = ANY (p_instance_ids);
+  DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
-  DELETE FROM kv_store AS s
-  WHERE s.instance_id = ANY (p_instance_ids);
-  DELETE FROM kv_delta AS d
-  WHERE d.instance_id = ANY (p_instance_ids);
+  DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
+  DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
-    SELECT locked.id
-    FROM worker_queue AS locked
+    SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
     ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
   ) AS activity
   WHERE w.id = activity.id;
   GET DIAGNOSTICS v_activities = ROW_COUNT;
-  DELETE FROM orchestrator_queue AS q
-  WHERE q.instance_id = ANY (p_instance_ids);
+  DELETE FROM orchestrator_queue AS q WHERE q.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;
   out_queue_messages_deleted := out_queue_messages_deleted + v_activities;
   RETURN NEXT;
@@ -5095,11 +4320,7 @@ $$;
 --
 -- Returns {_tag: Deleted}, also if it does not exist, or {_tag: VersionNotDiscarded, status}. Bound: the batches of the
 -- version. Locks: the version, its batches.
-CREATE OR REPLACE FUNCTION dx_delete_version(
-  p_dataset_uuid uuid,
-  p_version bigint
-)
-RETURNS jsonb
+CREATE OR REPLACE FUNCTION dx_delete_version(p_dataset_uuid uuid, p_version bigint) RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -5112,21 +4333,16 @@ AS $$
 DECLARE
   v_status text;
 BEGIN
-  SELECT v.status
-  INTO v_status
-  FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version
+  SELECT v.status INTO v_status FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version
   FOR UPDATE;
   IF v_status <> 'Discarded' THEN
     RETURN jsonb_build_object('_tag', 'VersionNotDiscarded', 'status', v_status);
   END IF;
   DELETE FROM queue_dataset_batches AS b
-  WHERE b.dataset_uuid = p_dataset_uuid
-    AND b.dataset_version = p_version;
+  WHERE b.dataset_uuid = p_dataset_uuid AND b.dataset_version = p_version;
   DELETE FROM queue_dataset_versions AS v
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version;
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version;
   RETURN jsonb_build_object('_tag', 'Deleted');
 END
 $$;
@@ -5138,12 +4354,8 @@ $$;
 -- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the
 -- version.
 CREATE OR REPLACE FUNCTION dx_discard_version(
-  p_dataset_uuid uuid,
-  p_version bigint,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_dataset_uuid uuid, p_version bigint, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5155,29 +4367,22 @@ AS $$
 DECLARE
   v_active bigint;
 BEGIN
-  SELECT d.active_version
-  INTO v_active
-  FROM queue_datasets AS d
+  SELECT d.active_version INTO v_active FROM queue_datasets AS d
   WHERE d.dataset_uuid = p_dataset_uuid
   FOR SHARE;
   IF v_active = p_version THEN
     RETURN jsonb_build_object('_tag', 'VersionIsActive');
   END IF;
 
-  UPDATE queue_dataset_versions AS v
-  SET status = 'Discarded'
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = p_version;
+  UPDATE queue_dataset_versions AS v SET status = 'Discarded'
+  WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = p_version;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('_tag', 'VersionNotFound');
   END IF;
   PERFORM dx_cancel_tasks(
     ARRAY(
-      SELECT b.task_id::text
-      FROM queue_dataset_batches AS b
-      WHERE b.dataset_uuid = p_dataset_uuid
-        AND b.dataset_version = p_version
-        AND b.status = 'Buffered'
+      SELECT b.task_id::text FROM queue_dataset_batches AS b
+      WHERE b.dataset_uuid = p_dataset_uuid AND b.dataset_version = p_version AND b.status = 'Buffered'
     ),
     'the version of its batch was discarded', true, p_now_ms
   );
@@ -5193,10 +4398,8 @@ CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
   p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms}]: visible at the
                                    --   later of both
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5212,8 +4415,7 @@ DECLARE
 BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
-    m.instance_id,
-    COALESCE(m.work_item, p_texts[m.text_at]),
+    m.instance_id, COALESCE(m.work_item, p_texts[m.text_at]),
     to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
@@ -5233,10 +4435,8 @@ CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
   p_activities jsonb,              -- [{work_item or text_at, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5257,8 +4457,7 @@ BEGIN
   SELECT
     COALESCE(w.work_item, p_texts[w.text_at]),
     v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id,
-    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
-    w.name || COALESCE(' #' || w.tag, '')
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END), w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,
@@ -5282,9 +4481,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_hint(
   p_topic text,                    -- such as `o`
   p_at timestamptz DEFAULT NULL    -- when to look; null or past: now
-)
-RETURNS void
-LANGUAGE plpgsql
+) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -5307,14 +4504,11 @@ $$;
 -- Expired if the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks:
 -- messages by id.
 CREATE OR REPLACE FUNCTION dx_extend_messages(
-  p_ids bigint[],
-  p_tokens text[],
+  p_ids bigint[], p_tokens text[],
   p_lease_ms bigint[],             -- from now on; 0 ends the lease
   p_uncounted boolean[],           -- whether the delivery does not count, since no receiver saw it
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5340,11 +4534,8 @@ BEGIN
       ORDER BY a.id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT m.id, m.queue, m.visible_at
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
+      SELECT m.id, m.queue, m.visible_at FROM queue_messages AS m
+      WHERE m.id = item.id AND m.lease_token = item.token AND m.visible_at > v_now
       FOR UPDATE
     ) AS message
   LOOP
@@ -5352,8 +4543,7 @@ BEGIN
     v_ids := v_ids || v_row.id;
     v_at := to_timestamp((v_now_ms + v_row.lease_ms)::float8 / 1000);
     UPDATE queue_messages AS m
-    SET visible_at = v_at,
-        lease_token = CASE WHEN v_row.lease_ms > 0 THEN m.lease_token END,
+    SET visible_at = v_at, lease_token = CASE WHEN v_row.lease_ms > 0 THEN m.lease_token END,
         attempts = m.attempts - CASE WHEN v_row.uncounted THEN 1 ELSE 0 END
     WHERE m.id = v_row.id;
     v_outcomes[v_row.position] := CASE WHEN v_at < v_row.visible_at THEN 'Sooner' ELSE 'Done' END;
@@ -5374,10 +4564,8 @@ $$;
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5412,8 +4600,7 @@ BEGIN
       SELECT
         t.id, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
         t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
+      FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE
     ) AS task
   LOOP
@@ -5426,15 +4613,8 @@ BEGIN
     IF v_row.counts AND (v_row.delay_ms IS NULL OR v_row.attempt - v_row.uncounted >= v_row.max_attempts) THEN
       v_outcomes[v_row.position] := 'Dead';
       UPDATE queue_tasks AS t
-      SET status = 'Dead',
-          error = v_row.problem,
-          worker_id = NULL,
-          started_at = NULL,
-          lease_until = NULL,
-          heartbeat_at = NULL,
-          look_at = NULL,
-          updated_at = v_now,
-          dead_at = v_now
+      SET status = 'Dead', error = v_row.problem, worker_id = NULL, started_at = NULL, lease_until = NULL,
+          heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
       WHERE t.id = v_row.id;
       IF v_row.is_announced THEN
         v_announced := v_announced || v_row.id;
@@ -5445,24 +4625,16 @@ BEGIN
     v_outcomes[v_row.position] := 'Retried';
     v_run_at := to_timestamp(least(v_now_ms + COALESCE(v_row.delay_ms, 0), v_latest_ms - 86400000)::float8 / 1000);
     UPDATE queue_tasks AS t
-    SET status = 'Pending',
-        uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
+    SET status = 'Pending', uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
         lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
-        error = COALESCE(v_row.problem, t.error),
-        run_at = v_run_at,
-        worker_id = NULL,
-        started_at = NULL,
-        lease_until = NULL,
-        heartbeat_at = NULL,
-        look_at = v_run_at + interval '30 seconds',
+        error = COALESCE(v_row.problem, t.error), run_at = v_run_at, worker_id = NULL, started_at = NULL,
+        lease_until = NULL, heartbeat_at = NULL, look_at = v_run_at + interval '30 seconds',
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     VALUES (
-      v_row.queue,
-      COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
-      v_now,
-      v_run_at
+      v_row.queue, COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
+      v_now, v_run_at
     );
   END LOOP;
 
@@ -5478,13 +4650,8 @@ $$;
 -- It is the last event, except that one …CancelRequested event may follow for each activity that was open at that time.
 --
 -- Bound: the events after the failure, read backwards from the last. Locks: none.
-CREATE OR REPLACE FUNCTION dx_failure_of(
-  p_instance_id text,
-  p_execution_id bigint
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_failure_of(p_instance_id text, p_execution_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5497,14 +4664,12 @@ BEGIN
   RETURN (
     SELECT CASE WHEN ended.event_data ~ '"type": ?"OrchestrationFailed"' THEN ended.event_data END
     FROM (
-      SELECT h.event_data
-      FROM history AS h
+      SELECT h.event_data FROM history AS h
       WHERE h.instance_id = p_instance_id
         AND h.execution_id = p_execution_id
         -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
         AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
-      ORDER BY h.event_id DESC
-      LIMIT 1
+      ORDER BY h.event_id DESC LIMIT 1
     ) AS ended
   );
 END
@@ -5513,32 +4678,20 @@ $$;
 -- Lists the routes that have queued messages, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_routes_of_messages()
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+CREATE OR REPLACE FUNCTION dx_routes_of_messages() RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
-    (
-      SELECT q.route
-      FROM orchestrator_queue AS q
-      ORDER BY q.route
-      LIMIT 1
-    )
+    (SELECT q.route FROM orchestrator_queue AS q ORDER BY q.route LIMIT 1)
     UNION ALL
     SELECT (
-      SELECT q.route
-      FROM orchestrator_queue AS q
+      SELECT q.route FROM orchestrator_queue AS q
       WHERE q.route > present.route
-      ORDER BY q.route
-      LIMIT 1
+      ORDER BY q.route LIMIT 1
     )
-    FROM present
-    WHERE present.route IS NOT NULL
+    FROM present WHERE present.route IS NOT NULL
   )
-  SELECT present.route
-  FROM present
+  SELECT present.route FROM present
   WHERE present.route IS NOT NULL
 $$;
 
@@ -5548,12 +4701,7 @@ $$;
 -- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
 -- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
 -- than the release. A number has its length in front, and is lower than a word.
-CREATE OR REPLACE FUNCTION dx_semantic_version(
-  p_version text
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_semantic_version(p_version text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
   SELECT CASE
     WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
@@ -5586,18 +4734,11 @@ $$;
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_served_routes(
   p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
-  p_max_version integer[],
-  p_names text[],
-  p_versions text[],
-  p_orphans boolean
-)
-RETURNS TABLE (route text)
-LANGUAGE sql
-STABLE
+  p_max_version integer[], p_names text[], p_versions text[], p_orphans boolean
+) RETURNS TABLE (route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  SELECT present.route
-  FROM dx_routes_of_messages() AS present
+  SELECT present.route FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT
       split_part(present.route, ' ', 1) AS pinned,
@@ -5617,8 +4758,7 @@ AS $$
     AND CASE
       WHEN p_names IS NULL THEN true
       WHEN part.program LIKE ' >%' THEN EXISTS (
-        SELECT
-        FROM unnest(p_names, p_versions) AS served (name, version)
+        SELECT FROM unnest(p_names, p_versions) AS served (name, version)
         WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
           AND dx_semantic_version(served.version) COLLATE "C"
             >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))
@@ -5643,66 +4783,43 @@ CREATE OR REPLACE FUNCTION dx_next_instances(
   p_crowded text[],                -- instances to leave out
   p_most integer,
   p_takes_over boolean,            -- as in dx_fetch_orchestration_items
-  p_now timestamptz,
-  p_now_ms bigint
-)
-RETURNS TABLE (
-  instance_id text,
-  messages bigint,
-  visible_at timestamptz,
-  id bigint,
-  attempt_count integer,
-  route text,
-  free boolean,
-  instance_route text
-)
-LANGUAGE sql
-STABLE
+  p_now timestamptz, p_now_ms bigint
+) RETURNS TABLE (
+  instance_id text, messages bigint, visible_at timestamptz, id bigint, attempt_count integer, route text,
+  free boolean, instance_route text
+) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH message AS MATERIALIZED (
     SELECT visible.instance_id, visible.visible_at, visible.id, visible.attempt_count, wanted.route
     FROM unnest(p_routes) AS wanted (route)
     CROSS JOIN LATERAL (
-      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
-      FROM orchestrator_queue AS q
+      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count FROM orchestrator_queue AS q
       WHERE q.route = wanted.route
         AND q.visible_at <= p_now
         AND (q.visible_at, q.id) > (p_after_at, p_after_id)
         AND q.instance_id <> ALL (p_crowded)
-      ORDER BY q.visible_at, q.id
-      LIMIT p_most
+      ORDER BY q.visible_at, q.id LIMIT p_most
     ) AS visible
-    ORDER BY visible.visible_at, visible.id
-    LIMIT p_most
+    ORDER BY visible.visible_at, visible.id LIMIT p_most
   ),
-  numbered AS (
-    SELECT message.*, row_number() OVER () AS position
-    FROM message
-  )
+  numbered AS (SELECT message.*, row_number() OVER () AS position FROM message)
   SELECT
     looked.*,
     CASE
-      WHEN looked.free THEN (
-        SELECT i.route
-        FROM instances AS i
-        WHERE i.instance_id = looked.instance_id
-      )
+      WHEN looked.free THEN (SELECT i.route FROM instances AS i WHERE i.instance_id = looked.instance_id)
     END
   FROM (
     SELECT
       met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
       (
-        SELECT l.instance_id
-        FROM instance_locks AS l
+        SELECT l.instance_id FROM instance_locks AS l
         WHERE l.instance_id = met.instance_id
           AND (l.locked_until > p_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
       ) IS NULL AS free
     FROM (
       SELECT
-        numbered.instance_id,
-        count(*) AS messages,
-        min(numbered.visible_at) AS visible_at,
+        numbered.instance_id, count(*) AS messages, min(numbered.visible_at) AS visible_at,
         min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
         -- Messages that arrived before a start have no route.
         max(numbered.route) AS route
@@ -5717,20 +4834,13 @@ $$;
 -- holds the message.
 --
 -- Bound: one row. Locks: the message (skip locked).
-CREATE OR REPLACE FUNCTION dx_reroute_message(
-  p_id bigint,
-  p_route text
-)
-RETURNS boolean
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS boolean LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
-  UPDATE orchestrator_queue AS q
-  SET route = p_route
+  UPDATE orchestrator_queue AS q SET route = p_route
   FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
-  WHERE q.id = locked.id
-    AND q.route <> p_route;
+  WHERE q.id = locked.id AND q.route <> p_route;
   RETURN FOUND;
 END
 $$;
@@ -5738,13 +4848,8 @@ $$;
 -- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
 -- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
-CREATE OR REPLACE FUNCTION dx_message_route(
-  p_instance_id text,
-  p_work_item text
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_message_route(p_instance_id text, p_work_item text) RETURNS text
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -5762,14 +4867,12 @@ BEGIN
         i.orchestration_version, false
       )
       FROM executions AS e
-      WHERE e.instance_id = i.instance_id
-        AND e.execution_id = i.current_execution_id
+      WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
     ),
     dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
   )
   INTO v_route
-  FROM instances AS i
-  WHERE i.instance_id = p_instance_id;
+  FROM instances AS i WHERE i.instance_id = p_instance_id;
   IF v_route IS NOT NULL THEN
     RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
   END IF;
@@ -5814,9 +4917,7 @@ CREATE OR REPLACE FUNCTION dx_take_instances(
   p_max_bytes bigint,              -- at least one message is returned
   p_takes_over boolean,            -- as in dx_fetch_orchestration_items
   p_now_ms bigint
-)
-RETURNS bigint[]
-LANGUAGE plpgsql
+) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -5827,32 +4928,23 @@ DECLARE
   v_batch bigint[];
   v_free bigint[];
 BEGIN
-  SELECT array_agg(l.instance_id)
-  INTO v_held
-  FROM instance_locks AS l
+  SELECT array_agg(l.instance_id) INTO v_held FROM instance_locks AS l
   WHERE l.instance_id = ANY (p_instances);
   IF v_held IS NOT NULL THEN
     WITH expired AS (
-      SELECT l.instance_id
-      FROM instance_locks AS l
+      SELECT l.instance_id FROM instance_locks AS l
       WHERE l.instance_id = ANY (v_held)
         AND l.locked_until <= p_now_ms
         AND (p_takes_over OR l.lock_token = '')
-      ORDER BY l.instance_id COLLATE "C"
-      FOR UPDATE SKIP LOCKED
+      ORDER BY l.instance_id COLLATE "C" FOR UPDATE SKIP LOCKED
     ),
     taken_over AS (
       UPDATE instance_locks AS l
-      SET lock_token = p_secret,
-          locked_until = p_until_ms,
-          locked_at = p_now_ms
-      FROM expired
-      WHERE l.instance_id = expired.instance_id
+      SET lock_token = p_secret, locked_until = p_until_ms, locked_at = p_now_ms
+      FROM expired WHERE l.instance_id = expired.instance_id
       RETURNING l.instance_id
     )
-    SELECT COALESCE(array_agg(instance_id), '{}')
-    INTO v_owned
-    FROM taken_over;
+    SELECT COALESCE(array_agg(instance_id), '{}') INTO v_owned FROM taken_over;
   END IF;
   WITH owned AS (
     INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
@@ -5860,18 +4952,14 @@ BEGIN
     FROM unnest(p_instances) AS taken (instance_id)
     WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
     ORDER BY taken.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
   )
-  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
-  INTO v_owned
-  FROM owned;
+  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}') INTO v_owned FROM owned;
   IF v_owned = '{}' THEN
     RETURN NULL;
   END IF;
 
-  SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
-  INTO v_batch
+  SELECT array_agg(sized.id ORDER BY sized.before, sized.id) INTO v_batch
   FROM (
     SELECT
       due.id,
@@ -5884,58 +4972,43 @@ BEGIN
       -- messages are of holders that lost theirs.
       (
         SELECT
-          prompt.id,
-          prompt.bytes,
+          prompt.id, prompt.bytes,
           COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
         FROM (
-          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id
-            AND q.due_at = '-infinity'
-          ORDER BY q.id
-          LIMIT 4096
+          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
+          ORDER BY q.id LIMIT 4096
         ) AS prompt
       )
       UNION ALL
       (
-        SELECT q.id, octet_length(q.work_item), q.due_at
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = owned.instance_id
-          AND q.due_at > '-infinity'
-          AND q.due_at <= v_now
-        ORDER BY q.due_at, q.id
-        LIMIT 4096
+        SELECT q.id, octet_length(q.work_item), q.due_at FROM orchestrator_queue AS q
+        WHERE q.instance_id = owned.instance_id AND q.due_at > '-infinity' AND q.due_at <= v_now
+        ORDER BY q.due_at, q.id LIMIT 4096
       )
-      ORDER BY place, id
-      LIMIT 4096
+      ORDER BY place, id LIMIT 4096
     ) AS due
     WHERE owned.instance_id = ANY (v_owned)
       -- The version may have changed before the instance was locked.
       AND COALESCE(
         (
           SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-          FROM instances AS i
-          WHERE i.instance_id = owned.instance_id
+          FROM instances AS i WHERE i.instance_id = owned.instance_id
         ),
         owned.route
       ) = ANY (p_routes)
   ) AS sized
-  WHERE sized.before = 0
-    OR sized.before < p_max_bytes;
-  SELECT array_agg(free.id)
-  INTO v_free
+  WHERE sized.before = 0 OR sized.before < p_max_bytes;
+  SELECT array_agg(free.id) INTO v_free
   FROM (
-    SELECT q.id
-    FROM orchestrator_queue AS q
+    SELECT q.id FROM orchestrator_queue AS q
     WHERE q.id = ANY (v_batch)
-    ORDER BY q.id
-    FOR UPDATE SKIP LOCKED
+    ORDER BY q.id FOR UPDATE SKIP LOCKED
   ) AS free;
   IF cardinality(v_free) < cardinality(v_batch) THEN
     -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
     -- to keep their order.
-    SELECT array_agg(behind.id)
-    INTO v_free
+    SELECT array_agg(behind.id) INTO v_free
     FROM (
       SELECT
         q.id,
@@ -5954,17 +5027,10 @@ $$;
 CREATE OR REPLACE FUNCTION dx_turn_inputs(
   p_instance_id text,
   p_history_limit integer          -- as in dx_fetch_orchestration_items
-)
-RETURNS TABLE (
-  orchestration_name text,
-  orchestration_version text,
-  execution_id bigint,
-  history json,
-  is_whole boolean,
+) RETURNS TABLE (
+  orchestration_name text, orchestration_version text, execution_id bigint, history json, is_whole boolean,
   key_values json
-)
-LANGUAGE sql
-STABLE
+) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   SELECT
@@ -5973,35 +5039,28 @@ AS $$
       WHEN known.is_whole THEN (
         SELECT json_agg(event.event_data)
         FROM (
-          SELECT h.event_data
-          FROM history AS h
-          WHERE h.instance_id = p_instance_id
-            AND h.execution_id = execution.execution_id
+          SELECT h.event_data FROM history AS h
+          WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
           ORDER BY h.event_id
         ) AS event
       )
       ELSE (
-        SELECT json_build_array(h.event_data)
-        FROM history AS h
-        WHERE h.instance_id = p_instance_id
-          AND h.execution_id = execution.execution_id
-        ORDER BY h.event_id DESC
-        LIMIT 1
+        SELECT json_build_array(h.event_data) FROM history AS h
+        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
+        ORDER BY h.event_id DESC LIMIT 1
       )
     END,
     known.is_whole,
     (
       SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
-      FROM kv_store AS s
-      WHERE s.instance_id = p_instance_id
+      FROM kv_store AS s WHERE s.instance_id = p_instance_id
     )
   FROM (SELECT 1) AS always
   LEFT JOIN instances AS i ON i.instance_id = p_instance_id
   CROSS JOIN LATERAL (
     SELECT COALESCE(
       i.current_execution_id,
-      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
-      1
+      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
     ) AS execution_id
   ) AS execution
   CROSS JOIN LATERAL (
@@ -6010,18 +5069,15 @@ AS $$
     SELECT CASE
       WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
       WHEN (
-        SELECT h.event_id
-        FROM history AS h
+        SELECT h.event_id FROM history AS h
         WHERE h.instance_id = p_instance_id
           AND h.execution_id = execution.execution_id
           AND h.event_id > p_history_limit
         LIMIT 1
       ) IS NOT NULL THEN false
       ELSE (
-        SELECT COALESCE(sum(octet_length(h.event_data)), 0)
-        FROM history AS h
-        WHERE h.instance_id = p_instance_id
-          AND h.execution_id = execution.execution_id
+        SELECT COALESCE(sum(octet_length(h.event_data)), 0) FROM history AS h
+        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
       ) <= 1048576
     END AS is_whole
   ) AS known
@@ -6034,10 +5090,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_release_instances(
   p_instances text[],
   p_secret text                    -- of the locks
-)
-RETURNS void
-LANGUAGE sql
-VOLATILE
+) RETURNS void LANGUAGE sql VOLATILE
 -- settings of the caller
 AS $$
   DELETE FROM instance_locks AS l
@@ -6045,35 +5098,27 @@ AS $$
     AND l.lock_token = p_secret
     AND NOT EXISTS (
       SELECT FROM orchestrator_queue AS q
-      WHERE q.instance_id = l.instance_id
-        AND q.lock_token = p_secret
+      WHERE q.instance_id = l.instance_id AND q.lock_token = p_secret
     );
 $$;
 
 -- Returns when the first message of these routes became visible that no process holds; null without one.
 -- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_message(
-  p_routes text[],
-  p_now timestamptz,
+  p_routes text[], p_now timestamptz,
   p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
-)
-RETURNS timestamptz
-LANGUAGE plpgsql
-STABLE
+) RETURNS timestamptz LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
 BEGIN
   RETURN (
-    SELECT min(oldest.visible_at)
-    FROM unnest(p_routes) AS wanted (route)
+    SELECT min(oldest.visible_at) FROM unnest(p_routes) AS wanted (route)
     CROSS JOIN LATERAL (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
+      SELECT q.visible_at FROM orchestrator_queue AS q
       WHERE q.route = wanted.route
         AND q.visible_at <= p_now
         AND dx_is_free(q.lock_token, q.locked_until, p_now_ms)
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
+      ORDER BY q.visible_at, q.id LIMIT 1
     ) AS oldest
   );
 END
@@ -6114,15 +5159,13 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
   p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
   p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_instance_id text,
   out_lock_token text,             -- <36 characters of the lock>.<instance id>
   out_now_ms bigint,               -- the clock of this claim
   out_orchestration_name text,     -- null when there is no instances row
-  out_orchestration_version text,
-  out_execution_id bigint,
+  out_orchestration_version text, out_execution_id bigint,
   out_history json,                -- event texts by event id; null without any
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
@@ -6130,8 +5173,7 @@ RETURNS TABLE (
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6173,8 +5215,7 @@ BEGIN
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
   IF v_mark IS NULL THEN
-    SELECT array_agg(served.route)
-    INTO v_routes
+    SELECT array_agg(served.route) INTO v_routes
     FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
@@ -6240,8 +5281,7 @@ BEGIN
     ),
     batch AS (
       SELECT
-        marked.instance_id,
-        json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        marked.instance_id, json_agg(marked.id ORDER BY marked.id) AS message_ids,
         json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
@@ -6261,10 +5301,8 @@ BEGIN
     END IF;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing <= 0;
-    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
-    INTO v_bytes
-    FROM orchestrator_queue AS q
-    WHERE q.id = ANY (v_messages);
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0) INTO v_bytes
+    FROM orchestrator_queue AS q WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (
@@ -6311,9 +5349,7 @@ CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_after_ms bigint,               -- up to when it had fired, milliseconds since the Unix epoch; null: it never had
   p_until_ms bigint,               -- up to when the tasks are all of its instants
   p_tasks jsonb                    -- as for dx_create_tasks
-)
-RETURNS json
-LANGUAGE plpgsql
+) RETURNS json LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6326,14 +5362,10 @@ DECLARE
   v_until timestamptz := to_timestamp(p_until_ms::float8 / 1000);
 BEGIN
   IF p_after_ms IS NULL THEN
-    INSERT INTO queue_triggers (name, fired_until)
-    VALUES (p_name, v_until)
-    ON CONFLICT DO NOTHING;
+    INSERT INTO queue_triggers (name, fired_until) VALUES (p_name, v_until) ON CONFLICT DO NOTHING;
   ELSE
-    UPDATE queue_triggers AS t
-    SET fired_until = greatest(t.fired_until, v_until)
-    WHERE t.name = p_name
-      AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
+    UPDATE queue_triggers AS t SET fired_until = greatest(t.fired_until, v_until)
+    WHERE t.name = p_name AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
   END IF;
   IF NOT FOUND THEN
     RETURN NULL;
@@ -6368,13 +5400,8 @@ CREATE OR REPLACE FUNCTION dx_hold_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids
   p_for_ms bigint,                 -- milliseconds, > 0
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_still_running text,
-  out_children text[]
-)
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (out_still_running text, out_children text[]) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6391,18 +5418,13 @@ BEGIN
   -- In the order of the keys, which two ids may share.
   PERFORM pg_advisory_xact_lock(instance.key)
   FROM (
-    SELECT DISTINCT hashtext(id) AS key
-    FROM unnest(p_instance_ids) AS given (id)
+    SELECT DISTINCT hashtext(id) AS key FROM unnest(p_instance_ids) AS given (id)
     ORDER BY key
   ) AS instance;
 
-  SELECT array_agg(running.id)
-  INTO v_running
-  FROM dx_running_instances(p_instance_ids) AS running (id);
+  SELECT array_agg(running.id) INTO v_running FROM dx_running_instances(p_instance_ids) AS running (id);
 
-  SELECT running.id
-  INTO out_still_running
-  FROM unnest(v_running) AS running (id)
+  SELECT running.id INTO out_still_running FROM unnest(v_running) AS running (id)
   WHERE running.id = ANY (p_must_have_ended)
   LIMIT 1;
   IF out_still_running IS NOT NULL THEN
@@ -6415,12 +5437,9 @@ BEGIN
   FROM unnest(v_running) AS running (id)
   ORDER BY 1
   ON CONFLICT (instance_id) DO UPDATE
-  SET lock_token = excluded.lock_token,
-      locked_until = excluded.locked_until,
-      locked_at = excluded.locked_at;
+  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at;
 
-  SELECT COALESCE(array_agg(child.id), '{}')
-  INTO out_children
+  SELECT COALESCE(array_agg(child.id), '{}') INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);
   RETURN NEXT;
 END
@@ -6431,9 +5450,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
   p_starts dx_start[],
   p_turns dx_turn[]                -- by the same positions; without an execution: the start is stored without it
-)
-RETURNS dx_instance[]
-LANGUAGE plpgsql
+) RETURNS dx_instance[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 BEGIN
@@ -6443,10 +5460,8 @@ BEGIN
         start.instance_id,
         CASE WHEN says.names THEN (first.turn).orchestration_name ELSE start.orchestration_name END,
         CASE WHEN says.names THEN (first.turn).orchestration_version END,
-        CASE WHEN says.names THEN (first.turn).parent_instance_id END,
-        (first.turn).custom_status,
-        COALESCE((first.turn).sets_custom_status, false)::integer,
-        COALESCE((first.turn).status, 'Running'),
+        CASE WHEN says.names THEN (first.turn).parent_instance_id END, (first.turn).custom_status,
+        COALESCE((first.turn).sets_custom_status, false)::integer, COALESCE((first.turn).status, 'Running'),
         CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).output END,
         CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).text_at END,
         CASE WHEN says.pins THEN (first.turn).major ELSE start.major END,
@@ -6461,9 +5476,7 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL,
-        start.ordinality,
-        false
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false
       )::dx_instance
       ORDER BY start.ordinality
     )
@@ -6490,14 +5503,10 @@ $$;
 -- Missing.
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
-  p_id uuid,
-  p_instance_id text,
-  p_execution_id bigint,
+  p_id uuid, p_instance_id text, p_execution_id bigint,
   p_mailbox text,                  -- the same when a call is repeated
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS json
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS json LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6510,9 +5519,7 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_task record;
 BEGIN
-  SELECT t.status, t.result, t.error, t.is_awaited
-  INTO v_task
-  FROM queue_tasks AS t
+  SELECT t.status, t.result, t.error, t.is_awaited INTO v_task FROM queue_tasks AS t
   WHERE t.id = p_id
   FOR NO KEY UPDATE;
   IF NOT FOUND THEN
@@ -6522,13 +5529,11 @@ BEGIN
   END IF;
 
   INSERT INTO queue_task_callers (task_id, mailbox, instance_id, execution_id)
-  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id)
-  ON CONFLICT DO NOTHING;
+  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
   -- Only the end of such a task is announced.
   IF NOT v_task.is_awaited THEN
     UPDATE queue_tasks AS t
-    SET is_awaited = true,
-        updated_at = to_timestamp(v_now_ms::float8 / 1000)
+    SET is_awaited = true, updated_at = to_timestamp(v_now_ms::float8 / 1000)
     WHERE t.id = p_id;
   END IF;
   RETURN NULL;
@@ -6540,11 +5545,7 @@ $$;
 --
 -- Returns the ids of those that another transaction has locked, so that one of them does not keep the others from being
 -- marked; call again with these. Bound: the ids given. Locks: their rows; rows that are locked are skipped.
-CREATE OR REPLACE FUNCTION dx_mark_sent(
-  p_ids bigint[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
+CREATE OR REPLACE FUNCTION dx_mark_sent(p_ids bigint[], p_now_ms bigint DEFAULT NULL) RETURNS text[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -6560,27 +5561,18 @@ DECLARE
 BEGIN
   -- sent_at IS NULL would lead to the index of all that are not sent.
   v_ids := ARRAY(
-    SELECT o.id
-    FROM queue_outbox AS o
-    WHERE o.id = ANY (p_ids)
-      AND num_nulls(o.sent_at) = 1
-    ORDER BY o.id
-    FOR UPDATE SKIP LOCKED
+    SELECT o.id FROM queue_outbox AS o
+    WHERE o.id = ANY (p_ids) AND num_nulls(o.sent_at) = 1
+    ORDER BY o.id FOR UPDATE SKIP LOCKED
   );
-  DELETE FROM queue_outbox AS o
-  WHERE o.id = ANY (v_ids)
-    AND o.expires_at IS NOT NULL;
+  DELETE FROM queue_outbox AS o WHERE o.id = ANY (v_ids) AND o.expires_at IS NOT NULL;
   UPDATE queue_outbox AS o
-  SET sent_at = to_timestamp(v_now_ms::float8 / 1000),
-      lease_token = NULL,
-      lease_until = NULL,
+  SET sent_at = to_timestamp(v_now_ms::float8 / 1000), lease_token = NULL, lease_until = NULL,
       last_error = NULL
   WHERE o.id = ANY (v_ids);
   RETURN ARRAY(
-    SELECT o.id::text
-    FROM queue_outbox AS o
-    WHERE o.id = ANY (p_ids)
-      AND num_nulls(o.sent_at) = 1
+    SELECT o.id::text FROM queue_outbox AS o
+    WHERE o.id = ANY (p_ids) AND num_nulls(o.sent_at) = 1
     ORDER BY o.id
   );
 END
@@ -6590,9 +5582,7 @@ $$;
 -- that announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
-CREATE OR REPLACE FUNCTION dx_notify_end()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_notify_end() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -6603,17 +5593,14 @@ BEGIN
     RETURN NULL;
   END IF;
   PERFORM pg_notify(
-    dx_channel('changes'),
-    '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
+    dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
   );
   RETURN NULL;
 END
 $$;
 
 -- Trigger: notifies listeners of work that another program gave a new time, such as Duroxide, when it gives work back.
-CREATE OR REPLACE FUNCTION dx_notify_moved()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_notify_moved() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -6623,9 +5610,7 @@ END
 $$;
 
 -- Trigger: wakes the publishers of the outbox with the commit, once for all messages of a transaction.
-CREATE OR REPLACE FUNCTION dx_notify_outbox()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_notify_outbox() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -6637,11 +5622,7 @@ $$;
 -- Opens the next version of a data set, with status Building. No number is used twice, not even after a deletion.
 --
 -- Returns {_tag: Opened, version} or {_tag: DatasetNotFound}. Bound: one row. Locks: the data set.
-CREATE OR REPLACE FUNCTION dx_open_version(
-  p_dataset_uuid uuid,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
+CREATE OR REPLACE FUNCTION dx_open_version(p_dataset_uuid uuid, p_now_ms bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -6656,9 +5637,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_version bigint;
 BEGIN
-  UPDATE queue_datasets AS d
-  SET last_version = d.last_version + 1,
-      updated_at = v_now
+  UPDATE queue_datasets AS d SET last_version = d.last_version + 1, updated_at = v_now
   WHERE d.dataset_uuid = p_dataset_uuid
   RETURNING d.last_version INTO v_version;
   IF v_version IS NULL THEN
@@ -6679,12 +5658,7 @@ CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
   p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
   p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
-)
-RETURNS TABLE (
-  out_executions_deleted bigint,
-  out_events_deleted bigint
-)
-LANGUAGE plpgsql
+) RETURNS TABLE (out_executions_deleted bigint, out_events_deleted bigint) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6703,30 +5677,24 @@ BEGIN
     WHERE e.instance_id = p_instance_id
       AND e.status <> 'Running'
       AND e.execution_id IS DISTINCT FROM (
-        SELECT i.current_execution_id
-        FROM instances AS i
+        SELECT i.current_execution_id FROM instances AS i
         WHERE i.instance_id = p_instance_id
       )
       AND e.execution_id <> ALL (ARRAY(
-        SELECT newest.execution_id
-        FROM executions AS newest
+        SELECT newest.execution_id FROM executions AS newest
         WHERE newest.instance_id = p_instance_id
-        ORDER BY newest.execution_id DESC
-        LIMIT COALESCE(p_keep_last, 0)
+        ORDER BY newest.execution_id DESC LIMIT COALESCE(p_keep_last, 0)
       ))
       AND (p_completed_before_ms IS NULL OR e.completed_at < to_timestamp(p_completed_before_ms::float8 / 1000))
     RETURNING e.execution_id
   )
-  SELECT COALESCE(array_agg(pruned.execution_id ORDER BY pruned.execution_id), '{}')
-  INTO v_pruned
+  SELECT COALESCE(array_agg(pruned.execution_id ORDER BY pruned.execution_id), '{}') INTO v_pruned
   FROM pruned;
   out_executions_deleted := cardinality(v_pruned);
   out_events_deleted := 0;
   -- One by one: for a join or a list, PostgreSQL may read all events of the instance.
   FOREACH v_execution_id IN ARRAY v_pruned LOOP
-    DELETE FROM history AS h
-    WHERE h.instance_id = p_instance_id
-      AND h.execution_id = v_execution_id;
+    DELETE FROM history AS h WHERE h.instance_id = p_instance_id AND h.execution_id = v_execution_id;
     GET DIAGNOSTICS v_events = ROW_COUNT;
     out_events_deleted := out_events_deleted + v_events;
   END LOOP;
@@ -6743,9 +5711,7 @@ CREATE OR REPLACE FUNCTION dx_prune_versions(
   p_dataset_uuid uuid,
   p_keep bigint,                   -- versions, >= 0
   p_limit integer                  -- versions, >= 1
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6757,9 +5723,7 @@ AS $$
 DECLARE
   v_active bigint;
 BEGIN
-  SELECT d.active_version
-  INTO v_active
-  FROM queue_datasets AS d
+  SELECT d.active_version INTO v_active FROM queue_datasets AS d
   WHERE d.dataset_uuid = p_dataset_uuid
   FOR SHARE;
   IF NOT FOUND THEN
@@ -6767,28 +5731,19 @@ BEGIN
   END IF;
 
   WITH older AS (
-    SELECT v.dataset_version
-    FROM queue_dataset_versions AS v
-    WHERE v.dataset_uuid = p_dataset_uuid
-      AND v.dataset_version < v_active
-      AND v.status = 'Committed'
+    SELECT v.dataset_version FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version < v_active AND v.status = 'Committed'
     ORDER BY v.dataset_version DESC
     OFFSET p_keep
   ),
   locked AS (
-    SELECT v.dataset_version
-    FROM queue_dataset_versions AS v
+    SELECT v.dataset_version FROM queue_dataset_versions AS v
     WHERE v.dataset_uuid = p_dataset_uuid
       AND v.dataset_version = ANY (ARRAY(SELECT older.dataset_version FROM older))
-    ORDER BY v.dataset_version
-    LIMIT p_limit
-    FOR NO KEY UPDATE
+    ORDER BY v.dataset_version LIMIT p_limit FOR NO KEY UPDATE
   )
-  UPDATE queue_dataset_versions AS v
-  SET status = 'Discarded'
-  FROM locked
-  WHERE v.dataset_uuid = p_dataset_uuid
-    AND v.dataset_version = locked.dataset_version;
+  UPDATE queue_dataset_versions AS v SET status = 'Discarded'
+  FROM locked WHERE v.dataset_uuid = p_dataset_uuid AND v.dataset_version = locked.dataset_version;
 
   RETURN (
     SELECT COALESCE(
@@ -6802,18 +5757,15 @@ BEGIN
       SELECT
         v.dataset_version,
         ARRAY(
-          SELECT b.output_uri
-          FROM queue_dataset_batches AS b
+          SELECT b.output_uri FROM queue_dataset_batches AS b
           WHERE b.dataset_uuid = p_dataset_uuid
             AND b.dataset_version = v.dataset_version
             AND b.status = 'Committed'
           ORDER BY b.batch_uri
         ) AS outputs
       FROM queue_dataset_versions AS v
-      WHERE v.dataset_uuid = p_dataset_uuid
-        AND v.status = 'Discarded'
-      ORDER BY v.dataset_version
-      LIMIT p_limit
+      WHERE v.dataset_uuid = p_dataset_uuid AND v.status = 'Discarded'
+      ORDER BY v.dataset_version LIMIT p_limit
     ) AS discarded
   );
 END
@@ -6824,10 +5776,8 @@ $$;
 -- Returns the time of the statement, from which delays count. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_publish_messages(
   p_messages jsonb,                -- [{queue, payload, delay_ms, max_attempts}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6841,10 +5791,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
-  SELECT
-    m.queue, m.payload, v_now,
-    to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
-    m.max_attempts
+  SELECT m.queue, m.payload, v_now, to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000), m.max_attempts
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages) AS (queue text, payload jsonb, delay_ms bigint, max_attempts integer)
   ) WITH ORDINALITY AS m (queue, payload, delay_ms, max_attempts, position)
@@ -6866,12 +5813,7 @@ $$;
 -- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag:
 -- Inactive} without an active version, {_tag: DatasetNotFound} without a data set of this name.
 -- Bound: the batches of the version. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_active_dataset(
-  p_name text
-)
-RETURNS jsonb
-LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_read_active_dataset(p_name text) RETURNS jsonb LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6887,9 +5829,7 @@ BEGIN
       SELECT CASE
         WHEN d.active_version IS NULL THEN jsonb_build_object('_tag', 'Inactive')
         ELSE jsonb_build_object(
-          '_tag', 'Active',
-          'datasetUuid', d.dataset_uuid,
-          'version', v.dataset_version,
+          '_tag', 'Active', 'datasetUuid', d.dataset_uuid, 'version', v.dataset_version,
           'recordCount', v.record_count,
           'committedMs', floor(extract(epoch FROM v.committed_at) * 1000)::bigint,
           'outputs', COALESCE(
@@ -6899,8 +5839,7 @@ BEGIN
                 ORDER BY b.batch_uri
               )
               FROM queue_dataset_batches AS b
-              WHERE b.dataset_uuid = v.dataset_uuid
-                AND b.dataset_version = v.dataset_version
+              WHERE b.dataset_uuid = v.dataset_uuid AND b.dataset_version = v.dataset_version
             ),
             '[]'
           )
@@ -6929,17 +5868,13 @@ $$;
 -- at random from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_now_ms bigint,
-  out_messages bigint,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_now_ms bigint, out_messages bigint,
   out_oldest_message_ms bigint,    -- milliseconds since the Unix epoch; null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6956,76 +5891,53 @@ DECLARE
 BEGIN
   out_now_ms := v_now_ms;
 
-  SELECT count(*), min(message.since_ms)
-  INTO out_messages, out_oldest_message_ms
+  SELECT count(*), min(message.since_ms) INTO out_messages, out_oldest_message_ms
   FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT visible.since_ms
     FROM (
       SELECT
         greatest(
-          floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
-          q.locked_until,
-          (
-            SELECT l.locked_until
-            FROM instance_locks AS l
-            WHERE l.instance_id = q.instance_id
-          )
+          floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint, q.locked_until,
+          (SELECT l.locked_until FROM instance_locks AS l WHERE l.instance_id = q.instance_id)
         ) AS since_ms
-      FROM orchestrator_queue AS q
-      WHERE q.route = present.route
-        AND q.visible_at <= v_now
-      ORDER BY q.visible_at, q.id
-      LIMIT 10 * p_limit::bigint
+      FROM orchestrator_queue AS q WHERE q.route = present.route AND q.visible_at <= v_now
+      ORDER BY q.visible_at, q.id LIMIT 10 * p_limit::bigint
     ) AS visible
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
   ) AS message
-  WHERE present.route <> ''
-    AND NOT starts_with(present.route, '0.');
+  WHERE present.route <> '' AND NOT starts_with(present.route, '0.');
 
   -- Each condition on the session fits one index only.
   WITH free AS (
-    SELECT activity.*
-    FROM dx_routes_of_activities() AS present
+    SELECT activity.* FROM dx_routes_of_activities() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
-        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 10 * p_limit::bigint
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until FROM worker_queue AS w
+        WHERE w.session_id IS NULL AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 10 * p_limit::bigint
       ) AS visible
-      WHERE visible.locked_until IS NULL
-        OR visible.locked_until <= v_now_ms
+      WHERE visible.locked_until IS NULL OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS activity
     UNION ALL
-    SELECT activity.*
-    FROM dx_routes_of_sessions() AS present
+    SELECT activity.* FROM dx_routes_of_sessions() AS present
     CROSS JOIN LATERAL (
       SELECT visible.*
       FROM (
-        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-        FROM worker_queue AS w
-        WHERE num_nulls(w.session_id) = 0
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 10 * p_limit::bigint
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0 AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 10 * p_limit::bigint
       ) AS visible
-      WHERE visible.locked_until IS NULL
-        OR visible.locked_until <= v_now_ms
+      WHERE visible.locked_until IS NULL OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS activity
   ),
   tagged AS (
     SELECT
-      dx_tag(free.tag) AS tag,
-      count(*) AS depth,
+      dx_tag(free.tag) AS tag, count(*) AS depth,
       min(greatest(
         floor(extract(epoch FROM greatest(free.visible_at, free.created_at)) * 1000)::bigint,
         free.locked_until
@@ -7033,14 +5945,10 @@ BEGIN
     FROM free
     GROUP BY dx_tag(free.tag)
   )
-  SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]')
-  INTO out_activities
-  FROM tagged;
+  SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]') INTO out_activities FROM tagged;
 
-  SELECT round(count(*) * 100 / v_percent)
-  INTO out_active_instances
-  FROM executions AS e TABLESAMPLE SYSTEM (v_percent)
-  WHERE e.status = 'Running';
+  SELECT round(count(*) * 100 / v_percent) INTO out_active_instances
+  FROM executions AS e TABLESAMPLE SYSTEM (v_percent) WHERE e.status = 'Running';
 
   RETURN NEXT;
 END
@@ -7053,19 +5961,11 @@ $$;
 --
 -- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
 -- Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_ends(
-  p_instance_ids text[],
-  p_max_bytes bigint
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_ends(p_instance_ids text[], p_max_bytes bigint) RETURNS TABLE (
   out_instance_id text,
   out_status text,                 -- Completed or Failed
-  out_output text,
-  out_failure text,
-  out_is_last boolean
-)
-LANGUAGE plpgsql
-STABLE
+  out_output text, out_failure text, out_is_last boolean
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7088,8 +5988,7 @@ BEGIN
         FROM instances AS i
         CROSS JOIN LATERAL (
           SELECT
-            e.status,
-            e.output,
+            e.status, e.output,
             CASE WHEN e.status = 'Failed' THEN dx_failure_of(e.instance_id, e.execution_id) END AS failure
           FROM executions AS e
           WHERE e.instance_id = i.instance_id
@@ -7117,15 +6016,8 @@ CREATE OR REPLACE FUNCTION dx_read_history(
   p_execution_id bigint,           -- null means the highest execution
   p_after bigint,                  -- event id; 0: from the beginning
   p_max_bytes bigint
-)
-RETURNS TABLE (
-  out_execution_id bigint,
-  out_event_id bigint,
-  out_event_data text,
-  out_is_last boolean
-)
-LANGUAGE sql
-STABLE
+) RETURNS TABLE (out_execution_id bigint, out_event_id bigint, out_event_data text, out_is_last boolean)
+LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -7140,8 +6032,7 @@ AS $$
       WHERE h.instance_id = p_instance_id
         AND h.execution_id = COALESCE(
           p_execution_id,
-          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
-          1
+          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
         )
         AND h.event_id > p_after
     ) AS sized
@@ -7157,17 +6048,14 @@ $$;
 -- standby with hot_standby_feedback, keep what a query of the standby may read.
 --
 -- Bound: one pass over the sessions, prepared transactions and slots of the server. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_horizon()
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_horizon() RETURNS TABLE (
   out_kind text,                   -- transaction, prepared transaction, replication slot, standby
   out_id text,                     -- process id, name of the prepared transaction or of the slot
   out_application_name text,       -- null without one
   out_since timestamptz,           -- its beginning; null for a slot or a standby, or without the right to see it
   out_transactions integer,        -- that began after it
   out_dead_rows bigint
-)
-LANGUAGE sql
-STABLE
+) LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -7179,10 +6067,8 @@ AS $$
     )
   FROM (
     SELECT
-      CASE WHEN a.backend_type = 'walsender' THEN 'standby' ELSE 'transaction' END AS kind,
-      a.pid::text AS id,
-      NULLIF(a.application_name, '') AS application_name,
-      a.xact_start AS since,
+      CASE WHEN a.backend_type = 'walsender' THEN 'standby' ELSE 'transaction' END AS kind, a.pid::text AS id,
+      NULLIF(a.application_name, '') AS application_name, a.xact_start AS since,
       greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions
     FROM pg_stat_activity AS a
     WHERE a.pid <> pg_backend_pid()
@@ -7191,25 +6077,17 @@ AS $$
       AND a.backend_type IS DISTINCT FROM 'autovacuum worker'
     UNION ALL
     SELECT 'prepared transaction', p.gid, NULL, p.prepared, age(p.transaction)
-    FROM pg_prepared_xacts AS p
-    WHERE p.database = current_database()
+    FROM pg_prepared_xacts AS p WHERE p.database = current_database()
     UNION ALL
-    SELECT 'replication slot', s.slot_name, NULL, NULL, age(s.xmin)
-    FROM pg_replication_slots AS s
+    SELECT 'replication slot', s.slot_name, NULL, NULL, age(s.xmin) FROM pg_replication_slots AS s
   ) AS holder
   WHERE holder.transactions IS NOT NULL
-  ORDER BY holder.transactions DESC, holder.since
-  LIMIT 1
+  ORDER BY holder.transactions DESC, holder.since LIMIT 1
 $$;
 
 -- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and
 -- escapes of JSON, because Duroxide's typed API stores strings bare.
-CREATE OR REPLACE FUNCTION dx_value_bytes(
-  p_value text
-)
-RETURNS integer
-LANGUAGE plpgsql
-IMMUTABLE
+CREATE OR REPLACE FUNCTION dx_value_bytes(p_value text) RETURNS integer LANGUAGE plpgsql IMMUTABLE
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -7232,61 +6110,40 @@ $$;
 --
 -- Returns one row, or none if the instance is unknown.
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_instance_stats(
-  p_instance_id text
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_instance_stats(p_instance_id text) RETURNS TABLE (
   out_event_count bigint,
   out_history_bytes bigint,        -- UTF-8 bytes of the event texts
   out_first_event text,            -- null without a history
   out_key_count bigint,
   out_value_bytes bigint           -- of the values, as dx_value_bytes counts them
-)
-LANGUAGE sql
-STABLE
+) LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
   SELECT
-    event.count,
-    event.bytes,
+    event.count, event.bytes,
     (
-      SELECT h.event_data
-      FROM history AS h
-      WHERE h.instance_id = i.instance_id
-        AND h.execution_id = i.current_execution_id
-      ORDER BY h.event_id
-      LIMIT 1
+      SELECT h.event_data FROM history AS h
+      WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution_id
+      ORDER BY h.event_id LIMIT 1
     ),
-    entry.count,
-    entry.bytes
+    entry.count, entry.bytes
   FROM instances AS i
   CROSS JOIN LATERAL (
     SELECT
-      count(*) AS count,
-      COALESCE(sum(octet_length(convert_to(h.event_data, 'UTF8'))), 0)::bigint AS bytes
+      count(*) AS count, COALESCE(sum(octet_length(convert_to(h.event_data, 'UTF8'))), 0)::bigint AS bytes
     FROM history AS h
-    WHERE h.instance_id = i.instance_id
-      AND h.execution_id = i.current_execution_id
+    WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution_id
   ) AS event
   CROSS JOIN LATERAL (
-    SELECT
-      count(*) AS count,
-      COALESCE(sum(dx_value_bytes(visible.value)), 0)::bigint AS bytes
+    SELECT count(*) AS count, COALESCE(sum(dx_value_bytes(visible.value)), 0)::bigint AS bytes
     FROM (
-      SELECT d.value
-      FROM kv_delta AS d
-      WHERE d.instance_id = i.instance_id
-        AND d.value IS NOT NULL
+      SELECT d.value FROM kv_delta AS d
+      WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL
       UNION ALL
-      SELECT s.value
-      FROM kv_store AS s
+      SELECT s.value FROM kv_store AS s
       WHERE s.instance_id = i.instance_id
-        AND NOT EXISTS (
-          SELECT FROM kv_delta AS d
-          WHERE d.instance_id = s.instance_id
-            AND d.key = s.key
-        )
+        AND NOT EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = s.instance_id AND d.key = s.key)
     ) AS visible
   ) AS entry
   WHERE i.instance_id = p_instance_id
@@ -7297,25 +6154,13 @@ $$;
 -- out_failure is the OrchestrationFailed event that ended a Failed execution.
 --
 -- Bound: the ids given; for failed ones also what dx_failure_of reads. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_instances(
-  p_instance_ids text[]
-)
-RETURNS TABLE (
-  out_instance_id text,
-  out_orchestration_name text,
-  out_orchestration_version text,
-  out_parent_instance_id text,
-  out_execution_id bigint,
-  out_status text,
-  out_output text,
-  out_failure text,
-  out_custom_status text,
-  out_custom_status_version integer,
+CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
+  out_instance_id text, out_orchestration_name text, out_orchestration_version text,
+  out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
+  out_custom_status text, out_custom_status_version integer,
   out_created_at_ms bigint,        -- milliseconds since the Unix epoch
   out_updated_at_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7328,12 +6173,9 @@ BEGIN
   RETURN QUERY
   SELECT
     i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
-    COALESCE(e.status, 'Running'),
-    e.output,
+    COALESCE(e.status, 'Running'), e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
-    i.custom_status,
-    i.custom_status_version,
-    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    i.custom_status, i.custom_status_version, floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i
   LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
@@ -7349,31 +6191,17 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_key_values(
   p_instance_id text,
   p_key text                       -- null means every key
-)
-RETURNS TABLE (
-  out_key text,
-  out_value text
-)
-LANGUAGE sql
-STABLE
+) RETURNS TABLE (out_key text, out_value text) LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
-  SELECT d.key, d.value
-  FROM kv_delta AS d
-  WHERE d.instance_id = p_instance_id
-    AND (p_key IS NULL OR d.key = p_key)
-    AND d.value IS NOT NULL
+  SELECT d.key, d.value FROM kv_delta AS d
+  WHERE d.instance_id = p_instance_id AND (p_key IS NULL OR d.key = p_key) AND d.value IS NOT NULL
   UNION ALL
-  SELECT s.key, s.value
-  FROM kv_store AS s
+  SELECT s.key, s.value FROM kv_store AS s
   WHERE s.instance_id = p_instance_id
     AND (p_key IS NULL OR s.key = p_key)
-    AND NOT EXISTS (
-      SELECT FROM kv_delta AS d
-      WHERE d.instance_id = s.instance_id
-        AND d.key = s.key
-    )
+    AND NOT EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = s.instance_id AND d.key = s.key)
   ORDER BY 1
 $$;
 
@@ -7386,18 +6214,11 @@ $$;
 --
 -- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
 -- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_locks(
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_locks(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
-  out_orchestrator_first_ms bigint,
-  out_orchestrator_last_ms bigint,
-  out_worker_first_ms bigint,
+  out_orchestrator_first_ms bigint, out_orchestrator_last_ms bigint, out_worker_first_ms bigint,
   out_worker_last_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7416,75 +6237,51 @@ BEGIN
     SELECT greatest(
       head.locked_until,
       (
-        SELECT l.locked_until
-        FROM instance_locks AS l
-        WHERE l.instance_id = head.instance_id
-          AND l.lock_token <> ''
+        SELECT l.locked_until FROM instance_locks AS l
+        WHERE l.instance_id = head.instance_id AND l.lock_token <> ''
       )
     ) AS until_ms
     FROM (
-      SELECT message.*
-      FROM dx_routes_of_messages() AS present
+      SELECT message.* FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
-        SELECT q.instance_id, q.locked_until
-        FROM orchestrator_queue AS q
-        WHERE q.route = present.route
-          AND q.visible_at <= v_now
-        ORDER BY q.visible_at, q.id
-        LIMIT 1000
+        SELECT q.instance_id, q.locked_until FROM orchestrator_queue AS q
+        WHERE q.route = present.route AND q.visible_at <= v_now
+        ORDER BY q.visible_at, q.id LIMIT 1000
       ) AS message
       LIMIT 10000
     ) AS head
   )
   SELECT min(held.until_ms), max(held.until_ms)
   INTO out_orchestrator_first_ms, out_orchestrator_last_ms
-  FROM held
-  WHERE held.until_ms > v_now_ms;
+  FROM held WHERE held.until_ms > v_now_ms;
 
   -- Each condition on the session fits one index only.
   WITH held AS (
     (
-      SELECT activity.locked_until AS until_ms
-      FROM dx_routes_of_activities() AS present
+      SELECT activity.locked_until AS until_ms FROM dx_routes_of_activities() AS present
       CROSS JOIN LATERAL (
-        SELECT w.locked_until
-        FROM worker_queue AS w
-        WHERE w.session_id IS NULL
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 1000
+        SELECT w.locked_until FROM worker_queue AS w
+        WHERE w.session_id IS NULL AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 1000
       ) AS activity
       LIMIT 10000
     )
     UNION ALL
     SELECT greatest(
-      head.locked_until,
-      (
-        SELECT s.locked_until
-        FROM sessions AS s
-        WHERE s.session_id = head.session_id
-      )
+      head.locked_until, (SELECT s.locked_until FROM sessions AS s WHERE s.session_id = head.session_id)
     )
     FROM (
-      SELECT activity.*
-      FROM dx_routes_of_sessions() AS present
+      SELECT activity.* FROM dx_routes_of_sessions() AS present
       CROSS JOIN LATERAL (
-        SELECT w.session_id, w.locked_until
-        FROM worker_queue AS w
-        WHERE num_nulls(w.session_id) = 0
-          AND w.route = present.route
-          AND w.visible_at <= v_now
-        ORDER BY w.visible_at, w.id
-        LIMIT 1000
+        SELECT w.session_id, w.locked_until FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0 AND w.route = present.route AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id LIMIT 1000
       ) AS activity
       LIMIT 10000
     ) AS head
   )
-  SELECT min(held.until_ms), max(held.until_ms)
-  INTO out_worker_first_ms, out_worker_last_ms
-  FROM held
-  WHERE held.until_ms > v_now_ms;
+  SELECT min(held.until_ms), max(held.until_ms) INTO out_worker_first_ms, out_worker_last_ms
+  FROM held WHERE held.until_ms > v_now_ms;
 
   RETURN NEXT;
 END
@@ -7497,16 +6294,10 @@ $$;
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_next_due(
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
-  out_orchestrator_ms bigint,
-  out_worker_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+  out_orchestrator_ms bigint, out_worker_ms bigint
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7521,28 +6312,20 @@ DECLARE
 BEGIN
   SELECT ceil(extract(epoch FROM min(
     (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
-      WHERE q.route = present.route
-        AND q.visible_at > v_now
-        AND q.visible_at < 'infinity'
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
+      SELECT q.visible_at FROM orchestrator_queue AS q
+      WHERE q.route = present.route AND q.visible_at > v_now AND q.visible_at < 'infinity'
+      ORDER BY q.visible_at, q.id LIMIT 1
     )
   )) * 1000)
   INTO out_orchestrator_ms
-  FROM dx_routes_of_messages() AS present
-  WHERE NOT starts_with(present.route, '0.');
+  FROM dx_routes_of_messages() AS present WHERE NOT starts_with(present.route, '0.');
 
   out_orchestrator_ms := least(
     out_orchestrator_ms,
     (
-      SELECT l.locked_until
-      FROM instance_locks AS l
-      WHERE l.lock_token = ''
-        AND l.locked_until > v_now_ms
-      ORDER BY l.locked_until
-      LIMIT 1
+      SELECT l.locked_until FROM instance_locks AS l
+      WHERE l.lock_token = '' AND l.locked_until > v_now_ms
+      ORDER BY l.locked_until LIMIT 1
     )
   );
 
@@ -7550,32 +6333,26 @@ BEGIN
   -- WITH, because over a subquery the planner also plans min as the first row of an index: 10 microseconds for nothing.
   WITH due AS (
     SELECT (
-      SELECT w.visible_at
-      FROM worker_queue AS w
+      SELECT w.visible_at FROM worker_queue AS w
       WHERE w.session_id IS NULL
         AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
+      ORDER BY w.visible_at, w.id LIMIT 1
     ) AS visible_at
     FROM dx_routes_of_activities() AS present
     UNION ALL
     SELECT (
-      SELECT w.visible_at
-      FROM worker_queue AS w
+      SELECT w.visible_at FROM worker_queue AS w
       WHERE num_nulls(w.session_id) = 0
         AND w.route = present.route
         AND w.visible_at > v_now
         AND w.visible_at < 'infinity'
-      ORDER BY w.visible_at, w.id
-      LIMIT 1
+      ORDER BY w.visible_at, w.id LIMIT 1
     )
     FROM dx_routes_of_sessions() AS present
   )
-  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
-  INTO out_worker_ms
-  FROM due;
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END
@@ -7585,16 +6362,13 @@ $$;
 -- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_waiting bigint,              -- due, and not failed so far
   out_delayed bigint,              -- due later
   out_failing bigint,              -- the last try failed
   out_oldest_age_ms bigint         -- since the oldest that waits was due, or one that fails was written; 0 without any
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7614,13 +6388,9 @@ BEGIN
   out_delayed := 0;
   out_failing := 0;
   FOR i IN 1..1000 LOOP
-    SELECT o.queue
-    INTO v_row
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NULL
-      AND o.queue > v_queue
-    ORDER BY o.queue, o.deliver_at, o.id
-    LIMIT 1;
+    SELECT o.queue INTO v_row FROM queue_outbox AS o
+    WHERE o.sent_at IS NULL AND o.queue > v_queue
+    ORDER BY o.queue, o.deliver_at, o.id LIMIT 1;
     EXIT WHEN NOT FOUND;
     v_queue := v_row.queue;
     SELECT
@@ -7635,12 +6405,9 @@ BEGIN
       ) AS oldest
     INTO v_row
     FROM (
-      SELECT o.deliver_at, o.created_at, o.last_error
-      FROM queue_outbox AS o
-      WHERE o.sent_at IS NULL
-        AND o.queue = v_queue
-      ORDER BY o.deliver_at, o.id
-      LIMIT p_limit
+      SELECT o.deliver_at, o.created_at, o.last_error FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL AND o.queue = v_queue
+      ORDER BY o.deliver_at, o.id LIMIT p_limit
     ) AS waiting;
     out_waiting := out_waiting + v_row.waiting;
     out_delayed := out_delayed + v_row.delayed;
@@ -7661,20 +6428,14 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_progress(
   p_items jsonb,                   -- [{instance_id, key, execution_id, last_event_id}]; a key of null reads no value
   p_max_bytes bigint
-)
-RETURNS TABLE (
+) RETURNS TABLE (
   out_index integer,               -- among the items, from 1
   out_execution_id bigint,
   out_last_event_id bigint,        -- of the current execution; 0 without a history
-  out_custom_status text,
-  out_custom_status_version integer,
-  out_value text,
-  out_has_ended boolean,
+  out_custom_status text, out_custom_status_version integer, out_value text, out_has_ended boolean,
   out_is_of_rust boolean,          -- the current execution is not pinned, or to a version of Duroxide in Rust
   out_is_last boolean
-)
-LANGUAGE plpgsql
-STABLE
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7691,10 +6452,7 @@ BEGIN
   FROM (
     SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
     FROM (
-      SELECT
-        moved.*,
-        value.value,
-        sum(text.bytes) OVER (ORDER BY moved.position) - text.bytes AS before
+      SELECT moved.*, value.value, sum(text.bytes) OVER (ORDER BY moved.position) - text.bytes AS before
       FROM (
         SELECT item.position, item.instance_id, item.key, i.*, e.*, h.*
         FROM ROWS FROM (
@@ -7702,8 +6460,7 @@ BEGIN
         ) WITH ORDINALITY AS item (instance_id, key, execution_id, last_event_id, position)
         CROSS JOIN LATERAL (
           SELECT i.current_execution_id, i.custom_status, i.custom_status_version
-          FROM instances AS i
-          WHERE i.instance_id = item.instance_id
+          FROM instances AS i WHERE i.instance_id = item.instance_id
           OFFSET 0
         ) AS i
         CROSS JOIN LATERAL (
@@ -7711,18 +6468,13 @@ BEGIN
             COALESCE(bool_or(e.status IN ('Completed', 'Failed')), false) AS has_ended,
             COALESCE(max(e.duroxide_version_major) < 1000, count(*) > 0) AS is_of_rust
           FROM executions AS e
-          WHERE e.instance_id = item.instance_id
-            AND e.execution_id = i.current_execution_id
+          WHERE e.instance_id = item.instance_id AND e.execution_id = i.current_execution_id
         ) AS e
         CROSS JOIN LATERAL (
-          SELECT COALESCE(max(h.event_id), 0) AS event_id
-          FROM history AS h
-          WHERE h.instance_id = item.instance_id
-            AND h.execution_id = i.current_execution_id
+          SELECT COALESCE(max(h.event_id), 0) AS event_id FROM history AS h
+          WHERE h.instance_id = item.instance_id AND h.execution_id = i.current_execution_id
         ) AS h
-        WHERE e.has_ended
-          OR i.current_execution_id <> item.execution_id
-          OR h.event_id <> item.last_event_id
+        WHERE e.has_ended OR i.current_execution_id <> item.execution_id OR h.event_id <> item.last_event_id
         OFFSET 0 -- values are read only of those that are returned
       ) AS moved
       CROSS JOIN LATERAL (
@@ -7730,16 +6482,13 @@ BEGIN
         SELECT (
           SELECT v.value
           FROM (
-            SELECT 1 AS rank, d.value
-            FROM kv_delta AS d
+            SELECT 1 AS rank, d.value FROM kv_delta AS d
             WHERE d.instance_id = moved.instance_id AND d.key = moved.key
             UNION ALL
-            SELECT 2, s.value
-            FROM kv_store AS s
+            SELECT 2, s.value FROM kv_store AS s
             WHERE s.instance_id = moved.instance_id AND s.key = moved.key
           ) AS v
-          ORDER BY v.rank
-          LIMIT 1
+          ORDER BY v.rank LIMIT 1
         ) AS value
         OFFSET 0
       ) AS value
@@ -7760,17 +6509,10 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_queue_depth(
   p_queue text,
   p_limit integer DEFAULT NULL,    -- rows, >= 1; null: all
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_visible bigint,
-  out_delayed bigint,
-  out_in_flight bigint,
-  out_dead bigint,
-  out_oldest_ms bigint
-)
-LANGUAGE plpgsql
-STABLE
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_visible bigint, out_delayed bigint, out_in_flight bigint, out_dead bigint, out_oldest_ms bigint
+) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7791,11 +6533,9 @@ BEGIN
     (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM (
-    SELECT message.visible_at, message.lease_token
-    FROM queue_messages AS message
+    SELECT message.visible_at, message.lease_token FROM queue_messages AS message
     WHERE message.queue = p_queue
-    ORDER BY message.visible_at
-    LIMIT p_limit
+    ORDER BY message.visible_at LIMIT p_limit
   ) AS m;
 END
 $$;
@@ -7807,10 +6547,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_versions(
   p_dataset_uuid uuid,
   p_limit integer                  -- versions, >= 1
-)
-RETURNS jsonb
-LANGUAGE plpgsql
-STABLE
+) RETURNS jsonb LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7825,11 +6562,9 @@ BEGIN
       (
         SELECT jsonb_agg(
           jsonb_build_object(
-            'version', version.dataset_version,
-            'status', version.status,
+            'version', version.dataset_version, 'status', version.status,
             'isActive', version.dataset_version IS NOT DISTINCT FROM d.active_version,
-            'recordCount', version.record_count,
-            'batchCount', counted.batches,
+            'recordCount', version.record_count, 'batchCount', counted.batches,
             'committedBatchCount', counted.committed,
             'createdMs', floor(extract(epoch FROM version.created_at) * 1000)::bigint,
             'committedMs', floor(extract(epoch FROM version.committed_at) * 1000)::bigint
@@ -7837,23 +6572,19 @@ BEGIN
           ORDER BY version.dataset_version DESC
         )
         FROM (
-          SELECT v.*
-          FROM queue_dataset_versions AS v
+          SELECT v.* FROM queue_dataset_versions AS v
           WHERE v.dataset_uuid = d.dataset_uuid
-          ORDER BY v.dataset_version DESC
-          LIMIT p_limit
+          ORDER BY v.dataset_version DESC LIMIT p_limit
         ) AS version
         CROSS JOIN LATERAL (
           SELECT count(*) AS batches, count(*) FILTER (WHERE b.status = 'Committed') AS committed
           FROM queue_dataset_batches AS b
-          WHERE b.dataset_uuid = version.dataset_uuid
-            AND b.dataset_version = version.dataset_version
+          WHERE b.dataset_uuid = version.dataset_uuid AND b.dataset_version = version.dataset_version
         ) AS counted
       ),
       '[]'
     )
-    FROM queue_datasets AS d
-    WHERE d.dataset_uuid = p_dataset_uuid
+    FROM queue_datasets AS d WHERE d.dataset_uuid = p_dataset_uuid
   );
 END
 $$;
@@ -7867,21 +6598,13 @@ $$;
 -- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold.
 -- Messages under a lease or a delay are not read. Locks: messages, without waiting.
 CREATE OR REPLACE FUNCTION dx_receive_messages(
-  p_limit integer,
-  p_queue text,
+  p_limit integer, p_queue text,
   p_token text,                    -- of the lease; its receipts are `<id>.<token>`
-  p_lease_ms bigint,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_ids bigint[],
-  out_payloads text[],
-  out_attempts integer[],
-  out_died integer,
-  out_now_ms bigint,
+  p_lease_ms bigint, p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_ids bigint[], out_payloads text[], out_attempts integer[], out_died integer, out_now_ms bigint,
   out_next_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7903,13 +6626,9 @@ BEGIN
       array_agg(locked.id) FILTER (WHERE locked.is_dead)
     INTO v_locked, v_dead
     FROM (
-      SELECT m.id, m.attempts >= m.max_attempts AS is_dead
-      FROM queue_messages AS m
-      WHERE m.queue = p_queue
-        AND m.visible_at <= v_now
-      ORDER BY m.visible_at, m.id
-      LIMIT p_limit
-      FOR UPDATE SKIP LOCKED
+      SELECT m.id, m.attempts >= m.max_attempts AS is_dead FROM queue_messages AS m
+      WHERE m.queue = p_queue AND m.visible_at <= v_now
+      ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
     ) AS locked;
     EXIT WHEN v_dead IS NULL;
     PERFORM dx_bury_messages(v_dead, NULL, v_now);
@@ -7920,15 +6639,13 @@ BEGIN
 
   WITH leased AS (
     UPDATE queue_messages AS m
-    SET lease_token = p_token,
-        visible_at = to_timestamp((v_now_ms + p_lease_ms)::float8 / 1000),
+    SET lease_token = p_token, visible_at = to_timestamp((v_now_ms + p_lease_ms)::float8 / 1000),
         attempts = m.attempts + 1
     WHERE m.id = ANY (v_locked)
     RETURNING m.id, m.payload, m.attempts
   )
   SELECT
-    array_agg(leased.id ORDER BY leased.id),
-    array_agg(leased.payload::text ORDER BY leased.id),
+    array_agg(leased.id ORDER BY leased.id), array_agg(leased.payload::text ORDER BY leased.id),
     array_agg(leased.attempts ORDER BY leased.id)
   INTO out_ids, out_payloads, out_attempts
   FROM leased;
@@ -7938,12 +6655,10 @@ BEGIN
   out_next_ms := v_now_ms;
   IF COALESCE(cardinality(v_locked), 0) < p_limit THEN
     out_next_ms := (
-      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
-      FROM queue_messages AS m
+      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint FROM queue_messages AS m
       WHERE m.queue = p_queue
         AND m.visible_at < 'infinity' -- never
-      ORDER BY m.visible_at, m.id
-      LIMIT 1
+      ORDER BY m.visible_at, m.id LIMIT 1
     );
   END IF;
   RETURN NEXT;
@@ -7955,13 +6670,8 @@ $$;
 --
 -- Returns the number of messages. Bound: p_limit rows and those that other transactions hold. Locks: dead messages,
 -- without waiting.
-CREATE OR REPLACE FUNCTION dx_redrive_messages(
-  p_queue text,
-  p_limit integer,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_redrive_messages(p_queue text, p_limit integer, p_now_ms bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -7976,22 +6686,14 @@ DECLARE
   v_ids bigint[];
   v_count bigint;
 BEGIN
-  SELECT array_agg(locked.id)
-  INTO v_ids
+  SELECT array_agg(locked.id) INTO v_ids
   FROM (
-    SELECT d.id
-    FROM queue_dead AS d
+    SELECT d.id FROM queue_dead AS d
     WHERE d.queue = p_queue
-    ORDER BY d.died_at, d.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    ORDER BY d.died_at, d.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS locked;
 
-  WITH revived AS (
-    DELETE FROM queue_dead AS d
-    WHERE d.id = ANY (v_ids)
-    RETURNING d.*
-  )
+  WITH revived AS (DELETE FROM queue_dead AS d WHERE d.id = ANY (v_ids) RETURNING d.*)
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
   SELECT revived.id, revived.queue, revived.payload, revived.created_at, v_now, revived.max_attempts, revived.last_error
   FROM revived
@@ -8013,10 +6715,8 @@ CREATE OR REPLACE FUNCTION dx_redrive_tasks(
   p_ids text[],                    -- null: all
   p_name text,                     -- only tasks of this name; null: of every name
   p_limit integer,                 -- tasks, >= 1
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8032,47 +6732,32 @@ DECLARE
 BEGIN
   IF p_ids IS NULL THEN
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
-      WHERE t.dead_at IS NOT NULL
-        AND (p_name IS NULL OR t.name = p_name)
-      ORDER BY t.dead_at, t.id
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT t.id FROM queue_tasks AS t
+      WHERE t.dead_at IS NOT NULL AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.dead_at, t.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
   ELSE
     -- dead_at IS NOT NULL would lead to the index of all that are dead.
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
+      SELECT t.id FROM queue_tasks AS t
       WHERE t.id = ANY (ARRAY(SELECT dx_task_id(given.id) FROM unnest(p_ids) AS given (id)))
         AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
-      ORDER BY t.id
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      ORDER BY t.id LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
   END IF;
 
   WITH redriven AS (
     UPDATE queue_tasks AS t
-    SET status = 'Pending',
-        uncounted = t.attempt,
-        lost = 0,
-        run_at = v_now,
-        look_at = v_now + interval '30 seconds',
-        reply_instance_id = NULL,
-        updated_at = v_now,
-        dead_at = NULL
+    SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
+        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL
     WHERE t.id = ANY (v_ids)
     RETURNING t.id, t.queue, t.wakeup
   )
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
   SELECT
     redriven.queue,
-    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)),
-    v_now,
-    v_now
+    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)), v_now, v_now
   FROM redriven;
   RETURN v_ids::text[];
 END
@@ -8085,10 +6770,8 @@ $$;
 -- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8125,13 +6808,11 @@ BEGIN
     v_until_ms := v_until_ms || v_lock.until_ms;
   END LOOP;
 
-  UPDATE instance_locks AS l
-  SET locked_until = a.until_ms
+  UPDATE instance_locks AS l SET locked_until = a.until_ms
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  UPDATE orchestrator_queue AS q
-  SET locked_until = a.until_ms
+  UPDATE orchestrator_queue AS q SET locked_until = a.until_ms
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
   WHERE q.instance_id = a.instance_id
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
@@ -8150,10 +6831,8 @@ CREATE OR REPLACE FUNCTION dx_renew_session_locks(
   p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
   p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS bigint
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
@@ -8161,16 +6840,13 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_renewed bigint;
 BEGIN
-  UPDATE sessions AS s
-  SET locked_until = v_now_ms + p_extend_for_ms
+  UPDATE sessions AS s SET locked_until = v_now_ms + p_extend_for_ms
   FROM (
-    SELECT active.session_id
-    FROM sessions AS active
+    SELECT active.session_id FROM sessions AS active
     WHERE active.worker_id = ANY (p_worker_ids)
       AND active.locked_until > v_now_ms
       AND active.last_activity_at > v_now_ms - p_idle_timeout_ms
-    ORDER BY active.session_id COLLATE "C"
-    FOR NO KEY UPDATE SKIP LOCKED
+    ORDER BY active.session_id COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED
   ) AS live
   WHERE s.session_id = live.session_id;
   GET DIAGNOSTICS v_renewed = ROW_COUNT;
@@ -8187,10 +6863,8 @@ $$;
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8213,11 +6887,8 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer))
       WITH ORDINALITY AS item (task_id, attempt, position)
     CROSS JOIN LATERAL (
-      SELECT
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
-        AND t.attempt = item.attempt
-        AND t.status = 'Running'
+      SELECT FROM queue_tasks AS t
+      WHERE t.id = item.task_id AND t.attempt = item.attempt AND t.status = 'Running'
       OFFSET 0
     ) AS task
   LOOP
@@ -8235,8 +6906,7 @@ BEGIN
     ) AS item
     CROSS JOIN LATERAL (
       SELECT t.id, t.status, t.attempt, t.reply_instance_id, t.reply_execution_id
-      FROM queue_tasks AS t
-      WHERE t.id = item.task_id
+      FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
@@ -8254,10 +6924,8 @@ BEGIN
   END LOOP;
 
   UPDATE queue_tasks AS t
-  SET lease_until = renewed.until_ms,
-      heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
-  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms)
-  WHERE t.id = renewed.id;
+  SET lease_until = renewed.until_ms, heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
+  FROM unnest(v_ids, v_until_ms) AS renewed (id, until_ms) WHERE t.id = renewed.id;
   IF v_cancelled <> '{}' THEN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
@@ -8280,10 +6948,8 @@ $$;
 -- Bound: the rows given. Locks, without waiting: worker rows by id; then session rows by id (both skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms, sufficient_ms}]
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8306,8 +6972,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
     CROSS JOIN LATERAL (
-      SELECT
-      FROM worker_queue AS w
+      SELECT FROM worker_queue AS w
       WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
         AND w.lock_token = split_part(a.token, '.', 2)
         -- CASE leaves the planner no index but that of the ids.
@@ -8321,26 +6986,20 @@ BEGIN
   FOR v_row IN
     SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
     FROM (
-      SELECT
-        a.*,
-        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
         WITH ORDINALITY AS a (token, extend_for_ms, position)
       WHERE v_outcomes[a.position] = 'LockLost'
       ORDER BY id, a.position DESC -- of two renewals of one lock the last counts
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       OFFSET 0
     ) AS found
     LEFT JOIN LATERAL (
-      SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = item.id
-        AND w.lock_token = split_part(item.token, '.', 2)
+      SELECT w.id, w.session_id FROM worker_queue AS w
+      WHERE w.id = item.id AND w.lock_token = split_part(item.token, '.', 2)
       FOR UPDATE SKIP LOCKED
     ) AS activity ON true
   LOOP
@@ -8355,21 +7014,15 @@ BEGIN
     END IF;
   END LOOP;
 
-  UPDATE worker_queue AS w
-  SET locked_until = a.until_ms
-  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms)
-  WHERE w.id = a.id;
+  UPDATE worker_queue AS w SET locked_until = a.until_ms
+  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms) WHERE w.id = a.id;
 
   IF v_sessions <> '{}' THEN
-    UPDATE sessions AS s
-    SET last_activity_at = v_now_ms
+    UPDATE sessions AS s SET last_activity_at = v_now_ms
     FROM (
-      SELECT active.session_id
-      FROM sessions AS active
-      WHERE active.session_id = ANY (v_sessions)
-        AND active.locked_until > v_now_ms
-      ORDER BY active.session_id COLLATE "C"
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT active.session_id FROM sessions AS active
+      WHERE active.session_id = ANY (v_sessions) AND active.locked_until > v_now_ms
+      ORDER BY active.session_id COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
     WHERE s.session_id = locked.session_id;
   END IF;
@@ -8385,12 +7038,8 @@ $$;
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a
 -- connection asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
-  p_worker_id text,
-  p_claim_ids integer[],
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS integer[]
-LANGUAGE plpgsql
+  p_worker_id text, p_claim_ids integer[], p_now_ms bigint DEFAULT NULL
+) RETURNS integer[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8410,8 +7059,7 @@ BEGIN
     array_agg(DISTINCT task.claim_id)
   INTO v_items, v_claims
   FROM (
-    SELECT t.id, t.attempt, t.claim_id
-    FROM queue_tasks AS t
+    SELECT t.id, t.attempt, t.claim_id FROM queue_tasks AS t
     WHERE t.look_at IS NOT NULL
       AND t.status = 'Running'
       AND t.worker_id = p_worker_id
@@ -8423,11 +7071,9 @@ BEGIN
   END IF;
   PERFORM dx_fail_tasks(v_items, p_now_ms);
   RETURN ARRAY(
-    SELECT claim.id
-    FROM unnest(v_claims) AS claim (id)
+    SELECT claim.id FROM unnest(v_claims) AS claim (id)
     WHERE NOT EXISTS (
-      SELECT
-      FROM queue_tasks AS t
+      SELECT FROM queue_tasks AS t
       WHERE t.look_at IS NOT NULL
         AND t.status = 'Running'
         AND t.worker_id = p_worker_id
@@ -8439,9 +7085,7 @@ $$;
 
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
-CREATE OR REPLACE FUNCTION dx_route_activity()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_route_activity() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -8462,9 +7106,7 @@ $$;
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.
-CREATE OR REPLACE FUNCTION dx_route_message()
-RETURNS trigger
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION dx_route_message() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -8476,10 +7118,8 @@ BEGIN
   IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
     IF NEW.visible_at <= NEW.created_at
       AND (
-        SELECT q.id
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = NEW.instance_id
-          AND q.due_at <= NEW.visible_at
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = NEW.instance_id AND q.due_at <= NEW.visible_at
         LIMIT 1
       ) IS NOT NULL
     THEN
@@ -8490,8 +7130,7 @@ BEGIN
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
     v_begins_at := (
-      SELECT max(q.due_at)
-      FROM orchestrator_queue AS q
+      SELECT max(q.due_at) FROM orchestrator_queue AS q
       WHERE q.instance_id = NEW.instance_id
         AND q.due_at > NEW.visible_at
         AND q.work_item LIKE '{"StartOrchestration"%'
@@ -8517,13 +7156,10 @@ $$;
 -- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of
 -- two equal receipts, the second). Bound: the rows given. Locks: messages by id.
 CREATE OR REPLACE FUNCTION dx_settle_messages(
-  p_ids bigint[],
-  p_tokens text[],
+  p_ids bigint[], p_tokens text[],
   p_reasons text[],                -- null: deletes them
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS text[]
-LANGUAGE plpgsql
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8543,16 +7179,12 @@ BEGIN
   FOR v_row IN
     SELECT item.position, message.id
     FROM (
-      SELECT a.*
-      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      SELECT a.* FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
       ORDER BY a.id, a.position
     ) AS item
     CROSS JOIN LATERAL (
-      SELECT m.id
-      FROM queue_messages AS m
-      WHERE m.id = item.id
-        AND m.lease_token = item.token
-        AND m.visible_at > v_now
+      SELECT m.id FROM queue_messages AS m
+      WHERE m.id = item.id AND m.lease_token = item.token AND m.visible_at > v_now
       FOR UPDATE
     ) AS message
   LOOP
@@ -8565,8 +7197,7 @@ BEGIN
   END LOOP;
 
   IF p_reasons IS NULL THEN
-    DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (v_ids);
+    DELETE FROM queue_messages AS m WHERE m.id = ANY (v_ids);
   ELSE
     PERFORM dx_bury_messages(v_ids, v_reasons, v_now);
   END IF;
@@ -8584,13 +7215,8 @@ CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
   p_start jsonb,                   -- as in dx_start_orchestrations, with appends
   p_turn jsonb,                    -- the same
   p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb,
-  p_workers jsonb,
-  p_texts text[],
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -8646,8 +7272,7 @@ BEGIN
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
   RETURN jsonb_build_object(
-    '_tag', 'Begun',
-    'nowMs', p_now_ms,
+    '_tag', 'Begun', 'nowMs', p_now_ms,
     'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
@@ -8662,10 +7287,8 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
   p_started bigint[],              -- positions of those whose instances were created
   p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
   p_texts text[],                  -- as in dx_store_turns
-  p_now_ms bigint                  -- milliseconds since the Unix epoch
-)
-RETURNS void
-LANGUAGE plpgsql
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
@@ -8679,36 +7302,28 @@ BEGIN
       nextval('orchestrator_queue_id_seq') * CASE
         WHEN s.delay_ms > 0 THEN 1
         WHEN (
-          SELECT q.id
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = s.instance_id
-            AND q.due_at <= v_now
+          SELECT q.id FROM orchestrator_queue AS q
+          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
           LIMIT 1
         ) IS NULL THEN 1
         ELSE -1
       END,
-      s.instance_id,
-      COALESCE(s.work_item, p_texts[s.text_at]),
-      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
-      v_now,
+      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000), v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM (
-      SELECT start.*
-      FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started)
-        AND p_turns[start.ordinality].execution_id IS NULL
+      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       ORDER BY start.ordinality
     ) AS s
     RETURNING instance_id, visible_at, route
   )
   UPDATE orchestrator_queue AS q
-  SET route = earlier.route,
-      visible_at = COALESCE(earlier.arrives_at, q.visible_at),
+  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
       created_at = COALESCE(earlier.arrives_at, q.created_at)
   FROM (
     SELECT
-      message.id,
-      start.route,
+      message.id, start.route,
       -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
       CASE
         WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
@@ -8727,8 +7342,7 @@ BEGIN
       ARRAY(
         SELECT to_timestamp(least(p_now_ms + COALESCE(start.delay_ms, 0), v_latest_ms)::float8 / 1000)
         FROM unnest(p_starts) WITH ORDINALITY AS start
-        WHERE start.ordinality = ANY (p_started)
-          AND p_turns[start.ordinality].execution_id IS NULL
+        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       )
     );
   END IF;
@@ -8757,16 +7371,10 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
                                    --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
-  p_key_values jsonb DEFAULT NULL,
-  p_worker_items jsonb DEFAULT NULL,
-  p_cancelled_activities jsonb DEFAULT NULL,
-  p_orchestrator_items jsonb DEFAULT NULL,
-  p_workers jsonb DEFAULT NULL,
-  p_texts text[] DEFAULT NULL,
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS jsonb
-LANGUAGE plpgsql
+  p_key_values jsonb DEFAULT NULL, p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL, p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8820,33 +7428,26 @@ BEGIN
     array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
     count(v_turns[instance.turn].execution_id) FILTER (WHERE NOT instance.is_child)
   INTO v_started, v_children, v_first_turns
-  FROM unnest(v_instances) WITH ORDINALITY AS instance
-  WHERE instance.ordinality = ANY (v_created);
+  FROM unnest(v_instances) WITH ORDINALITY AS instance WHERE instance.ordinality = ANY (v_created);
   IF v_turns IS NOT NULL AND COALESCE(cardinality(v_started), 0) < v_count THEN
     FOR v_position IN
-      SELECT turn.ordinality
-      FROM unnest(v_turns) WITH ORDINALITY AS turn
-      WHERE turn.execution_id IS NOT NULL
-        AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
     LOOP
       v_turns[v_position].execution_id := NULL;
     END LOOP;
     IF FOUND AND v_children IS NOT NULL THEN
       -- Their parents were started by a transaction that we waited for.
       v_gone := ARRAY(
-        SELECT child.instance_id
-        FROM unnest(v_instances) WITH ORDINALITY AS child
+        SELECT child.instance_id FROM unnest(v_instances) WITH ORDINALITY AS child
         WHERE child.is_child
           AND child.ordinality = ANY (v_created)
           AND v_turns[child.turn].execution_id IS NULL
       );
-      DELETE FROM executions AS e
-      WHERE e.instance_id = ANY (v_gone);
-      DELETE FROM instances AS i
-      WHERE i.instance_id = ANY (v_gone);
+      DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
+      DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
       v_children := ARRAY(
-        SELECT child.instance_id
-        FROM unnest(v_children) AS child (instance_id)
+        SELECT child.instance_id FROM unnest(v_children) AS child (instance_id)
         WHERE child.instance_id <> ALL (v_gone)
       );
     END IF;
@@ -8860,8 +7461,7 @@ BEGIN
   END IF;
   IF v_first_turns > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns,
-      COALESCE(v_children, '{}'),
+      v_turns, COALESCE(v_children, '{}'),
       p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
       v_now_ms
     );
@@ -8871,8 +7471,7 @@ BEGIN
     SELECT jsonb_agg(
       CASE
         WHEN v_turns[start.position].execution_id IS NOT NULL THEN jsonb_build_object(
-          '_tag', 'Begun',
-          'nowMs', v_now_ms,
+          '_tag', 'Begun', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
         WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
@@ -8903,13 +7502,11 @@ CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
   p_after text,                    -- out_next of the step before; null begins a pass
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_deleted bigint,
   out_next text                    -- <microseconds since the Unix epoch>.<row id>
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8936,21 +7533,16 @@ BEGIN
       SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
       FROM dx_routes_of_messages() AS present
       CROSS JOIN LATERAL (
-        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
-        FROM orchestrator_queue AS q
-        WHERE q.route = present.route
-          AND q.visible_at <= v_now
-        ORDER BY q.visible_at DESC, q.id DESC
-        LIMIT 1000
+        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token FROM orchestrator_queue AS q
+        WHERE q.route = present.route AND q.visible_at <= v_now
+        ORDER BY q.visible_at DESC, q.id DESC LIMIT 1000
       ) AS newest
       WHERE present.route <> ''
         AND newest.lock_token IS NULL
         AND newest.route NOT LIKE '- %'
         AND newest.route IS DISTINCT FROM (
-          SELECT i.route
-          FROM instances AS i
-          WHERE i.instance_id = newest.instance_id
-            AND i.route <> ''
+          SELECT i.route FROM instances AS i
+          WHERE i.instance_id = newest.instance_id AND i.route <> ''
         )
     LOOP
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
@@ -8963,11 +7555,8 @@ BEGIN
   FOR v_row IN
     SELECT q.id, q.instance_id, q.visible_at, dx_message_route(q.instance_id, q.work_item) AS route
     FROM orchestrator_queue AS q
-    WHERE q.route = ''
-      AND q.visible_at <= v_now
-      AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-    ORDER BY q.visible_at, q.id
-    LIMIT p_limit
+    WHERE q.route = '' AND q.visible_at <= v_now AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+    ORDER BY q.visible_at, q.id LIMIT p_limit
   LOOP
     v_seen := v_seen + 1;
     v_after_at := v_row.visible_at;
@@ -8982,8 +7571,7 @@ BEGIN
       WHERE q.id = locked.id
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS start
-          WHERE start.instance_id = q.instance_id
-            AND start.work_item LIKE '{"StartOrchestration"%'
+          WHERE start.instance_id = q.instance_id AND start.work_item LIKE '{"StartOrchestration"%'
         );
       IF FOUND THEN
         out_deleted := out_deleted + 1;
@@ -9019,20 +7607,13 @@ CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_wakeups integer,               -- most tasks that wait and get a wake-up
   p_names text[] DEFAULT NULL,     -- that a worker serves
   p_served_ms bigint DEFAULT 0,    -- since when, milliseconds before now
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_lost integer,
-  out_woken integer,
-  out_is_full boolean,
-  out_has_unserved boolean,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_lost integer, out_woken integer, out_is_full boolean, out_has_unserved boolean,
   out_next_ms bigint,              -- milliseconds from now
-  out_pending bigint,
-  out_running bigint,
-  out_dead bigint,
+  out_pending bigint, out_running bigint, out_dead bigint,
   out_oldest_age_ms bigint         -- since the oldest task that waits could have begun; 0 without one
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -9049,38 +7630,28 @@ DECLARE
 BEGIN
   IF p_names IS NOT NULL THEN
     v_ids := ARRAY(
-      SELECT t.id
-      FROM queue_tasks AS t
-      WHERE t.unserved_at <= v_begin
-        AND t.name = ANY (p_names)
-      LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
+      SELECT t.id FROM queue_tasks AS t
+      WHERE t.unserved_at <= v_begin AND t.name = ANY (p_names)
+      LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
     );
     UPDATE queue_tasks AS t
-    SET unserved_at = NULL,
-        look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
+    SET unserved_at = NULL, look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
     WHERE t.id = ANY (v_ids);
   END IF;
   out_has_unserved := p_names IS NOT NULL AND EXISTS (
     SELECT FROM queue_tasks AS t
-    WHERE t.unserved_at <= v_begin
-      AND t.name = ANY (p_names)
+    WHERE t.unserved_at <= v_begin AND t.name = ANY (p_names)
   );
 
   v_ids := ARRAY(
-    SELECT t.id
-    FROM queue_tasks AS t
-    WHERE t.look_at IS NOT NULL
-      AND t.look_at <= v_now
-    ORDER BY t.look_at
-    LIMIT p_limit
-    FOR NO KEY UPDATE SKIP LOCKED
+    SELECT t.id FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL AND t.look_at <= v_now
+    ORDER BY t.look_at LIMIT p_limit FOR NO KEY UPDATE SKIP LOCKED
   );
 
   WITH looked AS (
     SELECT
-      t.id,
-      t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
+      t.id, t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
       t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
       CASE
         -- Renewals do not move the time of the look.
@@ -9090,44 +7661,33 @@ BEGIN
           + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_ids)
+    FROM queue_tasks AS t WHERE t.id = ANY (v_ids)
   ),
   moved AS (
-    UPDATE queue_tasks AS t
-    SET look_at = looked.next_look_at
-    FROM looked
-    WHERE t.id = looked.id
+    UPDATE queue_tasks AS t SET look_at = looked.next_look_at
+    FROM looked WHERE t.id = looked.id
     RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT
-      moved.queue,
-      COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
-      v_now,
-      v_now
-    FROM moved
-    WHERE moved.is_lost
-      OR (moved.is_waiting AND moved.place <= p_wakeups)
+      moved.queue, COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
+      v_now, v_now
+    FROM moved WHERE moved.is_lost OR (moved.is_waiting AND moved.place <= p_wakeups)
   )
   SELECT
     count(*) FILTER (WHERE moved.is_lost),
-    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups),
-    cardinality(v_ids) >= p_limit
+    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups), cardinality(v_ids) >= p_limit
   INTO out_lost, out_woken, out_is_full
   FROM moved;
 
-  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
-  INTO out_next_ms
+  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms INTO out_next_ms
   FROM queue_tasks AS t
   WHERE t.look_at < 'infinity' -- never
-  ORDER BY t.look_at
-  LIMIT 1;
+  ORDER BY t.look_at LIMIT 1;
 
   SELECT
-    count(*) FILTER (WHERE open.status = 'Pending'),
-    count(*) FILTER (WHERE open.status = 'Running'),
+    count(*) FILTER (WHERE open.status = 'Pending'), count(*) FILTER (WHERE open.status = 'Running'),
     COALESCE(
       v_now_ms - floor(extract(epoch FROM
         min(greatest(open.run_at, 'epoch')) FILTER (WHERE open.status = 'Pending' AND open.run_at <= v_now)
@@ -9136,21 +7696,12 @@ BEGIN
     )
   INTO out_pending, out_running, out_oldest_age_ms
   FROM (
-    SELECT t.status, t.run_at
-    FROM queue_tasks AS t
+    SELECT t.status, t.run_at FROM queue_tasks AS t
     WHERE t.look_at IS NOT NULL
-    ORDER BY t.look_at
-    LIMIT p_limit
+    ORDER BY t.look_at LIMIT p_limit
   ) AS open;
-  SELECT count(*)
-  INTO out_dead
-  FROM (
-    SELECT
-    FROM queue_tasks AS t
-    WHERE t.dead_at IS NOT NULL
-    ORDER BY t.dead_at
-    LIMIT p_limit
-  ) AS dead;
+  SELECT count(*) INTO out_dead
+  FROM (SELECT FROM queue_tasks AS t WHERE t.dead_at IS NOT NULL ORDER BY t.dead_at LIMIT p_limit) AS dead;
   RETURN NEXT;
 END
 $$;
@@ -9164,27 +7715,20 @@ $$;
 -- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
 -- waiting.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
-  p_limit integer,
-  p_queue text,
+  p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
   p_lease_ms bigint,               -- of messages
   p_names text[],                  -- of the tasks that the caller serves
   p_task_lease_ms bigint[],        -- of each of them, milliseconds, > 0
   p_worker_id text,
   p_claim_id integer DEFAULT NULL, -- the caller gives back by it what it claimed, if it gets no answer
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
   out_tasks json,                  -- [[id, ...], [name, ...], [attempt, ...], [attempts that count, ...], [payload, ...],
                                    --   [trace context, ...], [kind of the message, ...]]
-  out_ids bigint[],
-  out_payloads text[],
-  out_attempts integer[],
-  out_died integer,
-  out_now_ms bigint,
+  out_ids bigint[], out_payloads text[], out_attempts integer[], out_died integer, out_now_ms bigint,
   out_next_ms bigint
-)
-LANGUAGE plpgsql
+) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -9207,12 +7751,8 @@ BEGIN
   FROM (
     SELECT m.id, m.payload ->> 'kind' AS kind, m.payload ->> 'task_id' AS task
     FROM queue_messages AS m
-    WHERE m.queue = p_queue
-      AND m.visible_at <= v_now
-      AND m.attempts < m.max_attempts
-    ORDER BY m.visible_at, m.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
+    WHERE m.queue = p_queue AND m.visible_at <= v_now AND m.attempts < m.max_attempts
+    ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
   IF v_messages IS NOT NULL THEN
@@ -9227,8 +7767,7 @@ BEGIN
         ORDER BY message.task_id, message.message_id
       ) AS item
       CROSS JOIN LATERAL (
-        SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
-        FROM queue_tasks AS t
+        SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id FROM queue_tasks AS t
         WHERE t.id = item.task_id
           AND t.status = 'Pending'
           AND t.run_at <= v_now
@@ -9242,26 +7781,14 @@ BEGIN
     ),
     claimed AS (
       UPDATE queue_tasks AS t
-      SET status = 'Running',
-          attempt = t.attempt + 1,
-          worker_id = p_worker_id,
-          started_at = v_now,
-          claim_id = p_claim_id,
-          lease_until = free.until_ms,
-          heartbeat_at = v_now,
-          unserved_at = NULL,
-          look_at = least(t.look_at, to_timestamp((free.until_ms + 500)::float8 / 1000)),
-          updated_at = v_now
-      FROM free
-      WHERE t.id = free.id
+      SET status = 'Running', attempt = t.attempt + 1, worker_id = p_worker_id, started_at = v_now,
+          claim_id = p_claim_id, lease_until = free.until_ms, heartbeat_at = v_now, unserved_at = NULL,
+          look_at = least(t.look_at, to_timestamp((free.until_ms + 500)::float8 / 1000)), updated_at = v_now
+      FROM free WHERE t.id = free.id
       RETURNING t.id, t.name, t.attempt, t.attempt - t.uncounted AS counted, t.payload, t.trace_context, free.kind
     ),
-    deleted AS (
-      DELETE FROM queue_messages AS m
-      WHERE m.id = ANY (ARRAY(SELECT free.message_id FROM free))
-    )
-    SELECT array_agg(part.tasks), COALESCE(sum(part.count), 0)
-    INTO v_parts, v_count
+    deleted AS (DELETE FROM queue_messages AS m WHERE m.id = ANY (ARRAY(SELECT free.message_id FROM free)))
+    SELECT array_agg(part.tasks), COALESCE(sum(part.count), 0) INTO v_parts, v_count
     FROM (
       SELECT
         count(*) AS count,
