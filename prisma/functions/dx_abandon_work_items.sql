@@ -14,7 +14,6 @@ CREATE OR REPLACE FUNCTION dx_abandon_work_items(
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
@@ -27,7 +26,7 @@ BEGIN
       item.position, CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
       item.ignore_attempt, activity.id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
@@ -48,10 +47,7 @@ BEGIN
 
   UPDATE worker_queue AS w
   SET lock_token = NULL, locked_until = NULL,
-      visible_at = CASE
-        WHEN a.visible_at_ms IS NULL THEN w.visible_at
-        ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
-      END,
+      visible_at = CASE WHEN a.visible_at_ms IS NULL THEN w.visible_at ELSE dx_time_of(a.visible_at_ms) END,
       created_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.created_at
         ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))

@@ -23,7 +23,7 @@ BEGIN
   FOR v_row IN
     SELECT item.position, activity.id, activity.session_id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item

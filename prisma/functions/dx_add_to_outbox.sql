@@ -15,13 +15,11 @@ CREATE OR REPLACE FUNCTION dx_add_to_outbox(
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
-    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000),
-    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000), dx_time_of(v_now_ms + COALESCE(m.delay_ms, 0)),
     to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint, expires_ms bigint)

@@ -79,7 +79,7 @@ BEGIN
       SELECT activity.id FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
         SELECT w.id FROM worker_queue AS w
-        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+        WHERE w.id = dx_row_id(r.token)
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         FOR UPDATE SKIP LOCKED
@@ -90,7 +90,7 @@ BEGIN
       SELECT FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
         SELECT w.id FROM worker_queue AS w
-        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+        WHERE w.id = dx_row_id(r.token)
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         OFFSET 0

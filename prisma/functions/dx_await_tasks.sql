@@ -16,8 +16,7 @@ BEGIN
   v_open := ARRAY(SELECT t.id FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND num_nulls(t.look_at) = 0);
   IF v_open <> '{}' THEN
     -- An update locks in an order of its own.
-    PERFORM
-    FROM queue_tasks AS t
+    PERFORM FROM queue_tasks AS t
     WHERE t.id = ANY (v_open) AND NOT t.is_awaited AND num_nulls(t.look_at) = 0
     ORDER BY t.id FOR NO KEY UPDATE;
     UPDATE queue_tasks AS t

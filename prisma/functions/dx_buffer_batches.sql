@@ -20,8 +20,7 @@ DECLARE
   v_published bigint[];
   v_tasks jsonb;
 BEGIN
-  PERFORM v.status
-  FROM queue_dataset_versions AS v
+  PERFORM v.status FROM queue_dataset_versions AS v
   WHERE (v.dataset_uuid, v.dataset_version) IN (
     SELECT b.dataset_uuid, b.dataset_version
     FROM jsonb_to_recordset(p_batches) AS b (dataset_uuid uuid, dataset_version bigint)

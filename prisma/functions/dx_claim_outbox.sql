@@ -25,8 +25,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   out_moved jsonb,                 -- {queue: count}
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
-  out_next_ms bigint,              -- milliseconds since the Unix epoch
-  out_now_ms bigint
+  out_next_ms bigint, out_now_ms bigint
 ) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$

@@ -60,11 +60,7 @@ BEGIN
   ),
   announced AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    SELECT
-      created.queue,
-      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)), v_now,
-      created.run_at
-    FROM created
+    SELECT created.queue, dx_wakeup_of(created.id, created.wakeup), v_now, created.run_at FROM created
   )
   SELECT
     (SELECT array_agg(item.id ORDER BY item.position) FROM item), (SELECT array_agg(created.id) FROM created)

@@ -13,7 +13,6 @@ CREATE OR REPLACE FUNCTION dx_defer_messages(
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_lock record;
 BEGIN
@@ -28,7 +27,7 @@ BEGIN
     v_outcomes[v_lock.position] := 'Done';
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL, locked_until = NULL, attempt_count = greatest(q.attempt_count - 1, 0),
-        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
+        visible_at = dx_time_of(v_lock.visible_at_ms),
         created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lock.instance_id -- not "=": found by id, whatever the statistics say

@@ -38,8 +38,7 @@ BEGIN
     ORDER BY key
   ) AS instance;
 
-  PERFORM
-  FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
+  PERFORM FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
   ORDER BY l.instance_id COLLATE "C" FOR UPDATE;
 
   -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
@@ -56,8 +55,7 @@ BEGIN
   DELETE FROM instances AS i WHERE i.instance_id = ANY (v_unknown);
 
   -- Excludes first turns of children, which lock the row of their parent.
-  PERFORM
-  FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
+  PERFORM FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
   ORDER BY i.instance_id COLLATE "C" FOR UPDATE;
 
   SELECT running.id INTO out_still_running

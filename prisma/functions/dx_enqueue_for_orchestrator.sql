@@ -12,13 +12,12 @@ CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id, COALESCE(m.work_item, p_texts[m.text_at]),
-    to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
+    dx_time_of(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0))),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages)

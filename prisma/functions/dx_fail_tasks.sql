@@ -69,10 +69,7 @@ BEGIN
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    VALUES (
-      v_row.queue, COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
-      v_now, v_run_at
-    );
+    VALUES (v_row.queue, dx_wakeup_of(v_row.id, v_row.wakeup), v_now, v_run_at);
   END LOOP;
 
   IF v_announced <> '{}' THEN

@@ -44,7 +44,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
-  out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
+  out_enqueued_at_ms json,         -- when each of them was enqueued
   out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 ) LANGUAGE plpgsql

@@ -6,7 +6,7 @@
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_name text,
-  p_after_ms bigint,               -- up to when it had fired, milliseconds since the Unix epoch; null: it never had
+  p_after_ms bigint,               -- up to when it had fired; null: it never had
   p_until_ms bigint,               -- up to when the tasks are all of its instants
   p_tasks jsonb                    -- as for dx_create_tasks
 ) RETURNS json LANGUAGE plpgsql

@@ -24,7 +24,7 @@ BEGIN
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
     CROSS JOIN LATERAL (
       SELECT w.id FROM worker_queue AS w
-      WHERE w.id = CASE WHEN result.token ~ '^[0-9]{1,18}[.]' THEN split_part(result.token, '.', 1)::bigint END
+      WHERE w.id = dx_row_id(result.token)
         AND w.lock_token = split_part(result.token, '.', 2)
         AND w.locked_until > p_now_ms
         -- Not "=": found by id, whatever the statistics say.

@@ -8,8 +8,7 @@ CREATE OR REPLACE FUNCTION dx_lock_attempt(p_task_id uuid, p_attempt integer) RE
 AS $$
 BEGIN
   -- The transaction may commit the batch later. A discard locks the version before its tasks.
-  PERFORM
-  FROM queue_dataset_batches AS b
+  PERFORM FROM queue_dataset_batches AS b
   JOIN queue_dataset_versions AS v
     ON v.dataset_uuid = b.dataset_uuid
     AND v.dataset_version = b.dataset_version

@@ -3,7 +3,7 @@
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
   p_routes text[], p_now timestamptz,
-  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+  p_now_ms bigint                  -- the same time
 ) RETURNS timestamptz LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$

@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
   p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
-  p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
+  p_completed_before_ms bigint     -- only executions that ended before; null: any
 ) RETURNS TABLE (out_executions_deleted bigint, out_events_deleted bigint) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$

@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_now_ms bigint DEFAULT NULL
 ) RETURNS TABLE (
   out_now_ms bigint, out_messages bigint,
-  out_oldest_message_ms bigint,    -- milliseconds since the Unix epoch; null without a message
+  out_oldest_message_ms bigint,    -- null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
 ) LANGUAGE plpgsql STABLE

@@ -24,8 +24,7 @@ AS $$
       FROM history AS h
       WHERE h.instance_id = p_instance_id
         AND h.execution_id = COALESCE(
-          p_execution_id,
-          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
+          p_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
         )
         AND h.event_id > p_after
     ) AS sized

@@ -6,8 +6,7 @@
 CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
-  out_custom_status text, out_custom_status_version integer,
-  out_created_at_ms bigint,        -- milliseconds since the Unix epoch
+  out_custom_status text, out_custom_status_version integer, out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path

@@ -8,7 +8,7 @@
 -- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
 -- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
+  out_now_ms bigint,
   out_orchestrator_first_ms bigint, out_orchestrator_last_ms bigint, out_worker_first_ms bigint,
   out_worker_last_ms bigint
 ) LANGUAGE plpgsql STABLE

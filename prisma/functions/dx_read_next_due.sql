@@ -6,8 +6,7 @@
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
-  out_orchestrator_ms bigint, out_worker_ms bigint
+  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$

@@ -41,10 +41,7 @@ BEGIN
     RETURNING t.id, t.queue, t.wakeup
   )
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-  SELECT
-    redriven.queue,
-    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)), v_now, v_now
-  FROM redriven;
+  SELECT redriven.queue, dx_wakeup_of(redriven.id, redriven.wakeup), v_now, v_now FROM redriven;
   RETURN v_ids::text[];
 END
 $$;

@@ -32,7 +32,7 @@ BEGIN
       WITH ORDINALITY AS a (token, sufficient_ms, position)
     CROSS JOIN LATERAL (
       SELECT FROM worker_queue AS w
-      WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+      WHERE w.id = dx_row_id(a.token)
         AND w.lock_token = split_part(a.token, '.', 2)
         -- CASE leaves the planner no index but that of the ids.
         AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
@@ -45,7 +45,7 @@ BEGIN
   FOR v_row IN
     SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
         WITH ORDINALITY AS a (token, extend_for_ms, position)
       WHERE v_outcomes[a.position] = 'LockLost'

@@ -104,9 +104,8 @@ BEGIN
   END IF;
   IF v_first_turns > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns, COALESCE(v_children, '{}'),
-      p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
-      v_now_ms
+      v_turns, COALESCE(v_children, '{}'), p_history, p_key_values, p_worker_items, p_cancelled_activities,
+      p_orchestrator_items, p_workers, p_texts, v_now_ms
     );
   END IF;
 

@@ -14,7 +14,6 @@ CREATE OR REPLACE FUNCTION dx_store_messages(
 -- settings of the caller
 AS $$
 DECLARE
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
 BEGIN
@@ -47,11 +46,7 @@ BEGIN
       ORDER BY m.position
     ) AS message
     CROSS JOIN LATERAL (
-      SELECT to_timestamp(
-        least(
-          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
-        )::float8 / 1000
-      ) AS at
+      SELECT dx_time_of(COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms)) AS at
     ) AS due;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;
   END IF;
@@ -82,11 +77,7 @@ BEGIN
     PERFORM dx_notify(
       'orch_work',
       ARRAY(
-        SELECT to_timestamp(
-          least(
-            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
-          )::float8 / 1000
-        )
+        SELECT dx_time_of(COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms))
         FROM jsonb_to_recordset(p_orchestrator_items) AS message (ack bigint, visible_at_ms bigint, delay_ms bigint)
         WHERE p_turns[message.ack].execution_id IS NOT NULL
       )

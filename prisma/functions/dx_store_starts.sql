@@ -12,7 +12,6 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
 -- settings of the caller
 AS $$
 DECLARE
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
 BEGIN
   WITH start AS (
@@ -29,7 +28,7 @@ BEGIN
         ELSE -1
       END,
       s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000), v_now,
+      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM (
       SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
@@ -60,7 +59,7 @@ BEGIN
     PERFORM dx_notify(
       'orch_work',
       ARRAY(
-        SELECT to_timestamp(least(p_now_ms + COALESCE(start.delay_ms, 0), v_latest_ms)::float8 / 1000)
+        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
         FROM unnest(p_starts) WITH ORDINALITY AS start
         WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       )

@@ -76,8 +76,7 @@ BEGIN
 
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
-    PERFORM
-    FROM instances AS i WHERE i.instance_id = ANY (v_parents)
+    PERFORM FROM instances AS i WHERE i.instance_id = ANY (v_parents)
     ORDER BY i.instance_id COLLATE "C"
     FOR KEY SHARE;
   END IF;

@@ -74,9 +74,7 @@ BEGIN
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    SELECT
-      moved.queue, COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
-      v_now, v_now
+    SELECT moved.queue, dx_wakeup_of(moved.id, moved.wakeup), v_now, v_now
     FROM moved WHERE moved.is_lost OR (moved.is_waiting AND moved.place <= p_wakeups)
   )
   SELECT

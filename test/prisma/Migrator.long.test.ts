@@ -121,9 +121,11 @@ describe("beside the Prisma CLI", () => {
     "dx_is_plain",
     "dx_is_taken",
     "dx_route",
+    "dx_row_id",
     "dx_semantic_version",
     "dx_tag",
-    "dx_task_id"
+    "dx_task_id",
+    "dx_time_of"
   ]
   /** Only other functions call these, under their settings. */
   const parts = [
@@ -165,7 +167,8 @@ describe("beside the Prisma CLI", () => {
     "dx_store_turns",
     "dx_take_instances",
     "dx_take_sessions",
-    "dx_turn_inputs"
+    "dx_turn_inputs",
+    "dx_wakeup_of"
   ]
 
   it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same migration table and functions", () =>

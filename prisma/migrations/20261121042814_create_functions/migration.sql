@@ -111,6 +111,19 @@ BEGIN
 END
 $$;
 
+-- Returns the id of the row that the token of an activity names; null for a text that is not such a token.
+CREATE OR REPLACE FUNCTION dx_row_id(p_token text) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE WHEN p_token ~ '^[0-9]{1,18}[.]' THEN split_part(p_token, '.', 1)::bigint END
+$$;
+
+-- Returns the time that is so many milliseconds after the Unix epoch, at most the end of the year 9999: clients read no
+-- later dates.
+CREATE OR REPLACE FUNCTION dx_time_of(p_ms bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT to_timestamp(least(p_ms, 253402300799999)::float8 / 1000)
+$$;
+
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
 -- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
@@ -133,7 +146,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
@@ -146,7 +158,7 @@ BEGIN
       item.position, CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
       item.ignore_attempt, activity.id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
         WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
       ORDER BY id, a.position
@@ -167,10 +179,7 @@ BEGIN
 
   UPDATE worker_queue AS w
   SET lock_token = NULL, locked_until = NULL,
-      visible_at = CASE
-        WHEN a.visible_at_ms IS NULL THEN w.visible_at
-        ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
-      END,
+      visible_at = CASE WHEN a.visible_at_ms IS NULL THEN w.visible_at ELSE dx_time_of(a.visible_at_ms) END,
       created_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.created_at
         ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
@@ -281,9 +290,7 @@ $$;
 
 -- Whether no process holds a row: it has no lock, or its lock has ended.
 CREATE OR REPLACE FUNCTION dx_is_free(
-  p_token text,
-  p_until_ms bigint,               -- milliseconds since the Unix epoch
-  p_now_ms bigint
+  p_token text, p_until_ms bigint, p_now_ms bigint
 ) RETURNS boolean LANGUAGE sql IMMUTABLE
 AS $$
   SELECT p_token IS NULL OR p_until_ms <= p_now_ms
@@ -614,7 +621,7 @@ $$;
 -- Bound: per route, the visible activities that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_activity(
   p_routes text[], p_now timestamptz,
-  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+  p_now_ms bigint                  -- the same time
 ) RETURNS timestamptz LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
@@ -1582,7 +1589,6 @@ CREATE OR REPLACE FUNCTION dx_store_messages(
 -- settings of the caller
 AS $$
 DECLARE
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
 BEGIN
@@ -1615,11 +1621,7 @@ BEGIN
       ORDER BY m.position
     ) AS message
     CROSS JOIN LATERAL (
-      SELECT to_timestamp(
-        least(
-          COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
-        )::float8 / 1000
-      ) AS at
+      SELECT dx_time_of(COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms)) AS at
     ) AS due;
     GET DIAGNOSTICS v_inserted = ROW_COUNT;
   END IF;
@@ -1650,11 +1652,7 @@ BEGIN
     PERFORM dx_notify(
       'orch_work',
       ARRAY(
-        SELECT to_timestamp(
-          least(
-            COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms), v_latest_ms
-          )::float8 / 1000
-        )
+        SELECT dx_time_of(COALESCE(greatest(message.visible_at_ms, p_now_ms + message.delay_ms), p_now_ms))
         FROM jsonb_to_recordset(p_orchestrator_items) AS message (ack bigint, visible_at_ms bigint, delay_ms bigint)
         WHERE p_turns[message.ack].execution_id IS NOT NULL
       )
@@ -1742,8 +1740,7 @@ BEGIN
 
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
-    PERFORM
-    FROM instances AS i WHERE i.instance_id = ANY (v_parents)
+    PERFORM FROM instances AS i WHERE i.instance_id = ANY (v_parents)
     ORDER BY i.instance_id COLLATE "C"
     FOR KEY SHARE;
   END IF;
@@ -1971,7 +1968,7 @@ BEGIN
   FOR v_row IN
     SELECT item.position, activity.id, activity.session_id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
       ORDER BY id, a.position
     ) AS item
@@ -2119,13 +2116,11 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
-    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000),
-    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    m.queue, m.payload, to_timestamp(v_now_ms::float8 / 1000), dx_time_of(v_now_ms + COALESCE(m.delay_ms, 0)),
     to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint, expires_ms bigint)
@@ -2423,7 +2418,7 @@ BEGIN
     FROM jsonb_to_recordset(p_results) AS result (ack bigint, token text)
     CROSS JOIN LATERAL (
       SELECT w.id FROM worker_queue AS w
-      WHERE w.id = CASE WHEN result.token ~ '^[0-9]{1,18}[.]' THEN split_part(result.token, '.', 1)::bigint END
+      WHERE w.id = dx_row_id(result.token)
         AND w.lock_token = split_part(result.token, '.', 2)
         AND w.locked_until > p_now_ms
         -- Not "=": found by id, whatever the statistics say.
@@ -2572,7 +2567,7 @@ BEGIN
       SELECT activity.id FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
         SELECT w.id FROM worker_queue AS w
-        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+        WHERE w.id = dx_row_id(r.token)
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         FOR UPDATE SKIP LOCKED
@@ -2583,7 +2578,7 @@ BEGIN
       SELECT FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
       CROSS JOIN LATERAL (
         SELECT w.id FROM worker_queue AS w
-        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+        WHERE w.id = dx_row_id(r.token)
           AND w.lock_token = split_part(r.token, '.', 2)
           AND w.locked_until > v_now_ms
         OFFSET 0
@@ -2782,8 +2777,7 @@ BEGIN
   v_open := ARRAY(SELECT t.id FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND num_nulls(t.look_at) = 0);
   IF v_open <> '{}' THEN
     -- An update locks in an order of its own.
-    PERFORM
-    FROM queue_tasks AS t
+    PERFORM FROM queue_tasks AS t
     WHERE t.id = ANY (v_open) AND NOT t.is_awaited AND num_nulls(t.look_at) = 0
     ORDER BY t.id FOR NO KEY UPDATE;
     UPDATE queue_tasks AS t
@@ -2850,6 +2844,16 @@ BEGIN
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
 END
+$$;
+
+-- Returns the payload of the wake-ups of a task.
+CREATE OR REPLACE FUNCTION dx_wakeup_of(
+  p_id uuid,
+  p_wakeup jsonb                   -- that of the task; null without one
+) RETURNS jsonb LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT COALESCE(p_wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', p_id))
 $$;
 
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
@@ -2920,11 +2924,7 @@ BEGIN
   ),
   announced AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    SELECT
-      created.queue,
-      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)), v_now,
-      created.run_at
-    FROM created
+    SELECT created.queue, dx_wakeup_of(created.id, created.wakeup), v_now, created.run_at FROM created
   )
   SELECT
     (SELECT array_agg(item.id ORDER BY item.position) FROM item), (SELECT array_agg(created.id) FROM created)
@@ -2980,8 +2980,7 @@ DECLARE
   v_published bigint[];
   v_tasks jsonb;
 BEGIN
-  PERFORM v.status
-  FROM queue_dataset_versions AS v
+  PERFORM v.status FROM queue_dataset_versions AS v
   WHERE (v.dataset_uuid, v.dataset_version) IN (
     SELECT b.dataset_uuid, b.dataset_version
     FROM jsonb_to_recordset(p_batches) AS b (dataset_uuid uuid, dataset_version bigint)
@@ -3361,8 +3360,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   out_moved jsonb,                 -- {queue: count}
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
-  out_next_ms bigint,              -- milliseconds since the Unix epoch
-  out_now_ms bigint
+  out_next_ms bigint, out_now_ms bigint
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -3721,9 +3719,7 @@ CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_limit integer,                 -- rows, >= 1
   p_now_ms bigint DEFAULT NULL
 ) RETURNS TABLE (
-  out_deleted integer,
-  out_next_ms bigint,              -- milliseconds since the Unix epoch
-  out_now_ms bigint
+  out_deleted integer, out_next_ms bigint, out_now_ms bigint
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -3831,8 +3827,7 @@ SET enable_mergejoin = off
 AS $$
 BEGIN
   -- The transaction may commit the batch later. A discard locks the version before its tasks.
-  PERFORM
-  FROM queue_dataset_batches AS b
+  PERFORM FROM queue_dataset_batches AS b
   JOIN queue_dataset_versions AS v
     ON v.dataset_uuid = b.dataset_uuid
     AND v.dataset_version = b.dataset_version
@@ -4099,7 +4094,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_lock record;
 BEGIN
@@ -4114,7 +4108,7 @@ BEGIN
     v_outcomes[v_lock.position] := 'Done';
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL, locked_until = NULL, attempt_count = greatest(q.attempt_count - 1, 0),
-        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
+        visible_at = dx_time_of(v_lock.visible_at_ms),
         created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lock.instance_id -- not "=": found by id, whatever the statistics say
@@ -4253,8 +4247,7 @@ BEGIN
     ORDER BY key
   ) AS instance;
 
-  PERFORM
-  FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
+  PERFORM FROM instance_locks AS l WHERE l.instance_id = ANY (p_instance_ids)
   ORDER BY l.instance_id COLLATE "C" FOR UPDATE;
 
   -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
@@ -4271,8 +4264,7 @@ BEGIN
   DELETE FROM instances AS i WHERE i.instance_id = ANY (v_unknown);
 
   -- Excludes first turns of children, which lock the row of their parent.
-  PERFORM
-  FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
+  PERFORM FROM instances AS i WHERE i.instance_id = ANY (p_instance_ids)
   ORDER BY i.instance_id COLLATE "C" FOR UPDATE;
 
   SELECT running.id INTO out_still_running
@@ -4410,13 +4402,12 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id, COALESCE(m.work_item, p_texts[m.text_at]),
-    to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
+    dx_time_of(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0))),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages)
@@ -4632,10 +4623,7 @@ BEGIN
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    VALUES (
-      v_row.queue, COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
-      v_now, v_run_at
-    );
+    VALUES (v_row.queue, dx_wakeup_of(v_row.id, v_row.wakeup), v_now, v_run_at);
   END LOOP;
 
   IF v_announced <> '{}' THEN
@@ -5106,7 +5094,7 @@ $$;
 -- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
 CREATE OR REPLACE FUNCTION dx_oldest_message(
   p_routes text[], p_now timestamptz,
-  p_now_ms bigint                  -- the same time, milliseconds since the Unix epoch
+  p_now_ms bigint                  -- the same time
 ) RETURNS timestamptz LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
@@ -5170,7 +5158,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
-  out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
+  out_enqueued_at_ms json,         -- when each of them was enqueued
   out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
 ) LANGUAGE plpgsql
@@ -5346,7 +5334,7 @@ $$;
 -- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
 CREATE OR REPLACE FUNCTION dx_fire_trigger(
   p_name text,
-  p_after_ms bigint,               -- up to when it had fired, milliseconds since the Unix epoch; null: it never had
+  p_after_ms bigint,               -- up to when it had fired; null: it never had
   p_until_ms bigint,               -- up to when the tasks are all of its instants
   p_tasks jsonb                    -- as for dx_create_tasks
 ) RETURNS json LANGUAGE plpgsql
@@ -5657,7 +5645,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
   p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
-  p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
+  p_completed_before_ms bigint     -- only executions that ended before; null: any
 ) RETURNS TABLE (out_executions_deleted bigint, out_events_deleted bigint) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -5871,7 +5859,7 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_now_ms bigint DEFAULT NULL
 ) RETURNS TABLE (
   out_now_ms bigint, out_messages bigint,
-  out_oldest_message_ms bigint,    -- milliseconds since the Unix epoch; null without a message
+  out_oldest_message_ms bigint,    -- null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
 ) LANGUAGE plpgsql STABLE
@@ -6031,8 +6019,7 @@ AS $$
       FROM history AS h
       WHERE h.instance_id = p_instance_id
         AND h.execution_id = COALESCE(
-          p_execution_id,
-          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
+          p_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
         )
         AND h.event_id > p_after
     ) AS sized
@@ -6157,8 +6144,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
-  out_custom_status text, out_custom_status_version integer,
-  out_created_at_ms bigint,        -- milliseconds since the Unix epoch
+  out_custom_status text, out_custom_status_version integer, out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
@@ -6215,7 +6201,7 @@ $$;
 -- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or
 -- session of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
+  out_now_ms bigint,
   out_orchestrator_first_ms bigint, out_orchestrator_last_ms bigint, out_worker_first_ms bigint,
   out_worker_last_ms bigint
 ) LANGUAGE plpgsql STABLE
@@ -6295,8 +6281,7 @@ $$;
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
-  out_orchestrator_ms bigint, out_worker_ms bigint
+  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -6755,10 +6740,7 @@ BEGIN
     RETURNING t.id, t.queue, t.wakeup
   )
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-  SELECT
-    redriven.queue,
-    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)), v_now, v_now
-  FROM redriven;
+  SELECT redriven.queue, dx_wakeup_of(redriven.id, redriven.wakeup), v_now, v_now FROM redriven;
   RETURN v_ids::text[];
 END
 $$;
@@ -6973,7 +6955,7 @@ BEGIN
       WITH ORDINALITY AS a (token, sufficient_ms, position)
     CROSS JOIN LATERAL (
       SELECT FROM worker_queue AS w
-      WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+      WHERE w.id = dx_row_id(a.token)
         AND w.lock_token = split_part(a.token, '.', 2)
         -- CASE leaves the planner no index but that of the ids.
         AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
@@ -6986,7 +6968,7 @@ BEGIN
   FOR v_row IN
     SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
     FROM (
-      SELECT a.*, CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      SELECT a.*, dx_row_id(a.token) AS id
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
         WITH ORDINALITY AS a (token, extend_for_ms, position)
       WHERE v_outcomes[a.position] = 'LockLost'
@@ -7292,7 +7274,6 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
 -- settings of the caller
 AS $$
 DECLARE
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
 BEGIN
   WITH start AS (
@@ -7309,7 +7290,7 @@ BEGIN
         ELSE -1
       END,
       s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-      to_timestamp(least(p_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000), v_now,
+      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM (
       SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
@@ -7340,7 +7321,7 @@ BEGIN
     PERFORM dx_notify(
       'orch_work',
       ARRAY(
-        SELECT to_timestamp(least(p_now_ms + COALESCE(start.delay_ms, 0), v_latest_ms)::float8 / 1000)
+        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
         FROM unnest(p_starts) WITH ORDINALITY AS start
         WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
       )
@@ -7461,9 +7442,8 @@ BEGIN
   END IF;
   IF v_first_turns > 0 THEN
     v_handed_over := dx_store_turns(
-      v_turns, COALESCE(v_children, '{}'),
-      p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
-      v_now_ms
+      v_turns, COALESCE(v_children, '{}'), p_history, p_key_values, p_worker_items, p_cancelled_activities,
+      p_orchestrator_items, p_workers, p_texts, v_now_ms
     );
   END IF;
 
@@ -7670,9 +7650,7 @@ BEGIN
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    SELECT
-      moved.queue, COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
-      v_now, v_now
+    SELECT moved.queue, dx_wakeup_of(moved.id, moved.wakeup), v_now, v_now
     FROM moved WHERE moved.is_lost OR (moved.is_waiting AND moved.place <= p_wakeups)
   )
   SELECT
