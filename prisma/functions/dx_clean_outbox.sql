@@ -6,9 +6,7 @@ CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
   p_now_ms bigint DEFAULT NULL
-) RETURNS TABLE (
-  out_deleted integer, out_next_ms bigint, out_now_ms bigint
-) LANGUAGE plpgsql
+) RETURNS TABLE (out_deleted integer, out_next_ms bigint, out_now_ms bigint) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE

@@ -5,8 +5,8 @@
 -- ended instance stays ended until it is deleted.
 --
 -- Bound: one look per id, and the messages of ids that continued as new or have no row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_running_instances(p_instance_ids text[]) RETURNS SETOF text LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_running_instances(p_instance_ids text[]) RETURNS SETOF text
+LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 BEGIN

@@ -35,8 +35,7 @@ AS $$
   LEFT JOIN instances AS i ON i.instance_id = p_instance_id
   CROSS JOIN LATERAL (
     SELECT COALESCE(
-      i.current_execution_id,
-      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
+      i.current_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
     ) AS execution_id
   ) AS execution
   CROSS JOIN LATERAL (

@@ -3718,9 +3718,7 @@ CREATE OR REPLACE FUNCTION dx_clean_outbox(
   p_keep_ms bigint,                -- milliseconds since they were sent
   p_limit integer,                 -- rows, >= 1
   p_now_ms bigint DEFAULT NULL
-) RETURNS TABLE (
-  out_deleted integer, out_next_ms bigint, out_now_ms bigint
-) LANGUAGE plpgsql
+) RETURNS TABLE (out_deleted integer, out_next_ms bigint, out_now_ms bigint) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4171,8 +4169,8 @@ $$;
 -- ended instance stays ended until it is deleted.
 --
 -- Bound: one look per id, and the messages of ids that continued as new or have no row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_running_instances(p_instance_ids text[]) RETURNS SETOF text LANGUAGE plpgsql
-STABLE
+CREATE OR REPLACE FUNCTION dx_running_instances(p_instance_ids text[]) RETURNS SETOF text
+LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -5047,8 +5045,7 @@ AS $$
   LEFT JOIN instances AS i ON i.instance_id = p_instance_id
   CROSS JOIN LATERAL (
     SELECT COALESCE(
-      i.current_execution_id,
-      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
+      i.current_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
     ) AS execution_id
   ) AS execution
   CROSS JOIN LATERAL (
