@@ -20,7 +20,7 @@ import { PayloadMismatch } from "../model/shared/payload.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import { describeThrown } from "../model/shared/schemaIssue.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
-import { refused } from "../tasks/shared/newTask.ts"
+import { invalid } from "../tasks/shared/newTask.ts"
 import type { Task } from "../tasks/Task.ts"
 import { Tasks } from "../tasks/Tasks.ts"
 import type { Topics } from "../waking/Topics.ts"
@@ -102,7 +102,7 @@ export const cron = <
     fire: (scheduledAt) =>
       Effect.gen(function*() {
         if (!cronInstants.isInstant(schedule, scheduledAt)) {
-          return yield* refused("fireTrigger", "scheduledAt", `the trigger "${name}" does not have this instant`)
+          return yield* invalid("fireTrigger", "scheduledAt", `the trigger "${name}" does not have this instant`)
         }
         const [id] = yield* create(yield* Tasks, [scheduledAt])
         return id!

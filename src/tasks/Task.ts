@@ -26,7 +26,7 @@ import type { TransactionConnection } from "../model/shared/transactionConnectio
 import type { Instance } from "../Orchestration.ts"
 import { Attempt } from "./internal/attempt.ts"
 import * as calls from "./internal/calls.ts"
-import { runner } from "./internal/run.ts"
+import { runner } from "./internal/handlerRun.ts"
 import * as checks from "./internal/settings.ts"
 import { taskKey } from "./shared/code.ts"
 import type { TaskHandler } from "./shared/code.ts"

@@ -28,10 +28,10 @@ import * as check from "../queue/shared/check.ts"
 import * as consuming from "../queue/shared/consuming.ts"
 import { Topics } from "../waking/Topics.ts"
 import * as attempts from "./internal/attempts.ts"
-import type { Served } from "./internal/attempts.ts"
-import * as taskClaims from "./internal/claims.ts"
-import * as sets from "./internal/sets.ts"
+import * as claimRights from "./internal/claimRights.ts"
+import type { Served } from "./internal/handlerFibers.ts"
 import * as sweeps from "./internal/sweep.ts"
+import * as wakeupWork from "./internal/wakeupWork.ts"
 import { taskKey } from "./shared/code.ts"
 import type * as Task from "./Task.ts"
 import { TaskDriver } from "./TaskDriver.ts"
@@ -160,11 +160,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       }
       const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
       const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
-      const claims = yield* taskClaims.make(driver.problems)
+      const rights = yield* claimRights.make(driver.problems)
       let running = 0
       const core = Layer.effect(
         Attempts,
-        attempts.make({ driver, served, watch: claims.watch, workerId }).pipe(withHarmlessLoggers)
+        attempts.make({ driver, served, watch: rights.watch, workerId }).pipe(withHarmlessLoggers)
       )
       const sweep = Layer.effectDiscard(Effect.flatMap(Attempts, ({ inTouch }) =>
         withHarmlessLoggers(sweeps.run({
@@ -185,12 +185,12 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           gracePeriod: options.gracePeriod
         })
         const attempts = yield* Attempts
-        const work = sets.make(attempts, settings, (more) => {
+        const work = wakeupWork.make(attempts, settings, (more) => {
           running += more
         })
         const ofQueue = options.tasks.filter((task) => task.queue === queue)
         const kinds = [...new Set(ofQueue.map(({ wakeupKind = "task_wakeup" }) => wakeupKind))]
-        yield* consuming.consume(settings, kinds, sets.receiveBy(attempts, driver, settings), work)
+        yield* consuming.consume(settings, kinds, wakeupWork.receiveBy(attempts, driver, settings), work)
       })
       const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
@@ -216,7 +216,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           Effect.ensuring(Deferred.fail(failure, new TaskWorkerFailed({ problem: message })))
         )
       })
-      yield* Effect.forkScoped(Effect.flatMap(Deferred.await(claims.refused), stop))
+      yield* Effect.forkScoped(Effect.flatMap(Deferred.await(rights.denied), stop))
       return TaskWorker.of({ failure: Deferred.await(failure) })
     })
   ) as never

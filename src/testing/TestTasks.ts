@@ -20,7 +20,7 @@ import { InBackground } from "../model/shared/inBackground.ts"
 import { makeAdmission } from "../provider/driver/suspects.ts"
 import { Provider } from "../provider/Provider.ts"
 import { makeSuspects } from "../provider/shared/suspects.ts"
-import { taskKey } from "../tasks/shared/code.ts"
+import { failedUnscheduled, taskKey } from "../tasks/shared/code.ts"
 import type { Failed, TaskCode } from "../tasks/shared/code.ts"
 import * as failures from "../tasks/shared/failure.ts"
 import * as tasksService from "../tasks/shared/service.ts"
@@ -381,10 +381,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
   const settle = Effect.fnUntraced(function*(row: Row, exit: Exit.Exit<string, Failed>) {
     if (Exit.isSuccess(exit)) return yield* complete(row, exit.value)
     const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
-    const { failure, retryAfter }: Pick<Failed, "failure" | "retryAfter"> = reason?.error ?? {
-      failure: { _tag: "Died", problem: "the handler interrupted itself" },
-      retryAfter: Duration.seconds(1)
-    }
+    const { failure, retryAfter } = reason?.error ?? failedUnscheduled("the handler interrupted itself")
     const nowMs = yield* Clock.currentTimeMillis
     const error = failures.encode(failure)
     memory.endAttempt(row, nowMs, failure._tag, error)

@@ -14,7 +14,7 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import * as returns from "../../src/tasks/internal/returns.ts"
+import * as lostClaims from "../../src/tasks/internal/lostClaims.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, makeCalls, open, queues } from "./utils/tasks.ts"
@@ -146,7 +146,7 @@ describe("Tasks: claims without an answer", () => {
   const returning = Effect.fnUntraced(function*(answer: () => ReadonlyArray<number> | ProviderError.Reason) {
     const begin = yield* Clock.currentTimeMillis
     const asked: Array<readonly [second: number, claimIds: ReadonlyArray<number>]> = []
-    const returnClaim = yield* returns.make({
+    const returnClaim = yield* lostClaims.make({
       returnClaims: (claimIds) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           asked.push([(now - begin) / 1000, claimIds])

@@ -15,7 +15,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
-import * as taskClaims from "../../src/tasks/internal/claims.ts"
+import * as claimRights from "../../src/tasks/internal/claimRights.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -142,7 +142,7 @@ describe("A task worker whose role may not claim", () => {
   it.effect("stays a problem of health once it has failed, however its last claims end", () =>
     Effect.gen(function*() {
       const problems = new Set<() => string | undefined>()
-      const claims = yield* taskClaims.make(problems)
+      const claims = yield* claimRights.make(problems)
       const refuse = Effect.flip(claims.watch(() => false)(Effect.fail(denied("takeTasks"))))
       yield* refuse
       yield* TestClock.adjust("10 seconds")

@@ -234,7 +234,7 @@ describe("Tasks: suspects", () => {
     })
   )
 
-  it.effect("those that are refused come again in turn, when others have ended or have proved themselves", () =>
+  it.effect("those that are postponed come again in turn, when others have ended or have proved themselves", () =>
     Effect.scoped(Effect.gen(function*() {
       const recalled: Array<string> = []
       const claimed = (id: string, lost: number) => ({ outcome: "Claimed", id, attempt: 1, lost }) as TaskDriver.Claimed
@@ -247,15 +247,15 @@ describe("Tasks: suspects", () => {
         } as never,
         watch: () => (claim) => claim
       })
-      const refused = (name: string, lost: number, delay: Duration.Input = "1 hour") => {
+      const postponed = (name: string, lost: number, delay: Duration.Input = "1 hour") => {
         const recall = Effect.sync(() => void recalled.push(name))
-        claiming.refused({ lost, delay: Duration.fromInputUnsafe(delay), recall })
+        claiming.postponed({ lost, delay: Duration.fromInputUnsafe(delay), recall })
       }
       // Five losses: alone for 320 seconds.
       yield* claiming.claimSuspects(["a5"])
-      refused("of a minute", 5, "1 minute")
-      refused("first", 5)
-      refused("second", 3)
+      postponed("of a minute", 5, "1 minute")
+      postponed("first", 5)
+      postponed("second", 3)
       yield* TestClock.adjust("319 seconds")
       assert.deepStrictEqual(recalled, [])
       yield* TestClock.adjust("2 seconds")
@@ -266,7 +266,7 @@ describe("Tasks: suspects", () => {
       yield* TestClock.adjust(0)
       assert.deepStrictEqual(recalled, ["first", "second"])
       // There is room again when it comes.
-      refused("late", 2)
+      postponed("late", 2)
       yield* TestClock.adjust(0)
       assert.deepStrictEqual(recalled, ["first", "second", "late"])
     })))

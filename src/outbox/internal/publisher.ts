@@ -37,7 +37,7 @@ import { QueueError, Unavailable, Unexpected } from "../../queue/QueueError.ts"
 import * as check from "../../queue/shared/check.ts"
 import type { Claim, ClaimedMessage, Deferral, OutboxDriver } from "../OutboxDriver.ts"
 import * as outboxReports from "./reports.ts"
-import { isRefused } from "./reports.ts"
+import { isRejected } from "./reports.ts"
 import type { Failed } from "./reports.ts"
 
 export interface Settings {
@@ -221,11 +221,11 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 })
 
 /**
- * The pause after a failed try: 1 second, doubled with each try up to 5 minutes. A message that is itself refused
+ * The pause after a failed try: 1 second, doubled with each try up to 5 minutes. A message that the queue rejects
  * pauses 5 minutes at once. `random`, between 0 and 1, spreads messages that failed together.
  */
 export const deferralMs = (error: QueueError, attempts: number, random: number): number =>
-  isRefused(error)
+  isRejected(error)
     ? longestPauseMs
     : Math.round(growingMs(firstPauseMs, longestPauseMs, attempts - 1) * (1 - random / 4))
 

@@ -30,23 +30,23 @@ export interface OutboxReports {
   readonly storeAnswered: Effect.Effect<void>
 }
 
-/** The queue refuses this message, and would accept others. */
-export const isRefused = ({ reason }: QueueError): boolean => refusals.has(reason._tag)
+/** The queue rejects this message, and would accept others. */
+export const isRejected = ({ reason }: QueueError): boolean => rejections.has(reason._tag)
 
 /** `queueServer` is the name of the service that receives the messages. */
 export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
     ours({ queue_server: queueServer, ...annotations })(line)
-  const refused = new Set<string>()
+  const rejected = new Set<string>()
   const unclaimed = new Set<string>()
   const queueTrouble = trouble.make(clock)
   const storeTrouble = trouble.make(clock)
 
-  const reportRefusals = (failed: ReadonlyArray<Failed>) =>
+  const reportRejections = (failed: ReadonlyArray<Failed>) =>
     Effect.forEach(failed, ({ error, message }) => {
       const key = `${message.queue} ${error.reason._tag}`
-      if (!isRefused(error) || refused.has(key) || refused.size >= mostRefusals) return Effect.void
-      refused.add(key)
+      if (!isRejected(error) || rejected.has(key) || rejected.size >= mostRejections) return Effect.void
+      rejected.add(key)
       return log(
         Effect.logError("Outbox: the queue refuses a message; it stays in queue_outbox and is tried every 5 minutes"),
         { queue: message.queue, outbox_id: message.id, error_type: error.reason._tag, error: error.message }
@@ -54,7 +54,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
     }, { discard: true })
 
   const reportTrouble = (sent: ReadonlyMap<string, number>, failed: ReadonlyArray<Failed>) => {
-    const failure = failed.find(({ error }) => !isRefused(error))
+    const failure = failed.find(({ error }) => !isRejected(error))
     if (failure !== undefined) {
       const { error, message } = failure
       return queueTrouble.failed() === 0
@@ -80,7 +80,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         for (const [reason, count] of countBy(failed, ({ error }) => error.reason._tag)) {
           yield* Metric.update(failures(reason), count)
         }
-        yield* reportRefusals(failed)
+        yield* reportRejections(failed)
         yield* reportTrouble(sent, failed)
       }),
     unsettled: (error) =>
@@ -121,7 +121,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
 const published = seriesOf(Metrics.outboxPublished)
 const failures = seriesOf(Metrics.outboxFailures)
 
-const refusals: ReadonlySet<QueueError["reason"]["_tag"]> = new Set([
+const rejections: ReadonlySet<QueueError["reason"]["_tag"]> = new Set([
   "QueueNotFound",
   "PayloadInvalid",
   "PayloadTooLarge",
@@ -129,8 +129,8 @@ const refusals: ReadonlySet<QueueError["reason"]["_tag"]> = new Set([
   "InvalidInput"
 ])
 
-/** Kinds of refusals that are remembered. */
-const mostRefusals = 1000
+/** Kinds of rejections that are remembered. */
+const mostRejections = 1000
 
 /** Queues that are remembered. */
 const mostUnclaimed = 1000

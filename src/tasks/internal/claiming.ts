@@ -3,7 +3,7 @@
  * are abandoned.
  *
  * A claim leaves out suspects. A second statement claims as many of them as the worker may still hold, so only one such
- * statement is under way at a time. Claims of other tasks never wait for each other. The wake-up of a refused suspect
+ * statement is under way at a time. Claims of other tasks never wait for each other. The wake-up of a postponed suspect
  * comes again after a pause, or as soon as the worker has room for it: when another suspect has ended, or has proved
  * itself.
  */
@@ -23,8 +23,8 @@ import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from ".
 import { makeSuspects } from "../../provider/shared/suspects.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
-import type { Watch } from "./claims.ts"
-import * as returns from "./returns.ts"
+import type { Watch } from "./claimRights.ts"
+import * as lostClaims from "./lostClaims.ts"
 
 /** Unique among the claims of a worker. */
 export const makeClaimId = () => randomInt(2 ** 31)
@@ -34,7 +34,7 @@ type ClaimSet = (
 ) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
 
 /** The wake-up of a suspect, given back. */
-export interface Refused {
+export interface Postponed {
   /** Attempts of its task that were lost one after another. */
   readonly lost: number
   /** How long until it comes again by itself. */
@@ -48,7 +48,7 @@ export interface TaskClaiming {
   readonly claimAll: ClaimSet
   /** Claims those of a set that may run beside the suspects that this worker holds. */
   readonly claimSuspects: ClaimSet
-  readonly refused: (wakeup: Refused) => void
+  readonly postponed: (wakeup: Postponed) => void
   /** Gives back, in the background, what a claim may have taken whose answer is lost. */
   readonly returnClaim: (claimId: number) => Effect.Effect<void>
   /** The handler of a claimed task has ended, or will not run. */
@@ -64,14 +64,14 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
   const clock = yield* Clock.Clock
   const run = yield* FiberSet.makeRuntime<never, void, never>()
   const lane = yield* Semaphore.make(1)
-  const returnClaim = yield* returns.make({
+  const returnClaim = yield* lostClaims.make({
     returnClaims: (claimIds) => driver.returnClaims(serves.workerId, claimIds),
     topics
   })
 
   // -- suspects ----------------------------------------------------------------------------------
 
-  const waiting: Array<Refused & { readonly untilMs: number }> = []
+  const waiting: Array<Postponed & { readonly untilMs: number }> = []
 
   /** Those that the worker has room for come again, in their order. */
   const recall = () => {
@@ -92,12 +92,12 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
     run(Effect.provideService(Effect.delay(Effect.sync(recall), forMs + 1), InBackground, true))
   })
 
-  const refused = (wakeup: Refused) => {
+  const postponed = (wakeup: Postponed) => {
     // No process may hold more suspects than this.
     if (waiting.length < suspectGroups[0]!) {
       waiting.push({ ...wakeup, untilMs: monotonicMs(clock) + Duration.toMillis(wakeup.delay) })
     }
-    // Others may have ended since it was refused.
+    // Others may have ended since it was given back.
     recall()
   }
 
@@ -166,7 +166,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
         () => Effect.forEach(taskIds, (taskId) => Effect.exit(claimOne(taskId)), { concurrency: "unbounded" })
       ),
     claimSuspects: (taskIds) => lane.withPermits(1)(claimBeside(taskIds)),
-    refused,
+    postponed,
     returnClaim,
     release: (claimed) => {
       if (claimed.lost >= suspectAfter && suspects.release(keyOf(claimed))) recall()

@@ -21,20 +21,20 @@ export const settingsUnsafe = (name: string, given: {
   readonly timeout: Duration.Input | undefined
 }): Settings => {
   const { maxAttempts = 20, queue = "tasks" } = given
-  const refuse = (option: string, value: unknown, problem: string): never => {
+  const invalid = (option: string, value: unknown, problem: string): never => {
     throw new RangeError(`${option} ${String(value)} of task "${name}" is refused: ${problem}`)
   }
   const queueProblem = queueName(queue)
-  if (queueProblem !== undefined) refuse("queue", JSON.stringify(queue), queueProblem)
+  if (queueProblem !== undefined) invalid("queue", JSON.stringify(queue), queueProblem)
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > maxInteger) {
-    refuse("retry.maxAttempts", maxAttempts, "it must be a whole number of at least 1")
+    invalid("retry.maxAttempts", maxAttempts, "it must be a whole number of at least 1")
   }
   const duration = (option: string, input: Duration.Input) =>
-    wholeMs(input) ?? refuse(option, JSON.stringify(input), noDuration)
+    wholeMs(input) ?? invalid(option, JSON.stringify(input), noDuration)
   const leaseMs = duration("lease", given.lease ?? "30 seconds")
-  if (!(leaseMs >= 1000 && leaseMs <= 3_600_000)) refuse("lease", `of ${leaseMs} ms`, "it must be 1 second to 1 hour")
+  if (!(leaseMs >= 1000 && leaseMs <= 3_600_000)) invalid("lease", `of ${leaseMs} ms`, "it must be 1 second to 1 hour")
   const timeoutMs = given.timeout === undefined ? undefined : duration("timeout", given.timeout)
-  if (timeoutMs === 0) refuse("timeout", "of 0 ms", "it must be more than 0")
+  if (timeoutMs === 0) invalid("timeout", "of 0 ms", "it must be more than 0")
   return {
     queue,
     maxAttempts,

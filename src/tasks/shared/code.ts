@@ -2,7 +2,7 @@
  * What a worker runs for a task: the service through which the layer of a handler reaches it.
  */
 import * as Context from "effect/Context"
-import type * as Duration from "effect/Duration"
+import * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { Attempt } from "../internal/attempt.ts"
@@ -27,6 +27,13 @@ export interface Failed {
   /** Pause before the next attempt; undefined if the task is dead, however many attempts are left. */
   readonly retryAfter: Duration.Duration | undefined
 }
+
+/** An attempt that died in a way for which the schedule of its task is not asked. */
+export const failedUnscheduled = (problem: string, errorType = "TaskDied"): Failed => ({
+  failure: { _tag: "Died", problem },
+  errorType,
+  retryAfter: Duration.seconds(1)
+})
 
 export interface TaskCode {
   /** All that the handler needs but its attempt: merged once for a worker, which costs more than most handlers. */

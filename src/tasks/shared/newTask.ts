@@ -38,11 +38,11 @@ export const newTask = <P extends PayloadSchema>(
   Effect.gen(function*() {
     const { delay, key, payload } = options
     const problem = key === undefined ? undefined : problemOfKey(key)
-    if (problem !== undefined) return yield* refused("createTasks", "key", problem)
+    if (problem !== undefined) return yield* invalid("createTasks", "key", problem)
     const delayMs = delay === undefined ? 0 : wholeMs(delay)
-    if (delayMs === undefined) return yield* refused("createTasks", "delay", noDuration)
+    if (delayMs === undefined) return yield* invalid("createTasks", "delay", noDuration)
     if (delayMs > maxDelayMs) {
-      return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
+      return yield* invalid("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
     const kind = task.wakeupKind
     const id = kind === undefined ? undefined : yield* timeOrderedUuid
@@ -59,7 +59,7 @@ export const newTask = <P extends PayloadSchema>(
     }
   })
 
-export const refused = (operation: string, field: string, problem: string) =>
+export const invalid = (operation: string, field: string, problem: string) =>
   Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
 
 /** A UUID of version 7: it begins with the time, so that new rows share pages of the index. */

@@ -17,7 +17,7 @@ import type { DeadTask, Status } from "../internal/reads.ts"
 import type * as Task from "../Task.ts"
 import type { Created, NewTask, TaskDriver } from "../TaskDriver.ts"
 import { TaskNotFound, TaskWaitTimeout } from "./errors.ts"
-import { newTask, refused } from "./newTask.ts"
+import { invalid, newTask } from "./newTask.ts"
 import type { CreateOptions } from "./newTask.ts"
 import type { Wait } from "./waits.ts"
 
@@ -52,7 +52,7 @@ export const make = ({ store, wait, written }: {
       const timeout = options?.timeout
       const timeoutMs = timeout === undefined ? undefined : wholeMs(timeout)
       if (timeout !== undefined && timeoutMs === undefined) {
-        return yield* refused("awaitTasks", "timeout", noDuration)
+        return yield* invalid("awaitTasks", "timeout", noDuration)
       }
       if (!isUuid(taskId)) return yield* new TaskNotFound({ taskId })
       const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
@@ -65,7 +65,7 @@ export const make = ({ store, wait, written }: {
 
   cancel: (taskId: string, reason: string) =>
     checkText("reason", reason).pipe(
-      Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
+      Effect.catch(({ field, problem }) => invalid("cancelTasks", field, problem)),
       Effect.andThen(isUuid(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
       Effect.map(([outcome]) => outcome === "Cancelled")
     ),
@@ -77,7 +77,7 @@ export const make = ({ store, wait, written }: {
     { limit = 100, name }: { readonly name?: string | undefined; readonly limit?: number | undefined } = {}
   ): Effect.Effect<ReadonlyArray<DeadTask>, ProviderError> =>
     !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
-      ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
+      ? invalid("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
       : name === undefined || isName(name)
       ? Effect.map(store.readDead(name ?? null, limit), (all) => all.map(reads.deadOf))
       : Effect.succeed([]),
@@ -111,7 +111,7 @@ export const creator = (
       many.length === 0
         ? Effect.succeed([])
         : many.length > mostTasks
-        ? refused("createTasks", "tasks", `there are ${many.length}, the limit is ${mostTasks}`)
+        ? invalid("createTasks", "tasks", `there are ${many.length}, the limit is ${mostTasks}`)
         : Effect.flatMap(Effect.forEach(many, (options) => newTask(task, options)), ids)
   }
 }

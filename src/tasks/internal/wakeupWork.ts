@@ -29,8 +29,9 @@ import type { Held, Receive, Settings, Tools, Work } from "../../queue/shared/co
 import { logDefect, longestWait, notHandled, receiving } from "../../queue/shared/consuming.ts"
 import { storedIn } from "../../queue/shared/stored.ts"
 import type { Claim, Claimed, Suspect, TakenTask, TaskDriver } from "../TaskDriver.ts"
-import type { Attempts, Running } from "./attempts.ts"
+import type { Attempts } from "./attempts.ts"
 import { makeClaimId } from "./claiming.ts"
+import type { Running } from "./settlement.ts"
 
 /** A task that was claimed, its message deleted; or a message of which more must be known. */
 type Taken = Received | TakenTask
@@ -180,7 +181,7 @@ export const make = (
     // What is claimed begins at once: suspects may wait for others.
     const suspects = yield* claimBy(attempts.claiming.claimAll, named)
     if (suspects.length === 0) return
-    for (const { answer, item } of yield* claimBy(attempts.claiming.claimSuspects, suspects)) refuse(item, answer)
+    for (const { answer, item } of yield* claimBy(attempts.claiming.claimSuspects, suspects)) postpone(item, answer)
   })
 
   /** Begins what is claimed, and settles all others but the suspects. */
@@ -211,7 +212,7 @@ export const make = (
     delay === undefined ? acked(item) : given(item, delay)
 
   /** Its wake-up comes again when this worker has room for it, or else after a pause. */
-  const refuse = (item: ReceivedItem, answer: Suspect) =>
+  const postpone = (item: ReceivedItem, answer: Suspect) =>
     alone(
       item,
       Effect.flatMap(passed(item, answer), (delay) =>
@@ -221,7 +222,7 @@ export const make = (
             const recall = Effect.ignore(
               queue.extendVisibility(name, item.message.received.receipt, Duration.zero)
             )
-            attempts.claiming.refused({ lost: answer.lost, delay, recall })
+            attempts.claiming.postponed({ lost: answer.lost, delay, recall })
           })))
     )
 

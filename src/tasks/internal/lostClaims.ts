@@ -25,7 +25,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
   const claims = new Map<number, { looks: number; dueMs: number }>()
   let failures = 0
   /** Monotonic milliseconds until which the store is left alone. */
-  let pausedMs = -Infinity
+  let pausedUntilMs = -Infinity
 
   const look = (claimIds: ReadonlyArray<number>) =>
     Effect.tap(returnClaims(claimIds), (found) => {
@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
       onFailure: (error) => {
         if (verdict(error) === "Kept") {
           const pause = storePauseAfter(failures++)
-          pausedMs = monotonicMs(clock) + Duration.toMillis(pause)
+          pausedUntilMs = monotonicMs(clock) + Duration.toMillis(pause)
           return Effect.logDebug("Task worker: claims without an answer not given back yet").pipe(problem(error))
         }
         for (const claimId of claimIds) claims.delete(claimId)
@@ -68,7 +68,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
   )
 
   const loop = yield* dueLoop.make({
-    nextMs: () => Math.max(pausedMs, Math.min(...[...claims.values()].map(({ dueMs }) => dueMs))),
+    nextMs: () => Math.max(pausedUntilMs, Math.min(...[...claims.values()].map(({ dueMs }) => dueMs))),
     act: Effect.suspend(() => {
       const nowMs = monotonicMs(clock)
       return lookAgain([...claims].flatMap(([claimId, { dueMs }]) => dueMs <= nowMs ? [claimId] : []))

@@ -12,6 +12,7 @@ import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
+import { failedUnscheduled } from "../shared/code.ts"
 import type { Failed, TaskCode } from "../shared/code.ts"
 import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
 import type { Failure } from "../shared/failure.ts"
@@ -76,13 +77,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
         if (death === undefined) return Effect.failCause(cause as Cause.Cause<never>)
         const { message } = describe(death.defect)
         const stale = staleIn(death.defect)
-        if (stale !== undefined) {
-          return Effect.fail<Failed>({
-            failure: { _tag: "Died", problem: message },
-            errorType: stale._tag,
-            retryAfter: Duration.seconds(1)
-          })
-        }
+        if (stale !== undefined) return Effect.fail(failedUnscheduled(message, stale._tag))
         const outage = outageIn(death.defect)
         if (outage !== undefined) {
           const { errorType, problem } = outage
@@ -100,7 +95,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
 
 // internal
 
-/** A refused `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
+/** A stale `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
 const staleIn = (defect: unknown): StaleAttempt | undefined =>
   defect instanceof StaleAttempt
     ? defect

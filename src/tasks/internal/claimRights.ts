@@ -16,19 +16,19 @@ export type Watch = <A>(
   foundWork: (answer: A) => boolean
 ) => (claim: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
 
-export interface TaskClaims {
+export interface ClaimRights {
   readonly watch: Watch
   /** Done when the worker has the role of another kind. */
-  readonly refused: Deferred.Deferred<ProviderError>
+  readonly denied: Deferred.Deferred<ProviderError>
 }
 
 /**
  * Watches the claims of one worker. Until the scope is closed, `problems` say, without secrets, why it claims nothing.
  */
 export const make = Effect.fnUntraced(
-  function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
+  function*(problems: TaskDriver["Service"]["problems"]): Effect.fn.Return<ClaimRights, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
-    const refused = Deferred.makeUnsafe<ProviderError>()
+    const denied = Deferred.makeUnsafe<ProviderError>()
     /** What the worker fails with. Its last claims, which end meanwhile, change nothing about it. */
     let failure: ProviderError | undefined
     const problem = () => {
@@ -42,13 +42,13 @@ export const make = Effect.fnUntraced(
       () => Effect.sync(() => problems.delete(problem))
     )
     return {
-      refused,
+      denied,
       watch: (foundWork) =>
         Effect.onExit((exit) =>
           Effect.sync(() => {
             if (Exit.isSuccess(exit)) return refusals.answered(foundWork(exit.value))
             failure ??= refusals.failed(exit.cause)
-            if (failure !== undefined) Deferred.doneUnsafe(refused, Exit.succeed(failure))
+            if (failure !== undefined) Deferred.doneUnsafe(denied, Exit.succeed(failure))
           })
         )
     }
