@@ -93,7 +93,7 @@ export interface ClaimedMessage {
  * @since 0.2.0
  */
 export interface Claim {
-  /** Those to send. */
+  /** Messages to send. */
   readonly messages: ReadonlyArray<ClaimedMessage>
   /** How many messages of each queue were moved to it. */
   readonly moved: ReadonlyMap<string, number>

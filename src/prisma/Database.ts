@@ -252,7 +252,7 @@ const oldestServer = 14
 /** How long after the timeout of the server we close a connection that does not answer. */
 const answerGraceMs = 5000
 
-/** Then the system probes an idle connection each second, and ends it after ten probes without an answer. */
+/** Idle time of a connection until the system probes it each second; it ends one that does not answer ten probes. */
 const keepAliveInitialDelayMillis = 10_000
 
 const releaseTimeout = Duration.seconds(5)

@@ -15,6 +15,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
+import { ours } from "../model/shared/logging.ts"
 import type { Tls } from "./Database.ts"
 import { nameEventTypes, routeQueued } from "./internal/adoptedRows.ts"
 import * as Adoption from "./internal/adoption.ts"
@@ -283,7 +284,7 @@ export const layerAdopt = (options: Options): Layer.Layer<never, MigrationError.
 const lockTimeoutMs = ({ lockTimeout }: Options) =>
   Duration.toMillis(Duration.fromInputUnsafe(lockTimeout ?? "1 minute"))
 
-const annotated = (schema: string) => Effect.annotateLogs({ package: "duroxide-prisma", module: "Migrator", schema })
+const annotated = (schema: string) => ours({ module: "Migrator", schema })
 
 interface State {
   readonly pending: ReadonlyArray<Migration>
@@ -311,8 +312,8 @@ const readState = Effect.fnUntraced(function*(session: Session.Session, known: R
     : []
   const names = rows.map(({ name }) => String(name))
   const open = rows.find(({ finished }) => finished !== true)
-  const ours = new Map(known.map((migration) => [migration.name, checksum(migration)]))
-  const unknown = names.filter((name) => !ours.has(name))
+  const checksums = new Map(known.map((migration) => [migration.name, checksum(migration)]))
+  const unknown = names.filter((name) => !checksums.has(name))
   if (unknown.length > 0 && unknown.length === names.length) {
     return yield* new MigrationError.SchemaOccupied({
       schema: session.schema,
@@ -325,9 +326,9 @@ const readState = Effect.fnUntraced(function*(session: Session.Session, known: R
     pending: known.filter(({ name }) => !names.includes(name)),
     unknown,
     differing: rows
-      .filter((row) => row.finished === true && ours.get(String(row.name)) !== row.checksum)
+      .filter((row) => row.finished === true && checksums.get(String(row.name)) !== row.checksum)
       .map(({ name }) => String(name))
-      .filter((name) => ours.has(name)),
+      .filter((name) => checksums.has(name)),
     open: open === undefined
       ? undefined
       : { name: String(open.name), logs: typeof open.logs === "string" ? open.logs : null },

@@ -120,7 +120,7 @@ export interface QueuePlace {
   readonly lockedUntilMs: number | null
   /** How often it was claimed. */
   readonly attemptCount: number
-  /** It is visible, by the store's clock. */
+  /** Whether it is visible, by the store's clock. */
   readonly isDue: boolean
 }
 

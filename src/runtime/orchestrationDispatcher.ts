@@ -97,7 +97,8 @@ const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effec
   const settlement = settlements.make({ provider, pauses, unstored, instanceId, lockToken })
   const renewed = renewal.untilLost(
     settings.orchestrationLockTimeout,
-    provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout })
+    provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout }),
+    `${component}: lock of an instance not renewed yet`
   )
   // The turn learns at its ack that the lock is lost.
   return Effect.raceFirst(deliver(parts, claimed, settlement), Effect.andThen(renewed, Effect.never)).pipe(

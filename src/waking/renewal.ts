@@ -45,11 +45,12 @@ export const whileHeld = <E, R>(options: {
 
 /**
  * Renews one lock of this length until it is lost. The first renewal comes early, because part of the lock has passed
- * already.
+ * already. `unanswered` is logged at level Debug when the store does not answer.
  */
 export const untilLost = <E extends { readonly reason: { readonly _tag: string } }>(
   lockTimeout: Duration.Duration,
-  renew: Effect.Effect<void, E>
+  renew: Effect.Effect<void, E>,
+  unanswered: string
 ): Effect.Effect<void> =>
   whileHeld({
     pace: pace(lockTimeout),
@@ -57,7 +58,7 @@ export const untilLost = <E extends { readonly reason: { readonly _tag: string }
     renew: Effect.as(renew, true).pipe(
       Effect.catch((error) => error.reason._tag === "LockLost" ? Effect.succeed(false) : Effect.fail(error))
     ),
-    onUnanswered: (cause) => Effect.logDebug("Orchestration dispatcher: lock of an instance not renewed yet", cause)
+    onUnanswered: (cause) => Effect.logDebug(unanswered, cause)
   })
 
 // internal

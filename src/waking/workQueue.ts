@@ -164,7 +164,7 @@ export const make = (options: Options): WorkQueue => {
    */
   const lookAfterLocks = () => {
     if (pumps.length === 0) return
-    alarm("locks of before", lockTimeoutMs() + 500, () => wake("LocksExpired"))
+    alarm("locks of before", lockTimeoutMs() + afterLocksMs, () => wake("LocksExpired"))
     options.findLeftLocks()
   }
 
@@ -338,7 +338,7 @@ export const make = (options: Options): WorkQueue => {
       const early = `first ${key}`
       alarms.cancel(`${name} ${early}`)
       if (hint.untilMs === null) return alarms.cancel(`${name} ${key}`)
-      const spreadMs = processes() > lookersAtOnce ? random() * 500 : 0
+      const spreadMs = processes() > lookersAtOnce ? random() * mostSpreadMs : 0
       const untilMs = Math.max(0, hint.untilMs - storeNowMs()) + settings.timerGraceMs + spreadMs
       // The lock of a session may last longer than others. What is usual in a queue that is not served is not known.
       const usualMs = lockTimeoutMs() + 1_000 + spreadMs
@@ -406,6 +406,12 @@ const anyItem = ""
 /** Longest delay of the others: all of them together look 100 times a second. */
 const lateMs = 1_000
 const lateMsPerProcess = 10
+
+/** For locks that were renewed while no hints arrived. */
+const afterLocksMs = 500
+
+/** Longest delay of a look for the work of a dead process, in a large fleet. */
+const mostSpreadMs = 500
 
 /** Until then most know that one of the first has taken what was announced. */
 const heardMs = 20

@@ -44,7 +44,7 @@ describe("PrismaProvider.layer, the connection that listens:", () => {
       yield* listening(test, 0)
     }).pipe(silently))
 
-  it.live("longPolling off: there is none", () =>
+  it.live("longPolling off: no connection listens", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const log = Listening.logging()

@@ -3,8 +3,8 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Outbox } from "duroxide-prisma/outbox"
-import { Database, PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
-import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
+import { Database, PgQueue, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
+import { Task, TaskDriver, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -14,13 +14,19 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import * as TaskDrivers from "../../src/prisma/internal/tasks/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls } from "./utils/tasks.ts"
 import type { Act } from "./utils/tasks.ts"
 
 const Large = Task.make("Large", { payload: { n: Schema.Number }, success: Schema.String })
+
+/** The storage of tasks over a `Database`. */
+const storeOf = (database: Database.Database["Service"]) =>
+  Effect.map(
+    Layer.build(Layer.provide(PrismaDriver.layerTasks(), Layer.succeed(Database.Database, database))),
+    (services) => Context.get(services, TaskDriver.TaskDriver)
+  )
 
 /** One process with its queue, as an application on PostgreSQL alone has it. */
 const open = Effect.gen(function*() {
@@ -119,7 +125,7 @@ describe("Tasks in sets:", () => {
         query: <Row>(operation: string, sql: Parameters<typeof app.database.query>[1]) =>
           Effect.tap(app.database.query<Row>(operation, sql), (rows) => Effect.sync(() => parts.push(rows.length)))
       }
-      const store = TaskDrivers.make(database)
+      const store = yield* storeOf(database)
       const task = { name: "Job", payload: "{\"n\":1}", maxAttempts: 1, queue: "tasks" }
       const created = yield* store.create(Array.from({ length: 100 }, () => task))
       const ids = created.map(({ id }) => id)
@@ -348,7 +354,7 @@ describe("Tasks: sweeps", () => {
       yield* sql("DELETE FROM queue_outbox")
       const stores = yield* Effect.forEach(
         Array.from({ length: 6 }),
-        () => Effect.map(Database.make({ url }), (database) => TaskDrivers.make(database))
+        () => Effect.flatMap(Database.make({ url }), storeOf)
       )
       for (let round = 0; round < 2; round++) {
         yield* Effect.forEach(stores, ({ sweep }) => sweep(1000, 1000), { concurrency: "unbounded" })

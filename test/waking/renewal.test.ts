@@ -31,7 +31,7 @@ const seconds = (answers: ReadonlyArray<"held" | "unanswered" | "broken" | "lost
         ? Effect.fail(lockLost)
         : Effect.void
     })
-    const fiber = yield* Effect.forkChild(renewal.untilLost(Duration.seconds(20), renew))
+    const fiber = yield* Effect.forkChild(renewal.untilLost(Duration.seconds(20), renew, "not renewed yet"))
     yield* TestClock.adjust("5 minutes")
     assert.isDefined(fiber.pollUnsafe())
     return at

@@ -86,7 +86,7 @@ export const make = (io: Io): Output["Service"] => {
 
 const eraseLine = "\r\u001b[2K"
 
-/** Also for errors of the parser, which has read no flag by then. */
+/** Looks for the flag in the arguments themselves: errors of the parser come before it has read one. */
 const wantsJson = (args: ReadonlyArray<string>) => {
   const end = args.indexOf("--")
   return args.slice(0, end === -1 ? args.length : end).some((arg) => arg === "--json" || arg === "--json=true")

@@ -17,6 +17,8 @@ export const wholeMs = (input: Duration.Input): number | undefined => {
 
 export const noDuration = "it is not a duration of 0 or more"
 
+export const notPositive = "it must be more than 0"
+
 // internal
 
 /** A Duration reads a number that is NaN, and an object without one of its units, as 0. */

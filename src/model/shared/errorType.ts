@@ -3,7 +3,7 @@
  */
 import * as Predicate from "effect/Predicate"
 
-/** Its `_tag`, or the name of its class; that of the reason for a `ProviderError`. */
+/** The `_tag` of an error, or the name of its class; that of the reason for a `ProviderError`. */
 export const errorTypeOf = (error: unknown): string => {
   if (!Predicate.isObject(error)) return typeof error
   const { _tag, constructor, reason } = error as {

@@ -13,6 +13,7 @@ import * as SqlFault from "../../provider/SqlFault.ts"
 import type { Notification } from "./channels.ts"
 import { located, quoted } from "./connection.ts"
 import type { Login } from "./login.ts"
+import { connectTimeoutMs } from "./pool.ts"
 
 export interface Options {
   readonly login: Login
@@ -115,8 +116,6 @@ export const patience = (ms: number): Effect.Effect<void> => Effect.andThen(Effe
 const heartbeatIntervalMs = 30_000
 
 const heartbeatTimeoutMs = 10_000
-
-const connectTimeoutMs = 10_000
 
 /** For the last message, which lets the server end the session without a line in its log. */
 const farewellMs = 1000

@@ -106,7 +106,7 @@ interface Member {
   readonly listener: Listener
   /** The server has accepted its channels. */
   isListening: boolean
-  /** It knows that its notifications arrive. */
+  /** Its notifications are known to arrive. */
   isConnected: boolean
   /** Opened when it no longer listens. */
   readonly left: Latch.Latch
@@ -117,7 +117,7 @@ interface Shared extends Pick<ListenerSession.Options, "login" | "wanted" | "cha
   readonly connected: () => void
   readonly disconnected: (problem: string) => void
   readonly receive: (notification: Notification) => void
-  /** Any one whose channels the server has accepted; waits for the first. */
+  /** A member whose channels the server has accepted; waits for the first. */
   readonly anyListening: Effect.Effect<Member>
 }
 

@@ -5,7 +5,7 @@
 import * as pg from "pg"
 
 /** Longest wait for the server to accept a connection and the login. */
-const connectTimeoutMs = 10_000
+export const connectTimeoutMs = 10_000
 
 /** Logins that may be under way. */
 const loginsAtOnce = 2

@@ -155,7 +155,11 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
   Effect.raceFirst(
     parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId }),
     Effect.andThen(
-      renewal.untilLost(lockTimeout, renewOrchestrationItemLock(parts)({ lockToken, extendFor: lockTimeout })),
+      renewal.untilLost(
+        lockTimeout,
+        renewOrchestrationItemLock(parts)({ lockToken, extendFor: lockTimeout }),
+        "Provider: lock of an instance not renewed yet"
+      ),
       Effect.never
     )
   ).pipe(

@@ -4,7 +4,7 @@
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
-import { noDuration, wholeMs } from "../../model/shared/durations.ts"
+import { noDuration, notPositive, wholeMs } from "../../model/shared/durations.ts"
 import * as text from "../../model/shared/text.ts"
 import type { Queue } from "../Queue.ts"
 import {
@@ -106,6 +106,13 @@ const upTo =
 /** Milliseconds, from 0 to 12 hours. */
 export const timeout = upTo(12 * 3_600_000, "12 hours")
 
+/** How long a received message is hidden: milliseconds, from 1 to 12 hours. */
+export const visibility = (operation: string, queue: string, input: Duration.Input) =>
+  Effect.flatMap(
+    timeout(operation, queue, "visibilityTimeout", input),
+    (ms) => ms === 0 ? invalid(operation, queue, "visibilityTimeout", notPositive) : Effect.succeed(ms)
+  )
+
 /** How long something is kept: milliseconds, up to 10 years. */
 export const retention = upTo(3_650 * 86_400_000, "10 years")
 
@@ -120,8 +127,7 @@ export const receiving = Effect.fnUntraced(function*(
   options: Parameters<Queue["Service"]["receive"]>[1]
 ): Effect.fn.Return<Receiving, QueueError> {
   const maxMessages = yield* count("receive", queue, "maxMessages", options.maxMessages)
-  const visibilityMs = yield* timeout("receive", queue, "visibilityTimeout", options.visibilityTimeout)
-  if (visibilityMs === 0) return yield* invalid("receive", queue, "visibilityTimeout", "it must be more than 0")
+  const visibilityMs = yield* visibility("receive", queue, options.visibilityTimeout)
   const waitMs = yield* milliseconds("receive", queue, "wait", options.wait)
   if (waitMs > maxWaitMs) return yield* invalid("receive", queue, "wait", "it is longer than 20 seconds")
   return { maxMessages, visibilityMs, waitMs }

@@ -22,7 +22,7 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as trouble from "../../model/shared/trouble.ts"
 import { Queue } from "../Queue.ts"
 import type { Received } from "../Queue.ts"
-import { InvalidInput, QueueNotFound } from "../QueueError.ts"
+import { QueueNotFound } from "../QueueError.ts"
 import type { QueueError } from "../QueueError.ts"
 import * as check from "./check.ts"
 
@@ -47,19 +47,14 @@ export interface Settings {
 export const readSettings = Effect.fnUntraced(function*(
   { queue, ...options }: Options
 ): Effect.fn.Return<Settings, QueueError> {
-  const duration = (field: string, input: Duration.Input) =>
-    Effect.map(check.timeout("consume", queue, field, input), Duration.millis)
-  const visibility = yield* duration("visibilityTimeout", options.visibilityTimeout ?? "30 seconds")
-  if (Duration.toMillis(visibility) === 0) {
-    const problem = "it must be more than 0"
-    return yield* check.fail("consume", queue, new InvalidInput({ field: "visibilityTimeout", problem }))
-  }
+  const visibilityMs = yield* check.visibility("consume", queue, options.visibilityTimeout ?? "30 seconds")
+  const graceMs = yield* check.timeout("consume", queue, "gracePeriod", options.gracePeriod ?? "10 seconds")
   return {
     queue,
     concurrency: yield* check.count("consume", queue, "concurrency", options.concurrency ?? 10),
     maxMessages: yield* check.count("consume", queue, "maxMessages", options.maxMessages ?? 10),
-    visibility,
-    gracePeriod: yield* duration("gracePeriod", options.gracePeriod ?? "10 seconds")
+    visibility: Duration.millis(visibilityMs),
+    gracePeriod: Duration.millis(graceMs)
   }
 })
 

@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { noDuration, wholeMs } from "../../model/shared/durations.ts"
+import { noDuration, notPositive, wholeMs } from "../../model/shared/durations.ts"
 import { problemOfName } from "../../model/shared/identifiers.ts"
 import { queueName } from "../../queue/shared/check.ts"
 
@@ -34,7 +34,7 @@ export const settingsUnsafe = (name: string, given: {
   const leaseMs = duration("lease", given.lease ?? "30 seconds")
   if (!(leaseMs >= 1000 && leaseMs <= 3_600_000)) invalid("lease", `of ${leaseMs} ms`, "it must be 1 second to 1 hour")
   const timeoutMs = given.timeout === undefined ? undefined : duration("timeout", given.timeout)
-  if (timeoutMs === 0) invalid("timeout", "of 0 ms", "it must be more than 0")
+  if (timeoutMs === 0) invalid("timeout", "of 0 ms", notPositive)
   return {
     queue,
     maxAttempts,
