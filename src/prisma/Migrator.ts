@@ -63,16 +63,13 @@ export interface Options {
 export const migrate = Effect.fn("Migrator.migrate")(
   function*(options: Options) {
     const session = yield* Session.openDirect(options)
-    const { schema } = session
     const { migrations: known } = yield* Migrations
-    const before = yield* readState(session, known)
-    yield* refuseOther(session, before, options)
+    const before = yield* readOurs(session, known, options)
     if (before.open === undefined && before.pending.length === 0) return []
 
     yield* Session.lock(session, lockTimeoutMs(options))
-    const state = yield* readState(session, known)
-    yield* refuseOther(session, state, options)
-    if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
+    const state = yield* readOurs(session, known, options)
+    if (state.open !== undefined) return yield* failedEarlier(session.schema, state.open)
     yield* prepareSchema(session, state)
     for (const migration of state.pending) {
       yield* apply(session, migration, { lockTimeoutMs: lockTimeoutMs(options), advice: migrateAdvice })
@@ -99,8 +96,7 @@ export const verify = Effect.fn("Migrator.verify")(
   function*(options: Options) {
     const session = yield* Session.open(options)
     const { schema } = session
-    const state = yield* readState(session, (yield* Migrations).migrations)
-    yield* refuseOther(session, state, options)
+    const state = yield* readOurs(session, (yield* Migrations).migrations, options)
     if (state.open !== undefined && !(yield* Session.isLocked(session))) return yield* failedEarlier(schema, state.open)
     const pending = state.open === undefined ? [] : [state.open.name]
     for (const { name } of state.pending) pending.push(name)
@@ -143,8 +139,7 @@ export const adopt = Effect.fn("Migrator.adopt")(
     const { schema } = session
     const { migrations: known, shared } = yield* Migrations
     const [createShared] = known
-    const before = yield* readState(session, known)
-    yield* refuseOther(session, before, options)
+    const before = yield* readOurs(session, known, options)
     const { unknown } = yield* Adoption.examine(session, shared)
     if (unknown.length > 0) {
       yield* Effect.logWarning(
@@ -154,9 +149,8 @@ export const adopt = Effect.fn("Migrator.adopt")(
     if (before.open === undefined && before.pending.length === 0) return []
 
     yield* Session.lock(session, lockTimeoutMs(options))
-    const state = yield* readState(session, known)
-    yield* refuseOther(session, state, options)
-    if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
+    const state = yield* readOurs(session, known, options)
+    if (state.open !== undefined) return yield* failedEarlier(session.schema, state.open)
     const { extension } = yield* Adoption.examine(session, shared)
     yield* ensureBooks(session, adoptAdvice)
     for (const migration of state.pending) {
@@ -341,13 +335,17 @@ const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: O
     ? Effect.fail(new MigrationError.SchemaAhead({ schema, unknown }))
     : Effect.void
 
-const refuseOther = (session: Session.Session, state: State, options: Options) =>
-  Effect.andThen(
-    refuseAhead(session, state, options),
-    state.differing.length > 0
-      ? Effect.fail(new MigrationError.MigrationsDiffer({ schema: session.schema, migrations: state.differing }))
-      : Effect.void
-  )
+/** Fails if the schema has migrations that are not those of this release. */
+const readOurs = Effect.fnUntraced(function*(
+  session: Session.Session,
+  known: ReadonlyArray<Migration>,
+  options: Options
+) {
+  const state = yield* readState(session, known)
+  yield* refuseAhead(session, state, options)
+  if (state.differing.length === 0) return state
+  return yield* new MigrationError.MigrationsDiffer({ schema: session.schema, migrations: state.differing })
+})
 
 const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]>) =>
   Effect.fail(
