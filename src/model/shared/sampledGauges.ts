@@ -18,7 +18,7 @@ export interface Options<Sample, E> {
   readonly gauges: (sample: Sample) => ReadonlyArray<readonly [Metric.Metric<number, unknown>, number]>
   /** Processes of which one samples for all. Without it, this one samples for itself. */
   readonly fleet?: {
-    /** Tells the others of a sample of this process. */
+    /** Announces a sample of this process to the others. */
     readonly announce: () => void
     /** Calls `sampled` when another process has announced a sample. */
     readonly subscribe: (sampled: () => void) => void

@@ -1,0 +1,484 @@
+/**
+ * The statements that look for work of every kind beside large backlogs, each with the indexes that it reads, and rows
+ * that make such a backlog.
+ */
+import { hash } from "node:crypto"
+
+const now = 1_800_000_000_000
+const at = (offsetMs: number) => `to_timestamp(${(now + offsetMs) / 1000})`
+const uuid = "00000000-0000-4000-8000-000000000000"
+const many = 20_000
+const route = "1000.0.0 =1.0.0 O"
+
+/** One row of every kind: statements are planned when there is work for them, the first on empty tables. */
+export const first = `
+  INSERT INTO instances VALUES ('i2', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
+  INSERT INTO executions VALUES ('i2', 1, 'Running', NULL, now(), NULL, 1000, 0, 0);
+  INSERT INTO history VALUES ('i2', 1, 1, 'Event', '{"type":"X"}', now());
+  INSERT INTO kv_store VALUES ('i2', 'k', 'v', 1);
+  INSERT INTO kv_delta VALUES ('i2', 'k', 'v', 1);
+  INSERT INTO instance_locks VALUES ('i2', '${uuid}', ${now + 60_000}, ${now});
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, lock_token, locked_until)
+    VALUES ('i2', '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000});
+  INSERT INTO sessions VALUES ('s1', 'me', ${now + 60_000}, 1);
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
+    VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');`
+
+/**
+ * The backlog: our instances and their messages, with work of other processes in front of them; activities likewise.
+ */
+export const queued = `
+  INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, now(), now(), 'parent' || g % 1000, NULL, 0, '${route}'
+    FROM generate_series(1, ${many}) AS g ON CONFLICT DO NOTHING;
+  INSERT INTO instances SELECT 'start' || g, 'O', NULL, 1, now(), now(), NULL, NULL, 0, '${route}'
+    FROM generate_series(1, ${many}) AS g;
+
+  -- Timers that are not due, a busy instance with many messages, live locks, and one instance to claim.
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'i' || g, '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'i1', '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'timers', '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
+  -- Starts, and a few of children.
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'start' || g, '{"StartOrchestration":{"input":"","parent_instance":null}}', ${at(60_000)}, now(), '${route}'
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'child' || g, '{"StartOrchestration":{"input":"","parent_instance":"parent' || g || '"}}', ${at(60_000)},
+      now(), '${route}'
+    FROM generate_series(1, 100) AS g;
+  -- For processes of Duroxide, for other definitions, and for no process.
+  INSERT INTO instances SELECT 'foreign' || g, 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0,
+      CASE WHEN g <= 100 THEN '1000.0.0 =1.0.0 P' || g ELSE '0.1.30 =1.0.0 O' END
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instances VALUES ('hot', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}');
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'foreign' || g, '{}', ${at(-5000)}, now() FROM generate_series(1, ${many}) AS g;
+  -- Ten of them have a route that their instances no longer have.
+  UPDATE instances SET route = '1000.0.0 =2.0.0 P' WHERE instance_id IN (SELECT 'foreign' || g FROM generate_series(1, 10) AS g);
+  ALTER TABLE orchestrator_queue DISABLE TRIGGER USER;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'orphan' || g, '{}', ${at(-5000)} + g * interval '1 us', now() FROM generate_series(1, ${many}) AS g;
+  ALTER TABLE orchestrator_queue ENABLE TRIGGER USER;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'hot', '{}', ${at(-2000)}, now(), '${route}' FROM generate_series(1, 2000) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    VALUES ('i1', '{}', ${at(-1000)}, now(), '${route}');
+
+  -- Running activities, and one claimable activity of each kind after many others.
+  INSERT INTO worker_queue
+      (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id, route)
+    SELECT '{}', ${at(-3000)}, now(), '${uuid}', ${now + 60_000}, 'i' || g, 1, g, 'A' FROM generate_series(1, 100) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, route)
+    SELECT '{}', ${at(-2000)} - g * interval '1 us', now(), 'i' || g, 1, g, 'A' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route)
+    SELECT '{}', ${at(-9000)}, now(), 'B' || g % 100 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route)
+    SELECT '{}', ${at(60_000)}, now(), 'Delayed' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, tag, route)
+    SELECT '{}', ${at(60_000)}, now(), 'gpu', 'Delayed #gpu' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route) VALUES ('{}', ${at(-1000)}, now(), 'Delayed');
+  INSERT INTO worker_queue (work_item, visible_at, created_at, tag, route)
+    SELECT '{}', ${at(-2000)} - g * interval '1 us', now(), 'common', 'A #common' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
+    SELECT '{}', ${at(-9000)}, now(), 's' || g, 'B' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
+    SELECT '{}', ${at(-9000)}, now(), 'many' || g, 'Many' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
+    SELECT '{}', ${at(-9000)}, now(), 's5', 'A' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, tag, route)
+    VALUES ('{}', ${at(-1000)}, now(), 'rare', 'A #rare');
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
+    VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
+    VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');`
+
+/** The tables that are empty while all processes are idle. */
+export const held = `
+  INSERT INTO executions SELECT 'i' || g, e, 'Running', NULL, now(), NULL, 1000, 0, 0
+    FROM generate_series(1, ${many}) AS g, generate_series(1, 2) AS e ON CONFLICT DO NOTHING;
+  INSERT INTO executions SELECT 'i1', e, 'ContinuedAsNew', NULL, now(), NULL, 1000, 0, 0
+    FROM generate_series(3, ${many}) AS e;
+  INSERT INTO history SELECT 'i' || g % 100, 1, g, 'Event', '{"type":"X"}', now() FROM generate_series(1, ${many}) AS g;
+  INSERT INTO kv_store SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO kv_delta SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO sessions SELECT 's' || g, 'other', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g
+    ON CONFLICT DO NOTHING;
+  INSERT INTO sessions VALUES ('mine', 'me', ${now + 60_000}, 1);
+  INSERT INTO instance_locks SELECT 'locked' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instance_locks SELECT 'paused' || g, '', ${now - 60_000} + g % 2 * 120000, 1
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
+    ON CONFLICT DO NOTHING;`
+
+const token = `${uuid}.i2`
+const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL LIMIT 1)`
+const acks = (fields: string) => `'[{"token":"${token}","execution_id":1${fields}}]'`
+
+/** Instances that wait for an activity, which is claimed; one of them for many timers as well. */
+export const idle = ["idle", "timers"].map((id) => `
+  INSERT INTO instances VALUES ('${id}', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
+  INSERT INTO executions VALUES ('${id}', 1, 'Running', NULL, now(), NULL, 1000, 0, 0) ON CONFLICT DO NOTHING;
+  INSERT INTO history VALUES ('${id}', 1, 1, 'Event', '{"type":"X"}', now()) ON CONFLICT DO NOTHING;
+  INSERT INTO worker_queue
+      (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id, route)
+    SELECT '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000}, '${id}', 1, 1, 'A'
+    WHERE NOT EXISTS (SELECT FROM worker_queue WHERE instance_id = '${id}');`).join("")
+
+const lastEvent = `"last_event_hash":"${hash("sha256", "{\"type\":\"X\"}")}"`
+
+const results = (instanceId: string) =>
+  `(SELECT jsonb_build_array(jsonb_build_object('ack', 1, 'token', id || '.${uuid}', 'instance_id', instance_id,
+     'work_item', '{}')) FROM worker_queue WHERE instance_id = '${instanceId}')`
+
+/** Activities, cancellations, messages and a worker for whom none of its name waits. */
+const handedOver = `'[{"ack":1,"work_item":"{}","name":"Idle"}]',
+       '[{"ack":1,"instance_id":"idle","execution_id":1,"activity_id":1}]', '[{"ack":1,"instance_id":"i3","work_item":"{}"}]',
+       '[{"lock_timeout_ms":1000,"names":["Idle"],"untagged":true,"tags":null}]'`
+
+/** One activity and such a worker. */
+const plain = `'[{"ack":1,"work_item":"{}","name":"Idle"}]', NULL, NULL,
+       '[{"lock_timeout_ms":1000,"names":["Idle"],"untagged":true,"tags":null}]'`
+
+/** By name: the statement, the indexes it must use, and how many entries it may read. */
+export const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
+  "fetchOrchestrationItems": [
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', '{O,Q}', '{1.0.0,1.0.0}',
+       p_history_limit => 50, p_now_ms => ${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "orchestrator_queue_pkey",
+      "instance_locks_pkey",
+      "instances_pkey",
+      "history_pkey",
+      "kv_store_pkey"
+    ],
+    // The busy instance's 2,000 messages, skipped once; the 100 other routes; the returned history.
+    3000
+  ],
+  "fetchOrchestrationItems of a definition without work": [
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', '{Q}', '{1.0.0}', p_now_ms => ${now})`,
+    ["orchestrator_queue_route_visible_at_id_idx"],
+    150
+  ],
+  "fetchOrchestrationItems of every definition, orphans too": [
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, NULL, NULL, p_orphans => true, p_now_ms => ${now})`,
+    ["orchestrator_queue_route_visible_at_id_idx", "history_pkey"],
+    // Ten rows of each of the 103 routes.
+    1500
+  ],
+  "ackOrchestrationItems, in the middle": [
+    `SELECT dx_ack_orchestration_items(${
+      acks("")
+    }, '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', NULL,
+       '[{"ack":1,"work_item":"{}","name":"A"}]', '[{"ack":1,"instance_id":"i7","execution_id":1,"activity_id":7}]',
+       '[{"ack":1,"instance_id":"i3","work_item":"{}"}]', p_now_ms => ${now})`,
+    ["instance_locks_pkey", "history_pkey", "worker_queue_instance_id_execution_id_activity_id_idx"],
+    50
+  ],
+  "ackOrchestrationItems, at the start and end": [
+    `SELECT dx_ack_orchestration_items(
+       ${
+      acks(
+        ",\"orchestration_name\":\"O\",\"orchestration_version\":\"1\",\"parent_instance_id\":\"i9\"," +
+          "\"status\":\"Completed\",\"major\":1000,\"minor\":0,\"patch\":0"
+      )
+    },
+       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, p_now_ms => ${now})`,
+    ["instances_pkey", "executions_pkey", "kv_delta_pkey", "kv_store_pkey"],
+    500
+  ],
+  "ackOrchestrationItems, of a child that begins, and continued as new": [
+    `SELECT dx_ack_orchestration_items(${acks(",\"status\":\"ContinuedAsNew\"")}, NULL, NULL, NULL, NULL,
+       '[{"ack":1,"instance_id":"orphan7","work_item":"{}","start":{"orchestration_name":"O","parent_instance_id":"i2",
+         "major":1000,"minor":0,"patch":0}}]', p_now_ms => ${now})`,
+    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
+    100
+  ],
+  "abandonOrchestrationItems": [
+    `SELECT dx_abandon_orchestration_items('[{"token":"${token}"}]', ${now})`,
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
+    20
+  ],
+  "renewOrchestrationItemLocks": [
+    `SELECT dx_renew_orchestration_item_locks('[{"token":"${token}","extend_for_ms":1}]', ${now})`,
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
+    20
+  ],
+  "deferMessages": [
+    `SELECT dx_defer_messages('[{"token":"${token}","ids":[1,2],"delay_ms":1}]', ${now})`,
+    ["orchestrator_queue_pkey"],
+    20
+  ],
+  "sweepMessages": [
+    `SELECT * FROM dx_sweep_messages(1, 100, NULL, ${now})`,
+    ["orchestrator_queue_route_visible_at_id_idx", "orchestrator_queue_pkey", "instances_pkey", "history_pkey"],
+    // Of each route the newest 1,000, and the instance of each: 2,100 rows here. Ten of them move, and 100 have no
+    // route.
+    5_000
+  ],
+  "sweepMessages, in the middle": [
+    `SELECT * FROM dx_sweep_messages(1000000, 100, '${(now - 5000) * 1000 + many / 2}.1', ${now})`,
+    ["orchestrator_queue_route_visible_at_id_idx", "instances_pkey"],
+    400
+  ],
+  "readBacklog": [
+    `SELECT * FROM dx_read_backlog(10, ${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "instance_locks_pkey",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx"
+    ],
+    // Ten rows of each of the 103 routes of both queues, the locks of the instances, and the 60,000 executions, which
+    // fill less than 1,000 pages.
+    65_000
+  ],
+  "a message's route": [
+    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"i7","work_item":"{}"},{"instance_id":"none","work_item":"{}"}]', p_now_ms => ${now})`,
+    ["instances_pkey"],
+    20
+  ],
+  "a message's route, before the start is due": [
+    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"start7","work_item":"{}"}]', p_now_ms => ${now})`,
+    ["instances_pkey", "history_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
+    20
+  ],
+  "the route of a message to an instance of Duroxide": [
+    "UPDATE instances SET route = '' WHERE instance_id = 'i1'; SELECT dx_message_route('i1', '{}')",
+    ["instances_pkey", "executions_pkey"],
+    20
+  ],
+  "startOrchestrations": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0},{"instance_id":"i5","orchestration_name":"O","work_item":"{}"}]', p_now_ms => ${now})`,
+    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
+    20
+  ],
+  "startOrchestrations with a first turn": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0}]', '[{"execution_id":1,"worker":1,"handover_limit":2}]',
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${handedOver}, p_now_ms => ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    // One look at each of the 103 routes.
+    250
+  ],
+  "advanceOrchestrations": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,
+       ${lastEvent},"results":1,"worker":1,"handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
+       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
+       ${handedOver}, p_now_ms => ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "kv_delta_pkey",
+      "kv_store_pkey",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "worker_queue_pkey",
+      "worker_queue_instance_id_execution_id_activity_id_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    300
+  ],
+  "startOrchestrations with a plain first turn": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0}]', '[{"execution_id":1,"orchestration_name":"O","orchestration_version":"1.0.0","major":1,
+       "minor":0,"patch":0,"appends":true,"worker":1,"handover_limit":2,"spare":0}]',
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, p_now_ms => ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    250
+  ],
+  "advanceOrchestrations with a plain turn, beside many timers": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"timers","execution_id":1,"last_event_id":1,${lastEvent},"results":1,
+       "appends":true,"worker":1,"handover_limit":2,"spare":0}]', ${results("timers")},
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, p_now_ms => ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "worker_queue_pkey",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    250
+  ],
+  "advanceOrchestrations with a plain turn, the last one": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,${lastEvent},"results":1,
+       "appends":true,"status":"Completed"}]', ${results("idle")},
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
+    ["executions_pkey", "history_pkey", "kv_delta_pkey", "worker_queue_pkey"],
+    20
+  ],
+  "advanceOrchestrations of an instance that has a message": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"i1","execution_id":1,"last_event_id":1,"results":1}]',
+       ${results("idle")}, NULL, NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
+    ["orchestrator_queue_instance_id_due_at_id_idx", "worker_queue_pkey"],
+    20
+  ],
+  "fetchWorkItems of a name, behind many that are delayed": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{gpu}', NULL, NULL, '{Delayed}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_idx", "worker_queue_pkey"],
+    150
+  ],
+  "fetchWorkItems of a name": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{}', NULL, NULL, '{A,None}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_idx", "worker_queue_pkey"],
+    // The 100 running ones.
+    300
+  ],
+  "fetchWorkItems of every name and tag": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, NULL, NULL, NULL, p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_idx", "worker_queue_pkey"],
+    // Five rows of each of the 103 routes.
+    1000
+  ],
+  "fetchWorkItems of a rare tag": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, false, '{rare,none}', NULL, NULL, '{A}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_idx"],
+    150
+  ],
+  "fetchWorkItems of sessions": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, false, '{rare}', 'me', 1000, '{A,None}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_idx"],
+    200
+  ],
+  "fetchWorkItems of sessions without a tag": [
+    `SELECT * FROM dx_fetch_work_items(50, 1000, true, '{}', 'me', 1000, '{A,None}', p_now_ms => ${now})`,
+    ["worker_queue_route_session_id_visible_at_id_idx", "sessions_pkey", "sessions_worker_id_idx"],
+    // The 100 running ones; for the 50 also row versions that were rolled back.
+    1000
+  ],
+  "fetchWorkItems of many sessions": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{}', 'me', 1000, '{Many}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_session_idx", "sessions_pkey"],
+    // 32 sessions, then the 256 oldest activities.
+    700
+  ],
+  "ackWorkItems": [
+    `SELECT dx_ack_work_items(jsonb_build_array(jsonb_build_object(
+       'token', ${lock}, 'instance_id', 'i3', 'work_item', '{}')), p_now_ms => ${now})`,
+    ["worker_queue_pkey", "sessions_pkey"],
+    20
+  ],
+  "abandonWorkItems": [
+    `SELECT dx_abandon_work_items(jsonb_build_array(jsonb_build_object('token', ${lock})), ${now})`,
+    ["worker_queue_pkey"],
+    20
+  ],
+  "renewWorkItemLocks": [
+    `SELECT dx_renew_work_item_locks(jsonb_build_array(jsonb_build_object('token', ${lock}, 'extend_for_ms', 1)), ${now})`,
+    ["worker_queue_pkey", "sessions_pkey"],
+    20
+  ],
+  "holdInstances": [
+    "SELECT * FROM dx_hold_instances('{i5,unknown}', '{}', 1000)",
+    [
+      "instance_locks_pkey",
+      "instances_pkey",
+      "instances_parent_instance_id_idx",
+      "executions_pkey",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "orchestrator_queue_instance_id_idx"
+    ],
+    // The 100 queued starts of other children, of any parent.
+    400
+  ],
+  "deleteInstances": [
+    "SELECT * FROM dx_delete_instances('{i5,unknown}', '{}')",
+    [
+      "instance_locks_pkey",
+      "instances_pkey",
+      "instances_parent_instance_id_idx",
+      "executions_pkey",
+      "history_pkey",
+      "kv_store_pkey",
+      "kv_delta_pkey",
+      "worker_queue_instance_id_execution_id_activity_id_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
+      "orchestrator_queue_instance_id_idx"
+    ],
+    // The 100 queued starts of other children, of any parent.
+    400
+  ],
+  "pruneExecutions": [
+    "SELECT * FROM dx_prune_executions('i5', 1, NULL)",
+    ["executions_pkey"],
+    20
+  ],
+  "readHistory": ["SELECT * FROM dx_read_history('i5', NULL, 0, 1000000)", ["executions_pkey", "history_pkey"], 250],
+  "readEnds": [
+    "SELECT * FROM dx_read_ends('{i5,i6,unknown}', 1000000)",
+    ["instances_pkey", "executions_pkey"],
+    20
+  ],
+  "readNextDue": [
+    `SELECT * FROM dx_read_next_due(${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx",
+      "instance_locks_locked_until_idx"
+    ],
+    // A look for each of the 104 routes of messages and 108 of activities, and an entry where something is due.
+    250
+  ],
+  "readLocks": [
+    `SELECT * FROM dx_read_locks(${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx",
+      "instance_locks_pkey",
+      "sessions_pkey"
+    ],
+    // At most 1,000 rows of a route, and the lock of the instance or session of each.
+    25_000
+  ],
+  "readProgress of what has not changed": [
+    `SELECT * FROM dx_read_progress('[
+       {"instance_id": "i5", "key": "k1", "execution_id": 1, "last_event_id": ${many - 95}},
+       {"instance_id": "unknown", "key": "k1", "execution_id": 0, "last_event_id": 0}
+     ]', 1000000)`,
+    ["instances_pkey", "executions_pkey", "history_pkey"],
+    20
+  ],
+  "readProgress": [
+    `SELECT * FROM dx_read_progress('[
+       {"instance_id": "i5", "key": "k1", "execution_id": 0, "last_event_id": 0},
+       {"instance_id": "i6", "key": null, "execution_id": 0, "last_event_id": 0},
+       {"instance_id": "unknown", "key": "k1", "execution_id": 0, "last_event_id": 0}
+     ]', 1000000)`,
+    ["instances_pkey", "executions_pkey", "history_pkey", "kv_delta_pkey", "kv_store_pkey"],
+    30
+  ],
+  "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
+  "whether a session still has work": [
+    "SELECT FROM worker_queue WHERE session_id = 's77'",
+    ["worker_queue_session_id_idx"],
+    20
+  ],
+  "the children of an instance": [
+    "SELECT instance_id FROM instances WHERE parent_instance_id = 'parent7'",
+    ["instances_parent_instance_id_idx"],
+    30
+  ]
+}
