@@ -29,10 +29,9 @@ import * as consuming from "../queue/shared/consuming.ts"
 import { Topics } from "../waking/Topics.ts"
 import * as attempts from "./internal/attempts.ts"
 import * as claimRights from "./internal/claimRights.ts"
-import type { Served } from "./internal/handlerFibers.ts"
 import * as sweeps from "./internal/sweep.ts"
 import * as wakeupWork from "./internal/wakeupWork.ts"
-import { taskKey } from "./shared/code.ts"
+import { servedOf } from "./shared/code.ts"
 import type * as Task from "./Task.ts"
 import { TaskDriver } from "./TaskDriver.ts"
 
@@ -143,15 +142,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
   Layer.effect(
     TaskWorker,
     Effect.gen(function*() {
-      const services = yield* Effect.context<never>()
-      const served = new Map<string, Served>()
-      for (const { lease, name } of options.tasks) {
-        if (served.has(name)) return yield* Effect.die(new RangeError(`two tasks have the name "${name}"`))
-        served.set(name, {
-          code: Context.getUnsafe(services, taskKey(name as string)),
-          leaseMs: Duration.toMillis(lease)
-        })
-      }
+      const served = yield* servedOf(options.tasks)
       const driver = yield* TaskDriver
       const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
       const problem = problemOfName(workerId, maxWorkerIdBytes)

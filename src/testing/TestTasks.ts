@@ -7,7 +7,6 @@
  * @since 0.2.0
  */
 import * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -20,8 +19,8 @@ import { InBackground } from "../model/shared/inBackground.ts"
 import { makeAdmission } from "../provider/driver/suspects.ts"
 import { Provider } from "../provider/Provider.ts"
 import { makeSuspects } from "../provider/shared/suspects.ts"
-import { failedUnscheduled, taskKey } from "../tasks/shared/code.ts"
-import type { Failed, TaskCode } from "../tasks/shared/code.ts"
+import { failedUnscheduled, servedOf } from "../tasks/shared/code.ts"
+import type { Failed, Served, TaskCode } from "../tasks/shared/code.ts"
 import * as failures from "../tasks/shared/failure.ts"
 import * as tasksService from "../tasks/shared/service.ts"
 import type { Wait } from "../tasks/shared/waits.ts"
@@ -63,15 +62,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
   Provider | { readonly [I in keyof Served]: Task.Handler<Served[I]["name"]> }[number]
 > =>
   Layer.unwrap(Effect.gen(function*() {
-    const services = yield* Effect.context<never>()
-    const served = new Map<string, Serving>()
-    for (const { lease, name } of options.tasks) {
-      if (served.has(name)) return yield* Effect.die(new RangeError(`two tasks have the name "${name}"`))
-      served.set(name, {
-        code: Context.getUnsafe(services, taskKey(name as string)),
-        leaseMs: Duration.toMillis(lease)
-      })
-    }
+    const served = yield* servedOf(options.tasks)
     const process = yield* TestProcess
     const tasks = storeOf(process)
     const worker = yield* makeWorker(tasks, served)
@@ -200,11 +191,6 @@ export const attempt = (options: {
 /** The end of a task that does not exist. */
 const missing = { status: "Missing", result: null, error: null }
 
-interface Serving {
-  readonly code: TaskCode
-  readonly leaseMs: number
-}
-
 /** Returns the store of earlier processes, or a new one for the first process. */
 const storeOf = ({ stores }: TestProcess): MemoryTasks => {
   const store = (stores.get("tasks") as MemoryTasks | undefined) ?? memory.make()
@@ -232,7 +218,7 @@ const restful = (service: Tasks["Service"], rest: Effect.Effect<void>): Tasks["S
     ])
   ) as never
 
-const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: ReadonlyMap<string, Serving>) {
+const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: ReadonlyMap<string, Served>) {
   const process = yield* TestProcess
   const provider = yield* Provider
   const fork = yield* FiberSet.makeRuntime<never>()
@@ -333,7 +319,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
       }
     })
 
-  const perform = Effect.fnUntraced(function*(row: Row, { code, leaseMs }: Serving) {
+  const perform = Effect.fnUntraced(function*(row: Row, { code, leaseMs }: Served) {
     const startedMs = yield* Clock.currentTimeMillis
     const attempt = row.attempt + 1
     Object.assign(row, { status: "Running", attempt, workerId, startedMs, heartbeatMs: startedMs, leaseMs })

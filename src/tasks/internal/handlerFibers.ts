@@ -14,18 +14,13 @@ import * as Metrics from "../../model/Metrics.ts"
 import { harmlessIn } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
-import type { TaskCode } from "../shared/code.ts"
+import type { Served } from "../shared/code.ts"
 import { StaleAttempt } from "../shared/errors.ts"
 import type { Claimed, TaskDriver } from "../TaskDriver.ts"
 import { Attempt } from "./attempt.ts"
 import type { Leases } from "./leases.ts"
 import { described } from "./settlement.ts"
 import type { Running, Settlement } from "./settlement.ts"
-
-export interface Served {
-  readonly code: TaskCode
-  readonly leaseMs: number
-}
 
 /** Runs the handler of a claimed task. `ended` may be called before this returns. */
 export type Start = (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running

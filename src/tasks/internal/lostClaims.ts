@@ -15,6 +15,7 @@ import { problem, storePauseAfter, verdict } from "../../provider/shared/unstore
 import * as dueLoop from "../../waking/dueLoop.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
+import { farewellMs } from "./settlement.ts"
 
 export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
   /** Returns the ids of claims that had taken tasks and now hold none. */
@@ -86,8 +87,6 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
 
 /** Before the second look, and the third. */
 const pausesMs = [1_000, 10_000]
-
-const farewellMs = 5_000
 
 const notReturned = (error: { readonly message: string }) =>
   Effect.logWarning("Task worker: a claim without an answer was not given back; its leases must end").pipe(

@@ -218,6 +218,9 @@ export const make = Effect.fnUntraced(function*({ driver, leaseMsOf, topics }: {
   }
 })
 
+/** Time at the end of a worker for each of its last tasks: finalizers of handlers, results, and what is given back. */
+export const farewellMs = 5_000
+
 /** What log lines say about an attempt. */
 export const described = ({ attempt, id, name }: Claimed) => ({ task_name: name, task_id: id, attempt })
 
@@ -228,8 +231,6 @@ const attempts = seriesOf(Metrics.taskAttempts)
 const duration = seriesOf(Metrics.taskDuration)
 
 const isClosed = ({ reason }: ProviderError) => reason._tag === "Closed"
-
-const farewellMs = 5_000
 
 const logStale = Effect.logWarning("Task worker: a stale attempt was refused")
 

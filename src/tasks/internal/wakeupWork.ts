@@ -31,6 +31,7 @@ import { storedIn } from "../../queue/shared/stored.ts"
 import type { Claim, Claimed, Suspect, TakenTask, TaskDriver } from "../TaskDriver.ts"
 import type { Attempts } from "./attempts.ts"
 import { makeClaimId } from "./claiming.ts"
+import { farewellMs } from "./settlement.ts"
 import type { Running } from "./settlement.ts"
 
 /** A task that was claimed, its message deleted; or a message of which more must be known. */
@@ -352,9 +353,6 @@ const mostPerStatement = 500
 
 /** Results of one statement, after which it takes no further one. While as much is unstored, nothing is claimed. */
 const mostBytes = 16 * 1024 * 1024
-
-/** For finalizers of handlers, results, and what is given back, once handlers were interrupted. */
-const farewellMs = 5_000
 
 const takeSet = (items: Array<Item>): ReadonlyArray<Item> => {
   let count = 0

@@ -3,7 +3,7 @@
  */
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { Attempt } from "../internal/attempt.ts"
 import type { Failure } from "./failure.ts"
@@ -49,3 +49,22 @@ export interface TaskCode {
 
 export const taskKey = <Name extends string>(name: Name): Context.Key<TaskHandler<Name>, TaskCode> =>
   Context.Service<TaskHandler<Name>, TaskCode>(`duroxide-prisma/tasks/Task/${name}`)
+
+/** The code of a task, and how long the lease of an attempt lasts. */
+export interface Served {
+  readonly code: TaskCode
+  readonly leaseMs: number
+}
+
+/** Tasks by their names, with the code of their handlers in the context. Two of one name are a defect. */
+export const servedOf = Effect.fnUntraced(function*(
+  tasks: ReadonlyArray<{ readonly name: string; readonly lease: Duration.Duration }>
+): Effect.fn.Return<ReadonlyMap<string, Served>> {
+  const services = yield* Effect.context<never>()
+  const served = new Map<string, Served>()
+  for (const { lease, name } of tasks) {
+    if (served.has(name)) return yield* Effect.die(new RangeError(`two tasks have the name "${name}"`))
+    served.set(name, { code: Context.getUnsafe(services, taskKey(name)), leaseMs: Duration.toMillis(lease) })
+  }
+  return served
+})
