@@ -65,10 +65,14 @@ BEGIN
       ORDER BY message.id DESC -- the last one gets the smallest id
       FOR UPDATE OF message SKIP LOCKED
     ),
+    -- Numbered before the update, whose plan may visit the rows in another order.
+    numbered AS MATERIALIZED (
+      SELECT begin.id, -nextval('orchestrator_queue_id_seq') AS new_id FROM begin
+    ),
     moved AS (
       UPDATE orchestrator_queue AS q
-      SET id = -nextval('orchestrator_queue_id_seq'), visible_at = least(q.visible_at, q.created_at)
-      FROM begin WHERE q.id = begin.id
+      SET id = numbered.new_id, visible_at = least(q.visible_at, q.created_at)
+      FROM numbered WHERE q.id = numbered.id
       RETURNING q.instance_id
     )
     SELECT array_agg(moved.instance_id) INTO v_begun FROM moved;
