@@ -34,20 +34,9 @@ const waitForTask = Effect.fnUntraced(function*({ state, workers }: Options) {
   return { task: task!, worker: workers.find(({ pid }) => task!.worker.endsWith(` ${pid}`))! }
 })
 
-/** SIGKILL for a worker as soon as it has a task, and for the dispatcher; returns the worker. */
-export const kill = Effect.fnUntraced(function*(options: Options, dispatcher: Process) {
-  const { worker } = yield* waitForTask(options)
-  yield* Effect.all([worker.kill, dispatcher.kill], { concurrency: 2 })
-  yield* options.say(`SIGKILL for the worker ${worker.pid}, which has a task, and for the dispatcher`)
-  return worker
-})
-
-/**
- * SIGSTOP for a worker while it has a task, until another worker has completed the next attempt; then SIGCONT. The worker
- * now comes to the end of an attempt that is stale, and its commit is rejected.
- */
-export const delay = Effect.fnUntraced(function*(options: Options) {
-  const { data, say, state } = options
+/** SIGSTOP for a worker while it has a task: one that it would have ended meanwhile does not count. */
+const pause = Effect.fnUntraced(function*(options: Options) {
+  const { state } = options
   const paused = yield* Effect.gen(function*() {
     const { task, worker } = yield* waitForTask(options)
     yield* worker.pause
@@ -64,8 +53,24 @@ export const delay = Effect.fnUntraced(function*(options: Options) {
     yield* worker.resume
     return undefined
   }).pipe(Effect.repeat({ until: (paused) => paused !== undefined, times: 100 }))
-  if (paused === undefined) return yield* nothing("no worker could be paused while it had a task")
-  const { task, worker } = paused
+  return paused ?? (yield* nothing("no worker could be paused while it had a task"))
+})
+
+/** SIGKILL for a worker while it has a task, and for the dispatcher; returns the worker. */
+export const kill = Effect.fnUntraced(function*(options: Options, dispatcher: Process) {
+  const { worker } = yield* pause(options)
+  yield* Effect.all([worker.kill, dispatcher.kill], { concurrency: 2 })
+  yield* options.say(`SIGKILL for the worker ${worker.pid}, which has a task, and for the dispatcher`)
+  return worker
+})
+
+/**
+ * SIGSTOP for a worker while it has a task, until another worker has completed the next attempt; then SIGCONT. The
+ * worker now comes to the end of an attempt that is stale, and its commit is rejected.
+ */
+export const delay = Effect.fnUntraced(function*(options: Options) {
+  const { data, say, state } = options
+  const { task, worker } = yield* pause(options)
   yield* say(`SIGSTOP for the worker ${worker.pid}, which has attempt ${task.attempt} of a task`)
   yield* appears(
     state.query("SELECT FROM queue_tasks WHERE id = $1::uuid AND status = 'Completed'", [task.id]),
