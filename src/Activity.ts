@@ -10,6 +10,7 @@
 import * as Cause from "effect/Cause"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
@@ -24,7 +25,7 @@ import * as payloads from "./model/shared/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
 import { withoutSpan } from "./model/shared/tracing.ts"
 import type { TryOf } from "./replay/action.ts"
-import { engine } from "./replay/context.ts"
+import { decoded, engine } from "./replay/context.ts"
 import type { OrchestrationContext, WithoutOrchestration } from "./replay/context.ts"
 import type { Call } from "./runtime/activityCall.ts"
 import { activityKey } from "./runtime/handlers.ts"
@@ -356,7 +357,7 @@ const makeWith = <
       servedBy,
       tryOf
     })
-    if (answer._tag === "ActivityCompleted") return yield* Effect.orDie(result.decode(answer.result))
+    if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer
     const typed = details._tag === "Application" && details.kind === "ActivityFailed"
       ? failure.decodeOption(details.message)
@@ -386,10 +387,10 @@ const makeWith = <
       activityKey(name),
       Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
         limits: limitsUnsafe(name, options),
-        run: (text) =>
-          input.decode(text).pipe(
-            Effect.orDie,
-            Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
+        run: (text) => {
+          const decoded = input.decode(text)
+          if (Exit.isFailure(decoded)) return decoded
+          return Effect.scoped(Effect.suspend(() => handler(decoded.value))).pipe(
             Effect.provideContext(services) as <A, E>(
               self: Effect.Effect<A, E, any>
             ) => Effect.Effect<A, E, Call>,
@@ -413,6 +414,7 @@ const makeWith = <
               )
             )
           )
+        }
       }))
     ) as never
 

@@ -14,6 +14,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
+import type { Block } from "./model/Block.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
@@ -145,7 +146,13 @@ export class InstanceEnded
  */
 export type Status =
   | { readonly _tag: "NotFound" }
-  | { readonly _tag: "Running"; readonly executionId: number; readonly customStatus: Option.Option<string> }
+  | {
+    readonly _tag: "Running"
+    readonly executionId: number
+    readonly customStatus: Option.Option<string>
+    /** Why no process can run its next turn, unless it is on its way. */
+    readonly block: Option.Option<Block>
+  }
   | { readonly _tag: "Completed"; readonly output: string; readonly customStatus: Option.Option<string> }
   | {
     readonly _tag: "Failed"
@@ -517,7 +524,14 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     const state = found.value
     const customStatus = Option.fromNullOr(state.customStatus)
     const end = endOf(state)
-    if (end === undefined) return { _tag: "Running", executionId: state.executionId, customStatus }
+    if (end === undefined) {
+      return {
+        _tag: "Running",
+        executionId: state.executionId,
+        customStatus,
+        block: Option.fromNullOr(state.block)
+      }
+    }
     if (end._tag === "Completed") return { ...end, customStatus }
     const { details } = end
     const reason = reasonOf(details)

@@ -12,7 +12,7 @@ import * as Option from "effect/Option"
 import { checkKey } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
-import { engine, OrchestrationContext } from "./replay/context.ts"
+import { decoded, engine, OrchestrationContext } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 
 /**
@@ -97,7 +97,7 @@ export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<Sc
     codec,
     get: Effect.gen(function*() {
       const text = (yield* (yield* engine).keyValues).get(key)
-      return text === undefined ? Option.none() : Option.some(yield* Effect.orDie(codec.decode(text)))
+      return text === undefined ? Option.none() : Option.some(yield* decoded(codec.decode(text)))
     }),
     set: Effect.fnUntraced(function*(value: SchemaOf<V>["Type"]) {
       yield* checked

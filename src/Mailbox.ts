@@ -12,7 +12,7 @@ import type * as Schema from "effect/Schema"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
-import { engine } from "./replay/context.ts"
+import { decoded, engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
 
 /**
@@ -54,7 +54,7 @@ export const make = <P extends PayloadInput = Schema.Void>(
     take: Effect.gen(function*() {
       const { perform } = yield* engine
       const event = yield* perform({ _tag: "DequeueEvent", name })
-      return yield* Effect.orDie(codec.decode(event.data))
+      return yield* decoded(codec.decode(event.data))
     })
   }
 }

@@ -18,7 +18,7 @@ import type { Ids, ServedBy } from "./model/shared/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
-import { engine, OrchestrationContext } from "./replay/context.ts"
+import { decoded, engine, OrchestrationContext } from "./replay/context.ts"
 import type { WithoutServices } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 import { orchestrationKey } from "./runtime/handlers.ts"
@@ -351,7 +351,7 @@ const startableOf = <
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
     const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input, servedBy })
-    if (answer._tag === "SubOrchestrationCompleted") return yield* Effect.orDie(codecs.success.decode(answer.result))
+    if (answer._tag === "SubOrchestrationCompleted") return yield* decoded(codecs.success.decode(answer.result))
     const { details } = answer
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
       ? codecs.error.decodeOption(details.message)
@@ -398,7 +398,7 @@ const withProgram = <
     }),
     toLayer: (program) =>
       Layer.succeed(orchestrationKey(name, version), (input: string) =>
-        Effect.orDie(codecs.payload.decode(input)).pipe(
+        decoded(codecs.payload.decode(input)).pipe(
           // `WithoutServices` refuses every other program.
           Effect.flatMap(
             program as (value: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>

@@ -7,6 +7,7 @@
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -19,6 +20,7 @@ import { withHarmlessLoggers } from "./model/shared/logging.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
+import { retryBlocked } from "./runtime/blocked.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
 import * as heldOnes from "./runtime/heldActivities.ts"
@@ -26,6 +28,8 @@ import * as messageSweep from "./runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
 import * as outcomesOf from "./runtime/outcomes.ts"
 import * as registries from "./runtime/registry.ts"
+import { fingerprint, UnsetOnMismatch } from "./runtime/settings.ts"
+import type { Complete } from "./runtime/settings.ts"
 import * as shutdown from "./runtime/shutdown.ts"
 import * as startLine from "./runtime/startLine.ts"
 import * as supervisors from "./runtime/supervisor.ts"
@@ -145,7 +149,7 @@ export const layer = <
     Effect.gen(function*() {
       const services = yield* Effect.context<never>()
       const provider = yield* Provider
-      const settings = yield* RuntimeConfig.RuntimeConfig
+      const given = yield* RuntimeConfig.RuntimeConfig
       const registry = registries.makeUnsafe(
         (definitions.orchestrations ?? []).map(({ name, version }) => ({
           name,
@@ -159,6 +163,13 @@ export const layer = <
           Context.getUnsafe(services, activityKey(name))
         ])
       )
+      const settings: Complete = {
+        ...given,
+        onMismatch: given.onMismatch ?? (yield* UnsetOnMismatch),
+        build: given.build ?? fingerprint([...registry.names, ...handlers.keys()])
+      }
+      const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
+      yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
       const supervisor = supervisors.make()
       const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
@@ -169,7 +180,13 @@ export const layer = <
         ? undefined
         : yield* orchestrationDispatcher.make({ provider, registry, settings, eventLoop, supervisor })
       if (handlers.size > 0 && settings.tags._tag !== "None") {
-        const outcomes = outcomesOf.make({ provider, heldActivities, storeOutcome: turns?.optimisticTurns.store })
+        const outcomes = outcomesOf.make({
+          provider,
+          heldActivities,
+          build: settings.build,
+          clock: yield* Clock.Clock,
+          storeOutcome: turns?.optimisticTurns.store
+        })
         activities = yield* workerDispatcher.make({
           provider,
           handlers,
@@ -183,7 +200,7 @@ export const layer = <
       yield* shutdown.run([turns, activities].filter((one) => one !== undefined), settings, supervisor)
       yield* withHarmlessLoggers(
         Effect.andThen(
-          startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings }),
+          startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings: given }),
           startLine.warnOfLimits(handlers, settings)
         )
       )

@@ -8,13 +8,15 @@
 -- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored
 -- before it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
+-- With a block, the instance is blocked: blocked_instances says why no turn could be run, and where the instance was.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
--- instance; messages that begin an execution (skip locked); queue rows of the batches.
+-- instance; messages that begin an execution (skip locked); queue rows of the batches; rows of blocked_instances.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, begins_first}]; delay null or 0: no pause
-  p_now_ms bigint DEFAULT NULL
+  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}]; delay null or 0: no pause
+  p_items jsonb, p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
@@ -27,15 +29,18 @@ DECLARE
   v_delays bigint[] := '{}';
   v_ignores boolean[] := '{}';
   v_wanting text[] := '{}';
+  v_blocked text[] := '{}';
+  v_blocks jsonb[] := '{}';
   v_begun text[];
   v_lock record;
   v_previous text;
 BEGIN
   FOR v_lock IN
-    SELECT a.position, a.delay_ms, a.ignore_attempt, a.begins_first, l.instance_id, l.lock_token, l.locked_at
+    SELECT a.position, a.delay_ms, a.ignore_attempt, a.begins_first, a.block, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (
-      jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean, begins_first boolean)
-    ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, position)
+      jsonb_to_recordset(p_items)
+      AS (token text, delay_ms bigint, ignore_attempt boolean, begins_first boolean, block jsonb)
+    ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, block, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
     ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
@@ -50,6 +55,10 @@ BEGIN
     v_ignores := v_ignores || v_lock.ignore_attempt;
     IF v_lock.begins_first THEN
       v_wanting := v_wanting || v_lock.instance_id;
+    END IF;
+    IF v_lock.block IS NOT NULL THEN
+      v_blocked := v_blocked || v_lock.instance_id;
+      v_blocks := v_blocks || v_lock.block;
     END IF;
   END LOOP;
 
@@ -90,6 +99,8 @@ BEGIN
   WHERE q.instance_id = a.instance_id
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
+
+  PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
 
   UPDATE instance_locks AS l SET lock_token = '', locked_until = v_now_ms + a.delay_ms
   FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)

@@ -3,11 +3,13 @@
 -- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
 -- say it of this one if the clock was set back since it was stored.
 --
+-- With a block, its instance is blocked (see dx_block_instances); of several activities, by the first.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
--- Bound: the rows given. Locks: worker rows by id.
+-- Bound: the rows given. Locks: worker rows by id; rows of blocked_instances by instance.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, block: {reason, problem, eventId, build}}]
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path
@@ -18,6 +20,8 @@ DECLARE
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
   v_ignores boolean[] := '{}';
+  v_blocked text[];
+  v_blocks jsonb[];
   v_row record;
   v_previous bigint;
 BEGIN
@@ -55,6 +59,19 @@ BEGIN
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
+
+  IF p_items @? '$[*].block' THEN
+    SELECT array_agg(blocked.instance_id), array_agg(blocked.block)
+    INTO v_blocked, v_blocks
+    FROM (
+      SELECT DISTINCT ON (w.instance_id COLLATE "C") w.instance_id, item.value -> 'block' AS block
+      FROM jsonb_array_elements(p_items) WITH ORDINALITY AS item (value, position)
+      JOIN worker_queue AS w ON w.id = dx_row_id(item.value ->> 'token')
+      WHERE item.value ? 'block' AND v_outcomes[item.position] = 'Done'
+      ORDER BY w.instance_id COLLATE "C", item.position
+    ) AS blocked;
+    PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
+  END IF;
   RETURN v_outcomes;
 END
 $$;

@@ -1,5 +1,5 @@
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
--- many instances have not ended.
+-- many instances have not ended or are blocked.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
 -- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
@@ -7,7 +7,7 @@
 --
 -- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
 -- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
--- at random from a table with more. Locks: none.
+-- at random from a table with more. Rows of blocked_instances, until p_limit are found. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL
@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   out_now_ms bigint, out_messages bigint,
   out_oldest_message_ms bigint,    -- null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
-  out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
+  out_active_instances bigint,     -- an estimate where the table has more than 1,000 pages
+  out_blocked_instances bigint     -- at most p_limit
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
@@ -85,6 +86,16 @@ BEGIN
 
   SELECT round(count(*) * 100 / v_percent) INTO out_active_instances
   FROM executions AS e TABLESAMPLE SYSTEM (v_percent) WHERE e.status = 'Running';
+
+  SELECT count(*)
+  INTO out_blocked_instances
+  FROM (
+    SELECT
+    FROM blocked_instances AS b
+    JOIN instances AS i ON i.instance_id = b.instance_id
+    WHERE dx_is_blocked(b, i.current_execution_id, i.created_at)
+    LIMIT p_limit
+  ) AS blocked;
 
   RETURN NEXT;
 END

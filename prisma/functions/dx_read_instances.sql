@@ -6,7 +6,9 @@
 CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
-  out_custom_status text, out_custom_status_version integer, out_created_at_ms bigint,
+  out_custom_status text, out_custom_status_version integer,
+  out_block jsonb,                 -- fields as in Block; null unless the instance is blocked
+  out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path
@@ -17,7 +19,17 @@ BEGIN
     i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
     COALESCE(e.status, 'Running'), e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
-    i.custom_status, i.custom_status_version, floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    i.custom_status, i.custom_status_version,
+    (
+      SELECT jsonb_build_object(
+        'reason', b.reason, 'problem', b.problem, 'eventId', b.event_id, 'build', b.build, 'tries', b.tries,
+        'sinceMs', floor(extract(epoch FROM b.since) * 1000)::bigint,
+        'triedAtMs', floor(extract(epoch FROM b.tried_at) * 1000)::bigint
+      )
+      FROM blocked_instances AS b
+      WHERE b.instance_id = i.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    ),
+    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i
   LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id

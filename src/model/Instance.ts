@@ -4,6 +4,8 @@
  * @since 0.1.0
  */
 
+import type { Block } from "./Block.ts"
+
 /**
  * A Duroxide core version, the space in which executions are pinned.
  *
@@ -72,6 +74,8 @@ export interface InstanceState {
   readonly failure: string | null
   readonly customStatus: string | null
   readonly customStatusVersion: number
+  /** Why a `Running` instance is blocked; null unless no process could run its next turn. */
+  readonly block: Block | null
   /** Milliseconds since the Unix epoch. */
   readonly createdAtMs: number
   readonly updatedAtMs: number

@@ -361,12 +361,19 @@ const versionOf = ({ duroxideVersionMajor: major, duroxideVersionMinor: minor, d
 
 /** Only the conditions that are given: each costs a look at every row. */
 const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {
-  const { idPrefix, limit, orchestrationName, parentInstanceId, status } = listing
+  const { idPrefix, isBlocked, limit, orchestrationName, parentInstanceId, status } = listing
   const conditions = [
     ...(status === null ? [] : [Prisma.sql`e.status = ${status}`]),
     ...(orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
     ...(parentInstanceId === null ? [] : [Prisma.sql`i.parent_instance_id = ${parentInstanceId}`]),
-    ...(idPrefix === null ? [] : [Prisma.sql`starts_with(i.instance_id, ${idPrefix})`])
+    ...(idPrefix === null ? [] : [Prisma.sql`starts_with(i.instance_id, ${idPrefix})`]),
+    ...(isBlocked
+      ? [Prisma.sql`EXISTS (
+          SELECT FROM ${schemaSql}.blocked_instances AS b
+          WHERE b.instance_id = i.instance_id
+            AND ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
+        )`]
+      : [])
   ]
   return Prisma.sql`
     SELECT i.instance_id

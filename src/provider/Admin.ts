@@ -65,6 +65,8 @@ export interface InstanceSearch {
   readonly parentInstanceId?: string | undefined
   /** The beginning of their ids. */
   readonly idPrefix?: string | undefined
+  /** Only those that are blocked. Defaults to false: blocked or not. */
+  readonly isBlocked?: boolean | undefined
   /** Most instances to return, the newest first: 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined
 }

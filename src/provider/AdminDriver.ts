@@ -217,6 +217,8 @@ export interface Listing {
   readonly parentInstanceId: string | null
   /** The beginning of their ids. */
   readonly idPrefix: string | null
+  /** Only those that are blocked. */
+  readonly isBlocked: boolean
   readonly limit: number | null
 }
 

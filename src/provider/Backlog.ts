@@ -30,4 +30,6 @@ export interface Backlog {
   readonly worker: ReadonlyArray<Waiting & { readonly tag: string | null }>
   /** Instances that have not ended. An estimate in large stores. */
   readonly activeInstances: number
+  /** Instances that are blocked; at most 10,000 are counted. */
+  readonly blockedInstances: number
 }

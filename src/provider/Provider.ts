@@ -14,6 +14,7 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type { BlockReport } from "../model/Block.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -109,14 +110,24 @@ export class Provider extends Context.Service<Provider, {
    * batch nor later messages are claimed, so their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`
    * is for a batch that lacks what begins the execution: if that message is due, it is put in front of all others of
    * the instance, and `delay` does not apply. Works on an expired lock that was not taken over; otherwise fails with
-   * `LockLost`.
+   * `LockLost`. `block` says why the turn could not be run: the instance is blocked until a turn of it is stored.
    */
   readonly abandonOrchestrationItem: (options: {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>
     readonly ignoreAttempt: boolean
     readonly beginsFirst?: boolean | undefined
+    readonly block?: BlockReport | undefined
   }) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Lets processes claim blocked instances of these orchestrations at once, and activities of these names that block
+   * their instances. Returns how many had to wait.
+   */
+  readonly retryBlocked: (options: {
+    readonly orchestrations: ReadonlyArray<string>
+    readonly activities: ReadonlyArray<string>
+  }) => Effect.Effect<number, ProviderError>
 
   /**
    * Extends the lock to now + `extendFor`, even an expired one if it was not taken over; otherwise fails with
@@ -208,6 +219,7 @@ export class Provider extends Context.Service<Provider, {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>
     readonly ignoreAttempt: boolean
+    readonly block?: BlockReport | undefined
   }) => Effect.Effect<void, ProviderError>
 
   /**

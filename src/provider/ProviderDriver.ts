@@ -95,6 +95,14 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly ackOrchestrationItems: (acks: ReadonlyArray<OrchestrationAck>) => Call<ReadonlyArray<Settled>>
   /** Abandons claims: their batches may be claimed again. The lock may have expired, but not have been taken over. */
   readonly abandonOrchestrationItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
+  /**
+   * Ends the pauses of blocked instances of these orchestrations, and the delays of activities of these names that
+   * block their instances. Forgets the blocks of instances that have continued. Returns how many it ended.
+   */
+  readonly retryBlocked: (options: {
+    readonly orchestrations: ReadonlyArray<string>
+    readonly activities: ReadonlyArray<string>
+  }) => Call<number>
   /** Extends locks that no other claim took over, expired ones too, and the marks of their batches. */
   readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
   /**

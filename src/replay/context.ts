@@ -3,8 +3,10 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
 import type * as Event from "../model/Event.ts"
+import type { PayloadMismatch } from "../model/shared/payload.ts"
 import type { Awaited, Immediate } from "./action.ts"
 
 interface Answers {
@@ -40,6 +42,11 @@ export interface Engine {
   readonly request: (action: Immediate) => Effect.Effect<void>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
+  /**
+   * Stored data that its Schema refuses: it was written under another definition. The program runs no further until a
+   * build with a fitting Schema replays it; where a turn may not block, it dies.
+   */
+  readonly unreadable: (mismatch: PayloadMismatch) => Effect.Effect<never>
   /** The status text as the code has set it. */
   readonly customStatus: Effect.Effect<string | null>
   /** The instance's values as the code has set them. */
@@ -69,6 +76,10 @@ export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [nev
   : [Exclude<R, OrchestrationContext | Scope.Scope>] extends [never]
     ? "an orchestration has no scope of its own: close this one with Effect.scoped"
   : `an orchestration has no services: use ${NameOf<Exclude<R, OrchestrationContext | Scope.Scope>>} in an activity`
+
+/** The value of a stored text. */
+export const decoded = <A>(stored: Exit.Exit<A, PayloadMismatch>): Effect.Effect<A, never, OrchestrationContext> =>
+  Effect.catch(stored, (mismatch) => Effect.flatMap(engine, ({ unreadable }) => unreadable(mismatch)))
 
 /** Refuses the operations of orchestrations in the handler of an activity. */
 export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown

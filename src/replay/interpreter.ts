@@ -38,6 +38,8 @@ export interface Options {
   readonly strict: boolean
   /** Called, at least once, when the code continues outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
+  /** Whether stored data that its Schema refuses stops the replay. Otherwise the program dies of it. */
+  readonly blocks: boolean
 }
 
 /** A handle that the code dropped before its answer came. */
@@ -54,6 +56,16 @@ export type Ended =
 
 /** The code cannot run as an orchestration, whatever its history. */
 export class InvalidProgram {
+  readonly message: string
+  readonly reason: "NotDurable" | "Endless"
+  constructor(reason: "NotDurable" | "Endless", message: string) {
+    this.reason = reason
+    this.message = message
+  }
+}
+
+/** The code cannot read what is stored. */
+export class Unreadable {
   readonly message: string
   constructor(message: string) {
     this.message = message
@@ -84,6 +96,7 @@ export class Interpreter {
   private taken: Handle | Immediate | undefined
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
+  private unreadable: Unreadable | undefined
   private isReplaying = true
   private isInTurn = false
   private nowMs = 0
@@ -94,7 +107,10 @@ export class Interpreter {
     this.state = new State(options.keyValues)
   }
 
-  /** Hands over the next event, recorded (`isReplaying`) or new. Throws `Nondeterminism` or `InvalidProgram`. */
+  /**
+   * Hands over the next event, recorded (`isReplaying`) or new. Throws `Nondeterminism`, `InvalidProgram` or
+   * `Unreadable`.
+   */
   apply(event: Event.Event, isReplaying: boolean): void {
     this.turn(() => {
       this.isReplaying = isReplaying
@@ -247,7 +263,14 @@ export class Interpreter {
       }),
     customStatus: Effect.sync(() => this.state.customStatus),
     keyValues: Effect.sync(() => new Map(this.state.keyValues)),
-    keyValueTimes: Effect.sync(() => new Map(this.state.keyValueTimes))
+    keyValueTimes: Effect.sync(() => new Map(this.state.keyValueTimes)),
+    unreadable: (mismatch) =>
+      this.options.blocks
+        ? Effect.callback<never>(() => {
+          if (this.isInTurn) this.unreadable ??= new Unreadable(mismatch.message)
+          else this.options.onStray()
+        })
+        : Effect.die(mismatch)
   }
 
   private sleep(duration: Duration.Duration): Effect.Effect<void> {
@@ -259,8 +282,11 @@ export class Interpreter {
   }
 
   private drain(): void {
-    if (this.running!.drain()) return
+    const isAtRest = this.running!.drain()
+    if (this.unreadable !== undefined) throw this.unreadable
+    if (isAtRest) return
     throw new InvalidProgram(
+      "Endless",
       `orchestration "${this.name}" does not come to rest: it keeps running without waiting for anything durable`
     )
   }

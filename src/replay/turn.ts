@@ -7,6 +7,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Result from "effect/Result"
+import type { BlockReason } from "../model/Block.ts"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
@@ -15,13 +16,13 @@ import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
 import { conclude, record } from "./conclude.ts"
 import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
-import { Interpreter, InvalidProgram, Nondeterminism } from "./interpreter.ts"
+import { Interpreter, InvalidProgram, Nondeterminism, Unreadable } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
 import { Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
 import type { ProgramSpan } from "./programSpans.ts"
 
-export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "strict" | "onStray"> {
+export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "strict" | "onStray" | "blocks"> {
   /** Stored events; empty on the first turn. */
   readonly history: ReadonlyArray<Event.Event>
   /** Written as event 1 when there is no history. */
@@ -45,6 +46,22 @@ export interface Ran extends Decided {
   readonly diedOf?: Cause.Cause<never> | undefined
   /** Spans that the program ended in this turn. Export them only if the turn is stored. */
   readonly spans: ReadonlyArray<ProgramSpan>
+}
+
+/** A turn that this code cannot run. It stores nothing: code that fits may run it later. */
+export class Blocked {
+  readonly reason: BlockReason
+  /** What does not fit, for people; never a payload. */
+  readonly problem: string
+  /** The event at which the replay stopped. */
+  readonly eventId: number
+  readonly spans: ReadonlyArray<ProgramSpan>
+  constructor(reason: BlockReason, problem: string, eventId: number, spans: ReadonlyArray<ProgramSpan> = []) {
+    this.reason = reason
+    this.problem = problem
+    this.eventId = eventId
+    this.spans = spans
+  }
 }
 
 /** A program that waits in memory for its next turn. */
@@ -72,13 +89,20 @@ export interface WarmProgram {
  */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
-export const run = (input: Input): Ran => {
+/** Runs a turn. An execution whose code does not fit what is stored fails. */
+export const run = (input: Input): Ran => decide(input, false) as Ran
+
+/** Runs a turn. An execution of this package whose code does not fit what is stored is blocked. */
+export const runOrBlock = (input: Input): Ran | Blocked => decide(input, true)
+
+const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const { executionId, history, instanceId, nowMs, traceparent, version } = input
   const lastEventId = history.at(-1)?.eventId ?? 0
   const execution = { instanceId, executionId, nowMs, version, lastEventId, traceparent }
   const recorder = record(execution)
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
-  const program = new Program(input, started, version)
+  const blocks = mayBlock && isOwn(started.duroxideVersion)
+  const program = new Program(input, started, version, blocks)
   const problem = program.catchUp(history)
 
   // The unread messages of the execution before come first.
@@ -89,15 +113,23 @@ export const run = (input: Input): Ran => {
   const arrivedCount = recorder.added.length
   const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)
-    : Result.fail(arrived.abort ?? problem!)
+    : Result.fail(arrived.abort === undefined ? problem! : { details: arrived.abort })
   if (Result.isSuccess(ran)) return ran.success
 
   // A turn that failed keeps only the events of arrivals.
   recorder.truncate(arrivedCount)
   const stored = Ledger.of([...history, ...recorder.added])
-  const outcome = failed(ran.failure)
+  const { details, reason } = ran.failure
+  // What no code can run can be cancelled nevertheless.
+  const cancelled = blocks && reason !== undefined ? stored.cancelRequest : undefined
+  if (blocks && reason !== undefined && cancelled === undefined) {
+    const { eventId = program.lastEventId, message } = ran.failure
+    return new Blocked(reason, message, eventId, program.takeEndedSpans())
+  }
+  const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(cancelled.reason))
+  const end = cancelled === undefined ? "runtime" : "cancellation"
   return {
-    ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end: "runtime", started }),
+    ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end, started }),
     warnings: arrived.warnings,
     warm: undefined,
     diedOf: program.diedOf(),
@@ -155,7 +187,7 @@ class Program {
   private lastEvent: Event.Event
   private strayed = false
 
-  constructor(input: Input, started: Event.Of<"OrchestrationStarted">, version: CoreVersion) {
+  constructor(input: Input, started: Event.Of<"OrchestrationStarted">, version: CoreVersion, blocks: boolean) {
     const { code, keyValues, onStray, services } = input
     this.started = started
     this.lastEvent = started
@@ -166,6 +198,7 @@ class Program {
       keyValues,
       services,
       strict: this.isOwn,
+      blocks,
       onStray: () => {
         if (!this.strayed) onStray()
         this.strayed = true
@@ -177,8 +210,13 @@ class Program {
     return this.interpreter.ledger
   }
 
+  /** The last event that the code has seen. */
+  get lastEventId(): number {
+    return this.lastEvent.eventId
+  }
+
   /** Replays the stored events. Returns why code and history do not fit together. */
-  catchUp(history: ReadonlyArray<Event.Event>): ErrorDetails.ErrorDetails | undefined {
+  catchUp(history: ReadonlyArray<Event.Event>): Problem | undefined {
     return attempt(() => {
       for (const [index, event] of history.entries()) {
         this.forbidEnd(history, index)
@@ -209,7 +247,7 @@ class Program {
     execution: Execution,
     recorder: Recorder,
     warnings: ReadonlyArray<string>
-  ): Result.Result<Ran, ErrorDetails.ErrorDetails> {
+  ): Result.Result<Ran, Problem> {
     const { interpreter, started } = this
     const requests: Array<Request> = []
     const failure = attempt(() => {
@@ -226,12 +264,12 @@ class Program {
         interpreter.bind(event)
       }
       if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
-        throw new InvalidProgram(notDurable(started.name))
+        throw new InvalidProgram("NotDurable", notDurable(started.name))
       }
     })
     const ended = interpreter.ended()
     if (failure !== undefined) return Result.fail(failure)
-    if (ended?._tag === "Died") return Result.fail(ErrorDetails.died(ended.defect))
+    if (ended?._tag === "Died") return Result.fail({ details: ErrorDetails.died(ended.defect) })
 
     const { end, outcome } = this.decide(requests, ended)
     const dropped = [...this.dropped, ...interpreter.takeDropped()].sort((a, b) => a.eventId - b.eventId)
@@ -273,8 +311,8 @@ class Program {
   }
 
   private feed(event: Event.Event, isReplaying: boolean): void {
-    this.interpreter.apply(event, isReplaying)
     this.lastEvent = event
+    this.interpreter.apply(event, isReplaying)
   }
 
   private decide(
@@ -322,13 +360,37 @@ class Program {
 
 const failed = (details: ErrorDetails.ErrorDetails): Outcome => ({ _tag: "Failed", details })
 
-const attempt = (f: () => void): ErrorDetails.ErrorDetails | undefined => {
+/** Why a turn has not ended. With a reason, other code may run it; otherwise the execution fails. */
+type Problem =
+  | { readonly details: ErrorDetails.ErrorDetails; readonly reason?: undefined }
+  | {
+    readonly details: ErrorDetails.ErrorDetails
+    readonly reason: BlockReason
+    readonly message: string
+    /** Undefined: the last event that the code has seen. */
+    readonly eventId?: number
+  }
+
+const attempt = (f: () => void): Problem | undefined => {
   try {
     f()
     return undefined
   } catch (problem) {
-    if (problem instanceof Nondeterminism) return ErrorDetails.nondeterminism(problem.message)
-    if (problem instanceof InvalidProgram) return ErrorDetails.invalidProgram(problem.message)
+    const { message } = problem as Error
+    if (problem instanceof Nondeterminism) {
+      const eventId = Number(/^event (\d+):/.exec(message)?.[1])
+      return {
+        details: ErrorDetails.nondeterminism(message),
+        reason: "HistoryDiffers",
+        message,
+        ...(eventId > 0 && { eventId })
+      }
+    }
+    if (problem instanceof InvalidProgram) {
+      return { details: ErrorDetails.invalidProgram(message), reason: problem.reason, message }
+    }
+    // Thrown only where a turn may block, so the details are those of a definition that died.
+    if (problem instanceof Unreadable) return { details: ErrorDetails.died(problem), reason: "DataUnreadable", message }
     throw problem
   }
 }

@@ -7,7 +7,9 @@
 import * as Duration from "effect/Duration"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import type { BlockReport } from "../model/Block.ts"
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import type { PayloadMismatch } from "../model/shared/payload.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Claimed, OrchestrationItem, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -29,6 +31,8 @@ export interface Abandon<Because extends string> {
   readonly beginsFirst?: boolean
   /** For the log. */
   readonly problem?: string
+  /** Set when no build like this one can run the turn: the instance is blocked. */
+  readonly block?: Omit<BlockReport, "build">
 }
 
 /** For work that is not at fault. */
@@ -38,6 +42,19 @@ export const postponed = <Because extends string>(because: Because, problem?: st
   pause: "growing",
   counts: false,
   ...(problem !== undefined && { problem })
+})
+
+/**
+ * For an instance whose turn this code cannot run. A program that never rests takes seconds of processor time at each
+ * try, so it is tried seldom.
+ */
+export const blocked = ({ eventId, problem, reason }: Omit<BlockReport, "build">): Abandon<"Blocked"> => ({
+  _tag: "Abandon",
+  because: "Blocked",
+  pause: reason === "Endless" ? Duration.minutes(10) : "growing",
+  counts: false,
+  problem,
+  block: { reason, problem: problem.slice(0, maxProblemLength), eventId }
 })
 
 /** For work that may be at fault: its handling threw. */
@@ -64,6 +81,7 @@ export type InstanceAbandoned =
   | "Unserved"
   | "TurnNotStored"
   | "MessagesNotDropped"
+  | "Blocked"
   | "Broke"
 
 /** `warm` is the program of this instance that waits in memory, if there is one. */
@@ -88,7 +106,7 @@ export const instance = (
     return { _tag: "FailAsPoison", turn, deliveries: earlierDeliveries }
   }
   // Another release may be able to read it.
-  if (Option.isSome(item.historyError)) return postponed("HistoryUnreadable", item.historyError.value)
+  if (Option.isSome(item.historyError)) return unreadableHistory(item.historyError.value)
   // The start of the execution is not visible yet, or behind more messages than one batch holds.
   if (batch._tag === "Early") return { ...postponed("Early"), beginsFirst: true }
   const registration = registry.resolve(batch.started.name, batch.version)
@@ -191,15 +209,28 @@ export const activity = <Handler>(
 }
 
 /** What happens when a handler has ended. */
-export type HandlerEnd = { readonly _tag: "Store"; readonly completion: Completion } | Abandon<"HandlerInterrupted">
+export type HandlerEnd =
+  | { readonly _tag: "Store"; readonly completion: Completion }
+  | Abandon<"HandlerInterrupted" | "Blocked">
 
-export const handlerEnd = (item: Activity, exit: Exit.Exit<string, ErrorDetails>): HandlerEnd => {
+export const handlerEnd = (
+  item: Activity,
+  exit: Exit.Exit<string, ErrorDetails.ErrorDetails | PayloadMismatch>,
+  mayBlock: boolean
+): HandlerEnd => {
   if (Exit.isSuccess(exit)) {
     const { executionId, id, instance } = item
     return { _tag: "Store", completion: { _tag: "ActivityCompleted", instance, executionId, id, result: exit.value } }
   }
   const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
-  if (reason !== undefined) return { _tag: "Store", completion: failed(item, reason.error) }
+  if (reason !== undefined) {
+    const { error } = reason
+    if (error._tag !== "PayloadMismatch") return { _tag: "Store", completion: failed(item, error) }
+    // Only this package writes the start of the execution; others' activities fail as they do in Duroxide.
+    return mayBlock && item.startedAtMs !== undefined
+      ? blocked({ reason: "DataUnreadable", problem: error.message, eventId: item.id })
+      : { _tag: "Store", completion: failed(item, ErrorDetails.died(error)) }
+  }
   // The handler interrupted itself: its outcome is unknown.
   return { _tag: "Abandon", because: "HandlerInterrupted", pause: "none", counts: true }
 }
@@ -227,6 +258,14 @@ export const unstoredOutcome = (item: Activity, completion: Completion, error: P
 
 // internal
 
+/** Longest text of a problem that is stored, in UTF-16 code units. */
+const maxProblemLength = 2_000
+
+const unreadableHistory = (problem: string): Abandon<"HistoryUnreadable"> => ({
+  ...blocked({ reason: "DataUnreadable", problem, eventId: 0 }),
+  because: "HistoryUnreadable"
+})
+
 /** This process does not serve the work, and should not have received it. */
 const unserved = (name: string): Abandon<"Unserved"> => ({
   _tag: "Abandon",
@@ -236,7 +275,7 @@ const unserved = (name: string): Abandon<"Unserved"> => ({
   problem: `this process does not serve ${name}`
 })
 
-const failed = (item: Activity, details: ErrorDetails): Completion => ({
+const failed = (item: Activity, details: ErrorDetails.ErrorDetails): Completion => ({
   _tag: "ActivityFailed",
   instance: item.instance,
   executionId: item.executionId,

@@ -55,6 +55,8 @@ export const variables: Environment.Table<Settings> = {
   warmInstances: own("warmInstances", Environment.count(0)),
   warmInstanceBytes: own("warmInstanceBytes", Environment.count(0)),
   verifyReplay: own("verifyReplay", Environment.flag),
+  onMismatch: own("onMismatch", Environment.choice("block", "fail")),
+  build: own("build", Environment.text),
   optimisticTurns: own("optimisticTurns", Environment.flag)
 }
 

@@ -4,6 +4,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import type { PayloadMismatch } from "../model/shared/payload.ts"
 import type { Code } from "../replay/interpreter.ts"
 import type { Call } from "./activityCall.ts"
 
@@ -37,8 +38,8 @@ export interface OrchestrationHandler<Name extends string, Version extends strin
 export interface ActivityCode {
   /** The limits of its definition, in milliseconds; calls may have others. */
   readonly limits: { readonly timeout?: number | undefined; readonly totalTimeout?: number | undefined }
-  /** Fails with the details to record; interruption is passed on. */
-  readonly run: (input: string) => Effect.Effect<string, ErrorDetails, Call>
+  /** Fails with the details to record, or if the Schema refuses the input; interruption is passed on. */
+  readonly run: (input: string) => Effect.Effect<string, ErrorDetails | PayloadMismatch, Call>
 }
 
 export const activityKey = <Name extends string>(name: Name): Context.Key<ActivityHandler<Name>, ActivityCode> =>

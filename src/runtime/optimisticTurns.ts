@@ -21,7 +21,7 @@ import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
 import { LockLost, ProviderError } from "../provider/ProviderError.ts"
-import type * as turns from "../replay/turn.ts"
+import * as turns from "../replay/turn.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
 import type { Pauses, UnstoredTurns } from "./policies.ts"
@@ -133,9 +133,13 @@ export const make = Effect.fnUntraced(function*(options: {
         cause,
         runner.replay({ ...first, warm: undefined, ran: undefined })
       )))
-      // A turn that breaks is left to the claim, which reports it.
+      // A turn that breaks or is blocked is left to the claim, which reports it.
       if (Exit.isFailure(exit)) return undefined
       const { ran, turnSpan } = exit.value
+      if (ran instanceof turns.Blocked) {
+        if (turnSpan.span !== undefined) runFork(turnSpan.end(Exit.void))
+        return undefined
+      }
       const { turn } = ran
       const reserved = reserve(turn)
       firstTurns++

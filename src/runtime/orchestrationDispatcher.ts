@@ -15,7 +15,7 @@ import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "../provider/shared/unstored.ts"
-import type * as turns from "../replay/turn.ts"
+import * as turns from "../replay/turn.ts"
 import * as renewal from "../waking/renewal.ts"
 import type * as batches from "./batch.ts"
 import * as claims from "./claims.ts"
@@ -23,10 +23,10 @@ import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
 import * as optimistic from "./optimisticTurns.ts"
-import { Pauses, UnstoredTurns } from "./policies.ts"
+import { NewsOfTheHour, Pauses, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import { component, countTurn, executionOf, report, reportWarm } from "./reports.ts"
-import type { Settings } from "./settings.ts"
+import { component, countTurn, executionOf, report, reportBlock, reportWarm } from "./reports.ts"
+import type { Complete } from "./settings.ts"
 import * as settlements from "./settlement.ts"
 import type { Dispatcher } from "./shutdown.ts"
 import * as slots from "./slots.ts"
@@ -39,7 +39,7 @@ import { WarmInstances } from "./warmInstances.ts"
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly registry: Registry
-  readonly settings: Settings
+  readonly settings: Complete
   readonly eventLoop: EventLoop
   readonly supervisor: Supervisor
 }): Effect.fn.Return<Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
@@ -50,7 +50,8 @@ export const make = Effect.fnUntraced(function*(options: {
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
   const pauses = new Pauses()
   const unstored = new UnstoredTurns()
-  const parts: Parts = { provider, registry, settings, warm, runner, pauses, unstored }
+  const news = new NewsOfTheHour(yield* Clock.Clock)
+  const parts: Parts = { provider, registry, settings, warm, runner, pauses, unstored, news }
   const dispatcher = yield* slots.make({
     name: component,
     concurrency: settings.orchestrationConcurrency,
@@ -83,18 +84,19 @@ export const make = Effect.fnUntraced(function*(options: {
 interface Parts {
   readonly provider: Provider["Service"]
   readonly registry: Registry
-  readonly settings: Settings
+  readonly settings: Complete
   readonly warm: WarmInstances
   readonly runner: TurnRunner
   readonly pauses: Pauses
   readonly unstored: UnstoredTurns
+  readonly news: NewsOfTheHour
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
 const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
   const { pauses, provider, runner, settings, unstored } = parts
   const { item: { executionId, instanceId }, lockToken } = claimed
-  const settlement = settlements.make({ provider, pauses, unstored, instanceId, lockToken })
+  const settlement = settlements.make({ provider, pauses, unstored, instanceId, lockToken, build: settings.build })
   const renewed = renewal.untilLost(
     settings.orchestrationLockTimeout,
     provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout }),
@@ -158,7 +160,10 @@ const deliver = (
           const { batch, registration } = decision
           return Effect.flatMap(
             runner.replay({ item, batch, registration, warm, ran }),
-            (ran) => commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
+            (ran) =>
+              ran instanceof turns.Blocked
+                ? block(registration.name, ran)
+                : commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
           )
         }
         case "FailAsPoison":
@@ -205,6 +210,14 @@ const deliver = (
         if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm)
         return Effect.andThen(turnSpan.stored(ran), Effect.andThen(report(execution, ran), reportWarm(parts.warm)))
       }))
+    )
+  }
+
+  const block = (orchestrationName: string, blocked: turns.Blocked): Effect.Effect<void> => {
+    turnSpan.blocked(blocked)
+    return Effect.andThen(
+      reportBlock(parts.news, orchestrationName, blocked),
+      settlement.abandon(decide.blocked(blocked))
     )
   }
 

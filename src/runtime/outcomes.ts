@@ -3,10 +3,14 @@
  *
  * Neither needs a slot. The handler has ended, and does not run again because its outcome could not be stored.
  */
+import type * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import type { BlockReport } from "../model/Block.ts"
 import * as Metrics from "../model/Metrics.ts"
+import { cures } from "../model/shared/cures.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -15,23 +19,31 @@ import * as decide from "./decide.ts"
 import type { Completion } from "./decide.ts"
 import type { Held, HeldActivities } from "./heldActivities.ts"
 import type { StoreOutcome } from "./optimisticTurns.ts"
-import { Pauses } from "./policies.ts"
+import { NewsOfTheHour, Pauses } from "./policies.ts"
 
 export const component = "Worker dispatcher"
 
 export interface Outcomes {
   /** Repeats until the store has the outcome, or the lock is lost. */
   readonly store: (held: Held, completion: Completion) => Effect.Effect<void>
-  readonly abandon: (held: Held, decision: Pick<decide.Abandon<string>, "counts" | "pause">) => Effect.Effect<void>
+  readonly abandon: (
+    held: Held,
+    decision: Pick<decide.Abandon<string>, "counts" | "pause" | "block">
+  ) => Effect.Effect<void>
 }
 
-export const make = ({ heldActivities, provider, storeOutcome }: {
+export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
+  readonly clock: Clock.Clock
+  /** Names the code of this process in the reports of blocks. */
+  readonly build: string
+
   readonly provider: Provider["Service"]
   readonly heldActivities: HeldActivities
   /** How an outcome is stored at the first try. Without it, alone. */
   readonly storeOutcome: StoreOutcome | undefined
 }): Outcomes => {
   const pauses = new Pauses()
+  const news = new NewsOfTheHour(clock)
 
   const store = (held: Held, completion: Completion, failures = 0): Effect.Effect<void> => {
     const ack = storeOutcome === undefined || failures > 0
@@ -82,16 +94,28 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
     }
   }
 
-  const abandon: Outcomes["abandon"] = (held, { counts, pause }) =>
+  const reportBlock = (name: string, { problem, reason }: Omit<BlockReport, "build">) => {
+    const isNews = news.isNews(`${reason} ${name}`)
+    return (isNews
+      ? Effect.logError(`${component}: activity is blocked: ${cures[reason]}`)
+      : Effect.logDebug(`${component}: activity is blocked`)).pipe(
+        Effect.annotateLogs({ reason, error: problem }),
+        Effect.andThen(Metric.update(blocks(name, reason), 1))
+      )
+  }
+
+  const abandon: Outcomes["abandon"] = (held, { block, counts, pause }) =>
     Effect.suspend(() =>
       provider.abandonWorkItem({
         lockToken: held.lockToken,
         delay: pause === "none"
           ? Option.none()
           : Option.some(pause === "growing" ? pauses.next(held.key).pause : pause),
-        ignoreAttempt: !counts
+        ignoreAttempt: !counts,
+        block: block && { ...block, build }
       })
     ).pipe(
+      block === undefined ? (abandoned) => abandoned : Effect.andThen(reportBlock(held.item.name, block)),
       Effect.catch((error) =>
         error.reason._tag === "LockLost"
           ? Effect.void
@@ -106,6 +130,7 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
 
 const executions = seriesOf(Metrics.activityExecutions)
 const durations = seriesOf(Metrics.activityDuration)
+const blocks = seriesOf(Metrics.activityBlocks)
 
 /** Counts an activity whose outcome is stored or no longer wanted. */
 export const count = ({ item: { name, tag }, ranMs }: Held, outcome: "success" | "app_error" | "cancelled") =>

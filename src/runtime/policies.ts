@@ -1,7 +1,9 @@
 /**
  * What a runtime remembers of work that failed: how long to pause it, and which turns the store has not taken.
  */
+import type * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 import { pauseAfter } from "../provider/shared/unstored.ts"
 
 /**
@@ -29,6 +31,24 @@ export class Pauses {
   }
 }
 
+/** A wrong deploy meets many instances at once, so what is the same for all of them is logged once an hour. */
+export class NewsOfTheHour {
+  private readonly clock: Clock.Clock
+  private readonly reportedMs = new Map<string, number>()
+
+  constructor(clock: Clock.Clock) {
+    this.clock = clock
+  }
+
+  /** True at most once an hour for each key. */
+  isNews(key: string): boolean {
+    const nowMs = monotonicMs(this.clock)
+    if (nowMs - (this.reportedMs.get(key) ?? Number.NEGATIVE_INFINITY) < hourMs) return false
+    this.reportedMs.set(key, nowMs)
+    return true
+  }
+}
+
 /** Instances whose last turn the store has not taken: the next one sends it again. */
 export class UnstoredTurns {
   private readonly instanceIds = new Set<string>()
@@ -51,3 +71,5 @@ export class UnstoredTurns {
 // internal
 
 const maxRemembered = 10_000
+
+const hourMs = 3_600_000

@@ -1,7 +1,9 @@
 /**
  * The settings of a runtime, and their limits.
  */
+import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
+import * as Hash from "effect/Hash"
 import type { TagFilter } from "../model/Instance.ts"
 import { durationOf } from "../model/shared/durations.ts"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/shared/identifiers.ts"
@@ -95,12 +97,38 @@ export interface Settings {
    */
   readonly verifyReplay: boolean
   /**
+   * What happens to an instance of this package whose code does not fit what is stored, awaits what is not durable, or
+   * never rests: it is blocked until fitting code is deployed, or fails for good. Instances pinned to Duroxide always
+   * fail. Defaults to undefined: `block`, and `fail` in a `TestRuntime`.
+   */
+  readonly onMismatch: "block" | "fail" | undefined
+  /**
+   * Names the code of this process in the reports of blocked instances, such as a commit. At most 1,024 bytes. Defaults
+   * to undefined: a hash of what the process serves.
+   */
+  readonly build: string | undefined
+  /**
    * Runs turns before they are claimed, and stores them with what leads to them: the start of an instance, or outcomes
    * of its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays
    * claims every turn, one that keeps no instance warm every turn after the first. Defaults to true.
    */
   readonly optimisticTurns: boolean
 }
+
+/** `onMismatch` where it is not set. In virtual time a test would wait forever for an instance that is blocked. */
+export const UnsetOnMismatch = Context.Reference<"block" | "fail">("duroxide-prisma/internal/UnsetOnMismatch", {
+  defaultValue: () => "block"
+})
+
+/** Settings with nothing left open. */
+export interface Complete extends Settings {
+  readonly onMismatch: "block" | "fail"
+  readonly build: string
+}
+
+/** Names the code of a process that has no name of its own. Another list of definitions has another one. */
+export const fingerprint = (served: ReadonlyArray<string>): string =>
+  (Hash.string([...served].sort().join("\n")) >>> 0).toString(16).padStart(8, "0")
 
 /** The settings of a runtime that is given none. */
 export const defaults: Settings = {
@@ -123,6 +151,8 @@ export const defaults: Settings = {
   warmInstances: 1_000,
   warmInstanceBytes: 67_108_864,
   verifyReplay: false,
+  onMismatch: undefined,
+  build: undefined,
   optimisticTurns: true
 }
 
@@ -149,7 +179,9 @@ export const makeUnsafe = (options: Options = {}): Settings => {
     if (value === undefined) continue
     settings[key] = key === "tags"
       ? checkedTags(value as TagFilter)
-      : key === "workerId"
+      : key === "onMismatch"
+      ? checkedWord(key, value as string, ["block", "fail"])
+      : key === "workerId" || key === "build"
       ? checkedText(key, value as string, (text) => problemOfName(text, maxGivenIdBytes))
       : typeof value === "boolean"
       ? value
@@ -217,6 +249,9 @@ const checkedTags = (filter: TagFilter): TagFilter => {
   for (const tag of filter.tags) checkedText("tags", tag, problemOfTag)
   return filter
 }
+
+const checkedWord = (key: string, word: string, allowed: ReadonlyArray<string>): string =>
+  allowed.includes(word) ? word : invalid(key, `must be one of ${allowed.join(", ")}`)
 
 const checkedText = (key: string, text: string, problemOf: (text: string) => string | undefined): string => {
   const problem = problemOf(text)

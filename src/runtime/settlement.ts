@@ -24,7 +24,9 @@ export interface Settlement {
   readonly release: Effect.Effect<void>
 }
 
-export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
+export const make = ({ build, instanceId, lockToken, pauses, provider, unstored }: {
+  /** Names the code of this process in the reports of blocks. */
+  readonly build: string
   readonly provider: Provider["Service"]
   /** Pauses of all instances. */
   readonly pauses: Pauses
@@ -71,7 +73,7 @@ export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
         Effect.andThen(forget)
       ),
-    abandon: ({ because, beginsFirst, counts, pause, problem }, cause) =>
+    abandon: ({ because, beginsFirst, block, counts, pause, problem }, cause) =>
       Effect.suspend(() => {
         const { isFirst, pause: delay } = pause === "growing"
           ? pauses.next(instanceId, cause?.reason._tag === "Contention" ? skippedWhenHeld : 0)
@@ -79,7 +81,12 @@ export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
         const log = lines[because](isFirst)
         return Effect.andThen(
           problem === undefined ? log : Effect.annotateLogs(log, { error: problem }),
-          abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts, beginsFirst })
+          abandon({
+            delay: Option.fromUndefinedOr(delay),
+            ignoreAttempt: !counts,
+            beginsFirst,
+            block: block && { ...block, build }
+          })
         )
       }),
     release: Effect.ignore(
@@ -107,6 +114,8 @@ const lines: { readonly [B in InstanceAbandoned]: Log } = {
   MessagesNotDropped: errorOnce("messages not dropped"),
   Early: debug("messages wait for the start of their execution"),
   Unserved: debug("instance abandoned, its version is not served here"),
+  // Logged before, once for many instances.
+  Blocked: debug("instance is blocked"),
   // Logged before, with its cause.
   Broke: debug("instance abandoned, its turn broke")
 }

@@ -10,10 +10,12 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Tracer from "effect/Tracer"
 import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import type { PayloadMismatch } from "../model/shared/payload.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Claimed, OrchestrationItem } from "../provider/Provider.ts"
 import * as programSpans from "../replay/programSpans.ts"
+import { Blocked } from "../replay/turn.ts"
 import type { Outcome, Ran, WarmProgram } from "../replay/turn.ts"
 import type { Activity } from "./decide.ts"
 
@@ -61,6 +63,14 @@ export class TurnSpan {
     this.span.attribute("duroxide.turn.outcome", outcome._tag)
     this.span.attribute("duroxide.turn.events", turn.historyDelta.length)
     if (outcome._tag === "Failed") this.span.attribute("error.type", tracing.errorType(outcome.details))
+  }
+
+  /** This code cannot run the turn. */
+  blocked({ reason }: Blocked): void {
+    if (this.span?.sampled !== true) return
+    this.span.attribute("duroxide.turn.outcome", "Blocked")
+    this.span.attribute("duroxide.turn.blocked", reason)
+    this.notStored()
   }
 
   /** The turn is stored: spans of the program that ended in it are exported. */
@@ -115,13 +125,14 @@ export const inTurn = <A>(cause: TurnCause, turn: (span: TurnSpan) => Effect.Eff
 /** Runs a turn in a span that stays open until the turn is stored, if it does not break. */
 export const inOpenTurn = (
   cause: TurnCause,
-  turn: Effect.Effect<Ran>
-): Effect.Effect<{ readonly ran: Ran; readonly turnSpan: TurnSpan }> =>
+  turn: Effect.Effect<Ran | Blocked>
+): Effect.Effect<{ readonly ran: Ran | Blocked; readonly turnSpan: TurnSpan }> =>
   Effect.withFiber((fiber) => {
     const turnSpan = openTurn(fiber.context, cause)
     return tracing.within(turnSpan.span)(turn).pipe(
       Effect.map((ran) => {
-        turnSpan.ran(ran)
+        if (ran instanceof Blocked) turnSpan.blocked(ran)
+        else turnSpan.ran(ran)
         return { ran, turnSpan }
       }),
       Effect.onError((cause) => turnSpan.end(Exit.failCause(cause)))
@@ -175,10 +186,14 @@ export const openAttempt = (
   })
 
 /** Ends it with its handler: what follows is stored in statements of their own. */
-export const endAttempt = (span: Tracer.Span, exit: Exit.Exit<string, ErrorDetails>, clock: Clock.Clock): void => {
+export const endAttempt = (
+  span: Tracer.Span,
+  exit: Exit.Exit<string, ErrorDetails | PayloadMismatch>,
+  clock: Clock.Clock
+): void => {
   const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
   if (reason === undefined) return tracing.endUnsafe(span, exit, clock)
-  const type = tracing.errorType(reason.error)
+  const type = reason.error._tag === "PayloadMismatch" ? reason.error._tag : tracing.errorType(reason.error)
   if (span.sampled) span.attribute("error.type", type)
   tracing.endUnsafe(span, tracing.failure(type), clock)
 }

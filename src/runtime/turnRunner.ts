@@ -20,7 +20,7 @@ import type * as batches from "./batch.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import type { Registration } from "./registry.ts"
 import { component, StrayReport } from "./reports.ts"
-import type { Settings } from "./settings.ts"
+import type { Complete } from "./settings.ts"
 import * as unreadMail from "./unreadMail.ts"
 
 export interface TurnRunner {
@@ -37,7 +37,7 @@ export interface TurnRunner {
     readonly registration: Registration
     readonly warm: turns.WarmProgram | undefined
     readonly ran: turns.Ran | undefined
-  }) => Effect.Effect<turns.Ran>
+  }) => Effect.Effect<turns.Ran | turns.Blocked>
   /** Logs programs that continued outside their turns since the last call. */
   readonly reportStrays: Effect.Effect<void>
 }
@@ -48,14 +48,15 @@ export type Resumed =
 
 export const make = (
   context: Context.Context<never>,
-  { eventLoop, settings: { verifyReplay } }: {
+  { eventLoop, settings: { onMismatch, verifyReplay } }: {
     readonly eventLoop: EventLoop
-    readonly settings: Pick<Settings, "verifyReplay">
+    readonly settings: Pick<Complete, "onMismatch" | "verifyReplay">
   }
 ): TurnRunner => {
   const secondRun = { isUnderWay: false }
   const services = hostServices(context, secondRun)
   const strays = new StrayReport()
+  const runTurn = onMismatch === "block" ? turns.runOrBlock : turns.run
 
   /** Warns of a turn that blocks the event loop. */
   const atOnce = <A>(name: string, run: () => A): Effect.Effect<A> =>
@@ -94,7 +95,7 @@ export const make = (
     replay: ({ batch, item, ran, registration, warm }) =>
       Effect.flatMap(tracing.traceparent, (traceparent) => {
         const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
-          turns.run({
+          runTurn({
             instanceId: item.instanceId,
             executionId: batch.executionId,
             nowMs: item.nowMs,
@@ -108,21 +109,27 @@ export const make = (
             services,
             onStray: () => strays.add(registration.name, item.instanceId)
           })
-        const verified = (replayed: turns.Ran) => {
-          if (!verifyReplay || warm === undefined || !warm.isSound() || !hasSeen(warm, item.history)) return replayed
+        const verified = (replayed: turns.Ran | turns.Blocked) => {
+          if (
+            replayed instanceof turns.Blocked || !verifyReplay || warm === undefined || !warm.isSound() ||
+            !hasSeen(warm, item.history)
+          ) return replayed
           return agreed(
             replayed,
             silently(() => warm.resume({ nowMs: item.nowMs, messages: batch.messages, traceparent })),
             warm,
-            item
+            item,
+            onMismatch
           )
         }
-        const turn = atOnce(registration.name, () =>
-          unreadMail.requeue(unreadMail.leave(
-            verified(ran ?? run(batch.messages)),
+        const turn = atOnce(registration.name, () => {
+          const first = verified(ran ?? run(batch.messages))
+          return first instanceof turns.Blocked ? first : unreadMail.requeue(unreadMail.leave(
+            first,
             item,
             (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
-          )))
+          ))
+        })
         return batch.history.length === 0 ? turn : Effect.tap(turn, Metric.update(replays(registration.name), 1))
       }),
     reportStrays: strays.flush
@@ -151,16 +158,20 @@ const hasSeen = ({ executionId, lastEvent }: turns.WarmProgram, history: Readonl
   return last !== undefined && last.executionId === executionId && Event.encode(last) === Event.encode(lastEvent)
 }
 
-/** The turn when the warm program has decided the same as its replay; otherwise one that fails the instance. */
+/** The turn when the warm program has decided the same as its replay; otherwise its instance is blocked, or fails. */
 const agreed = (
   replayed: turns.Ran,
   resumed: turns.Ran | undefined,
-  { executionId, started }: turns.WarmProgram,
-  item: OrchestrationItem
-): turns.Ran => {
+  { executionId, lastEvent, started }: turns.WarmProgram,
+  item: OrchestrationItem,
+  onMismatch: Complete["onMismatch"]
+): turns.Ran | turns.Blocked => {
   // Only replays fail an instance.
   if (resumed === undefined && replayed.outcome._tag === "Failed") return replayed
   if (resumed !== undefined && sameDecisions(resumed, replayed)) return resumed
+  if (onMismatch === "block" && turns.isOwn(started.duroxideVersion)) {
+    return new turns.Blocked("HistoryDiffers", notReproduced(started.name), lastEvent.eventId)
+  }
   return {
     ...turns.fail(
       { ...item, executionId, started, version: coreVersion.current },

@@ -55,12 +55,12 @@ export const requeue = (ran: turns.Ran): turns.Ran => {
 export const leave = (
   ran: turns.Ran,
   { messageIds, messages }: Pick<OrchestrationItem, "messageIds" | "messages">,
-  run: (isLeft: (message: WorkItem.WorkItem) => boolean) => turns.Ran
+  run: (isLeft: (message: WorkItem.WorkItem) => boolean) => turns.Ran | turns.Blocked
 ): turns.Ran => {
   const left = leftOf(ran, messages)
   if (left.size === 0) return ran
   const again = run((message) => left.has(message))
-  if (again.outcome._tag !== "ContinuedAsNew") return ran
+  if (!("outcome" in again) || again.outcome._tag !== "ContinuedAsNew") return ran
   return { ...again, turn: { ...again.turn, left: messageIds.filter((_, index) => left.has(messages[index]!)) } }
 }
 

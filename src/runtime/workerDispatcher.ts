@@ -34,7 +34,7 @@ import type { HandOverSlots } from "./optimisticTurns.ts"
 import { component, count } from "./outcomes.ts"
 import type { Outcomes } from "./outcomes.ts"
 import * as sessionsOf from "./sessions.ts"
-import type { Settings } from "./settings.ts"
+import type { Complete } from "./settings.ts"
 import type { Dispatcher } from "./shutdown.ts"
 import * as spans from "./spans.ts"
 import type { Supervisor } from "./supervisor.ts"
@@ -53,7 +53,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly handlers: ReadonlyMap<string, ActivityCode>
   readonly heldActivities: HeldActivities
   readonly outcomes: Outcomes
-  readonly settings: Settings
+  readonly settings: Complete
   readonly supervisor: Supervisor
 }): Effect.fn.Return<WorkerDispatcher, never, Scope.Scope> {
   const { handlers, heldActivities, outcomes, provider, settings, supervisor } = options
@@ -186,7 +186,7 @@ export const make = Effect.fnUntraced(function*(options: {
           delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
           // The one that interrupted it settles its claim.
           if (delivery.phase !== "Running") return Effect.void
-          const decision = decide.handlerEnd(delivery.item, exit)
+          const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
           return decision._tag === "Store"
             ? settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
             : settled(delivery, restore(outcomes.abandon(delivery, decision)))

@@ -29,6 +29,7 @@ import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
+import { UnsetOnMismatch } from "../runtime/settings.ts"
 import { MostAhead } from "../runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import { Notifier } from "../waking/Notifier.ts"
@@ -104,7 +105,8 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * until the status or the value is there. Its other methods begin and end at rest: everything that can happen without
  * time passing has happened when they return.
  *
- * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons
+ * Every turn is replayed (`verifyReplay`), and an instance whose code does not fit fails (`onMismatch`), so a program
+ * that is not deterministic fails its test. A process that ends abandons
  * its work at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` in `runtime` overrides these settings.
  *
  * **Gotchas**
@@ -172,6 +174,7 @@ export const layer = <A, E, R>(
               Context.add(Provider.Provider, generation.store.provider),
               Context.add(InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
+              Context.add(UnsetOnMismatch, "fail" as const),
               Context.add(MostAhead, 0),
               Context.add(TestProcess, {
                 stores,

@@ -84,7 +84,8 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_oldest_message_age_seconds",
       "duroxide_orchestrator_queue_depth",
       "duroxide_worker_queue_depth",
-      "duroxide_active_orchestrations"
+      "duroxide_active_orchestrations",
+      "duroxide_blocked_instances"
     ]
   },
   "test/runtime/metrics.test.ts": {
@@ -95,6 +96,10 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_orchestration_history_size"
     ],
     "failures are counted once, by what failed": ["duroxide_orchestration_failures_total"],
+    "what no code here can run is counted at each try, by name and reason": [
+      "duroxide_orchestration_blocks_total",
+      "duroxide_activity_blocks_total"
+    ],
     "the duration of an execution is that of all its turns, by the clock of the store": [
       "duroxide_orchestration_duration_seconds"
     ],

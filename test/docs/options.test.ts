@@ -38,13 +38,20 @@ const amount = (value: Duration.Duration) => {
   return `${ms / length} ${unit}${ms === length ? "" : "s"}`
 }
 
-const readable = (value: unknown): string =>
+/** What a runtime uses where an option is undefined. */
+const unset: Readonly<Record<string, string>> = {
+  workerId: "one per runtime",
+  build: "a hash of what it serves",
+  onMismatch: "block"
+}
+
+const readable = (value: unknown, name: string): string =>
   Duration.isDuration(value)
     ? amount(value)
     : typeof value === "number"
     ? value % 1_048_576 === 0 ? `${value / 1_048_576} MiB` : value.toLocaleString("en-US")
     : value === undefined
-    ? "one per runtime"
+    ? unset[name]!
     : typeof value === "object"
     ? (value as { readonly _tag: string })._tag
     : `${value as string | boolean}`
@@ -67,7 +74,7 @@ describe("docs/configuration.md: the meaning of options:", () => {
   it("RuntimeConfig.layer has these options and defaults", () => {
     assert.deepStrictEqual(
       table("docs/configuration.md", "`RuntimeConfig.layer(options)`:"),
-      Object.fromEntries(Object.entries(settings.defaults).map(([name, value]) => [name, readable(value)]))
+      Object.fromEntries(Object.entries(settings.defaults).map(([name, value]) => [name, readable(value, name)]))
     )
   })
 
@@ -158,7 +165,7 @@ describe("docs/configuration.md:", () => {
     const stated = commented([file], option.replace("longPolling.", ""))
     return stated.startsWith(standard) ? standard : `another default in ${file}: ${stated}`
   }
-  const ofRuntime = (option: string) => readable(settings.defaults[option as keyof settings.Settings])
+  const ofRuntime = (option: string) => readable(settings.defaults[option as keyof settings.Settings], option)
   const ofDatabase = (option: string) =>
     option === "url"
       ? "–"

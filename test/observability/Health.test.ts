@@ -135,7 +135,12 @@ describe("Health", () => {
         return [response.status, yield* Effect.promise(() => response.json())] as const
       })
       const provider = Context.get(services, Provider.Provider)
-      const empty = { orchestrator: { depth: 0, oldestAgeMs: null }, worker: [], activeInstances: 0 }
+      const empty = {
+        orchestrator: { depth: 0, oldestAgeMs: null },
+        worker: [],
+        activeInstances: 0,
+        blockedInstances: 0
+      }
       assert.deepStrictEqual<unknown>(yield* ask(provider), [200, {
         status: "healthy",
         problems: [],

@@ -25,6 +25,7 @@ describe("startOrchestrations:", () => {
         failure: null,
         customStatus: null,
         customStatusVersion: 0,
+        block: null,
         createdAtMs: 3000,
         updatedAtMs: 3000
       }])

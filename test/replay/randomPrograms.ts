@@ -270,7 +270,8 @@ export class Uninterrupted {
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),
       keyValues: Effect.sync(() => this.values),
-      keyValueTimes: Effect.succeed(new Map<string, number>())
+      keyValueTimes: Effect.succeed(new Map<string, number>()),
+      unreadable: Effect.die
     }
     const context = {
       instanceId: "oracle",

@@ -6,6 +6,7 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
 import type * as Event from "../../src/model/Event.ts"
+import { PayloadMismatch } from "../../src/model/shared/payload.ts"
 import type * as WorkItem from "../../src/model/WorkItem.ts"
 import type { OrchestrationItem } from "../../src/provider/Provider.ts"
 import type { WarmProgram } from "../../src/replay/turn.ts"
@@ -245,8 +246,11 @@ describe("An activity that is delivered", () => {
   const outcome = (completion: decide.Completion) =>
     completion._tag === "ActivityFailed" ? completion.details._tag : completion.result
   const application = ErrorDetails.application("ActivityFailed", "no")
-  const ended = (exit: Exit.Exit<string, ErrorDetails.ErrorDetails>) => {
-    const decision = decide.handlerEnd(job, exit)
+  const ended = (
+    exit: Exit.Exit<string, ErrorDetails.ErrorDetails | PayloadMismatch>,
+    { item = job, mayBlock = true } = {}
+  ) => {
+    const decision = decide.handlerEnd(item, exit, mayBlock)
     return decision._tag === "Store" ? `Store ${outcome(decision.completion)}` : abandoned(decision)
   }
   const completion = (details?: ErrorDetails.ErrorDetails): decide.Completion => {
@@ -263,6 +267,8 @@ describe("An activity that is delivered", () => {
       ? `Fail ${outcome(decision.completion)}`
       : decision._tag
   }
+  const unread = Exit.fail(new PayloadMismatch({ of: "payload", problem: "missing" }))
+  const ours: decide.Activity = { ...job, startedAtMs: 0 }
   const infrastructure: ErrorDetails.ErrorDetails = {
     _tag: "Infrastructure",
     operation: "ack",
@@ -271,6 +277,9 @@ describe("An activity that is delivered", () => {
   }
   const cases: ReadonlyArray<readonly [name: string, decision: string, expected: string]> = [
     ["runs", delivered(1), "Run handler"],
+    ["waits for a handler that can read it", ended(unread, { item: ours }), "Abandon Blocked, growing"],
+    ["fails unread where the settings say so", ended(unread, { item: ours, mayBlock: false }), "Store Application"],
+    ["fails unread for an instance of Duroxide", ended(unread), "Store Application"],
     ["runs at its last delivery", delivered(maxAttempts), "Run handler"],
     ["is poison after that", delivered(maxAttempts + 1), "FailAsPoison Poison"],
     ["waits for a process that serves it", delivered(1, "Other"), "Abandon Unserved, 1s"],

@@ -171,11 +171,13 @@ describe("Logs of a runtime", () => {
       yield* TestClock.adjust("1 second")
       isChanged = true
       yield* TestClock.adjust("1 minute")
-      const failed = lines.find(({ message }) => message.includes("instance failed"))!
-      assert.strictEqual(failed?.level, "Error")
-      assert.include(failed.message, "bring the old code back, or make the change a new version")
-      assert.include(failed.annotations["error"], "nondeterministic: event 2: history has timer, ")
-      assert.deepInclude(failed.annotations, { instance_id: "order-1" })
+      const blocked = lines.filter(({ message }) => message.includes("instance is blocked: its code"))
+      assert.strictEqual(blocked[0]?.level, "Error")
+      assert.include(blocked[0]!.message, "Bring the old code back, or make the change a new version")
+      assert.include(blocked[0]!.annotations["error"], "event 2: history has timer, ")
+      assert.deepInclude(blocked[0]!.annotations, { instance_id: "order-1", reason: "HistoryDiffers", event_id: 2 })
+      // Further tries, and those of other instances, add no line within the hour.
+      assert.strictEqual(blocked.filter(({ level }) => level === "Error").length, 1)
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 

@@ -99,6 +99,24 @@ describe("Metrics of a runtime", () => {
       })
     })))
 
+  it.effect("what no code here can run is counted at each try, by name and reason", () => {
+    // Sent by another build: its payload is a text.
+    const Sent = Orchestration.make("Work", { payload: Schema.String })
+    const Calls = Orchestration.make("Calls")
+    const Other = Activity.make("Step", { payload: Schema.String, tag: "gpu" })
+    const blocking = Runtime.layer({ orchestrations: [Work, Calls], activities: [Step] }).pipe(
+      Layer.provide([handlers, Calls.toLayer(() => Other.execute("a text"))]),
+      Layer.provide(RuntimeConfig.layer({ tags: { _tag: "Any" }, onMismatch: "block" }))
+    )
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Sent, { instanceId: "turn", payload: "a text" })
+      yield* client.start(Calls, { instanceId: "activity" })
+      assert.deepStrictEqual(yield* counts(Metrics.orchestrationBlocks), { "Work DataUnreadable": 1 })
+      assert.deepStrictEqual(yield* counts(Metrics.activityBlocks), { "Step DataUnreadable": 1 })
+    }).pipe(Effect.provide([TestRuntime.layer(blocking), Logger.layer([])]), isolated)
+  })
+
   it.effect("activities are counted and timed, by name, outcome and tag", () =>
     inVirtualTime(Effect.gen(function*() {
       const client = yield* Client.Client

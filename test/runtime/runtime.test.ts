@@ -24,7 +24,6 @@ const Exploding = Orchestration.make("Exploding")
 const Deciding = Orchestration.make("Deciding", { payload: Schema.String, success: Schema.String })
 const Measuring = Orchestration.make("Measuring", { success: Schema.Array(Schema.Number) })
 const Sluggish = Orchestration.make("Sluggish", { payload: Schema.String })
-const Impatient = Orchestration.make("Impatient")
 
 const log = { charges: new Map<string, Array<{ tryNumber: number; key: string }>>(), slow: new Map<string, string>() }
 
@@ -44,7 +43,7 @@ const slow = Slow.toLayer((instance) =>
 )
 
 const runtime = Runtime.layer({
-  orchestrations: [Retrying, Exploding, Deciding, Measuring, Sluggish, Impatient],
+  orchestrations: [Retrying, Exploding, Deciding, Measuring, Sluggish],
   activities: [Charge, Explode, Slow]
 }).pipe(Layer.provide([
   charge,
@@ -65,8 +64,7 @@ const runtime = Runtime.layer({
     const after = yield* read
     return [...before, ...after]
   })),
-  Sluggish.toLayer(Slow.execute),
-  Impatient.toLayer(() => Effect.promise(() => new Promise(() => {})))
+  Sluggish.toLayer(Slow.execute)
 ]))
 
 const layer = App.layer(runtime, {
@@ -194,14 +192,6 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   })
 
   describe("Bad input", () => {
-    it.effect("code that awaits something not durable fails, naming the orchestration", () =>
-      Effect.gen(function*() {
-        const client = yield* Client.Client
-        const error = yield* failure(client.execute(Impatient, { instanceId: "impatient" }))
-        assert.include(error.message, `orchestration "Impatient" awaits something that is not durable`)
-        assert.include(error.message, "Put it in an activity")
-      }))
-
     it.effect("a payload that does not match its schema is refused before anything is written", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client

@@ -87,6 +87,7 @@ const driverOn = Effect.fnUntraced(function*(
     orchestrationName: null,
     parentInstanceId: null,
     idPrefix: null,
+    isBlocked: false,
     limit: null
   })
   return { ...test, driver, admin, listed, statements }

@@ -1,4 +1,4 @@
--- Purpose: creates the tables that only this package has: of queues, outbox, tasks, data sets and imports. Records in
+-- Purpose: creates the tables that only this package has: of blocked instances, queues, outbox, tasks, data sets and imports. Records in
 -- every queued row which processes may take it, so that a claim never reads work of others, and in every message since
 -- when it may be delivered, whatever the clock does afterwards.
 -- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of
@@ -8,6 +8,21 @@
 -- version on the same page, as in the queues of orchestrations. A lease of a message moves its time: so a receive reads
 -- neither leased nor delayed messages, and the next lease to end is the head of the same index. Messages and outbox rows
 -- live for seconds, so autovacuum visits them as often.
+
+-- Instances whose next turn no process could run. Where an instance was then says whether it has gone on since.
+CREATE TABLE blocked_instances (
+  instance_id TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  last_event_id BIGINT NOT NULL,
+  reason TEXT NOT NULL,
+  problem TEXT NOT NULL,
+  event_id BIGINT NOT NULL,
+  build TEXT NOT NULL,
+  since TIMESTAMPTZ NOT NULL,
+  tried_at TIMESTAMPTZ NOT NULL,
+  tries INTEGER NOT NULL,
+  CONSTRAINT blocked_instances_pkey PRIMARY KEY (instance_id)
+) WITH (fillfactor = 70);
 
 CREATE TABLE queue_messages (
   id BIGSERIAL NOT NULL,

@@ -6,6 +6,58 @@
 -- The functions below keep this path: a temporary table of their caller must not hide ours.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
+-- Notes why these instances do not continue, and where they are: a block holds while they stay there. An instance is given
+-- once; one without a row of instances, whose start is still queued, has no block.
+--
+-- Bound: one look at the end of each history. Locks: rows of blocked_instances by instance.
+CREATE OR REPLACE FUNCTION dx_block_instances(
+  p_instance_ids text[],
+  p_blocks jsonb[],                -- {reason, problem, eventId, build}
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  IF p_instance_ids = '{}' THEN
+    RETURN;
+  END IF;
+  INSERT INTO blocked_instances AS b (
+    instance_id, execution_id, last_event_id, reason, problem, event_id, build, since, tried_at, tries
+  )
+  SELECT
+    i.instance_id, i.current_execution_id, COALESCE(last.event_id, 0), a.block ->> 'reason', a.block ->> 'problem',
+    (a.block ->> 'eventId')::bigint, a.block ->> 'build', now.at, now.at, 1
+  FROM unnest(p_instance_ids, p_blocks) AS a (instance_id, block)
+  CROSS JOIN (SELECT to_timestamp(p_now_ms::float8 / 1000) AS at) AS now
+  JOIN instances AS i ON i.instance_id = a.instance_id
+  LEFT JOIN LATERAL (
+    SELECT h.event_id FROM history AS h
+    WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution_id
+    ORDER BY h.event_id DESC LIMIT 1
+  ) AS last ON true
+  ORDER BY i.instance_id COLLATE "C"
+  ON CONFLICT (instance_id) DO UPDATE
+  SET execution_id = EXCLUDED.execution_id, last_event_id = EXCLUDED.last_event_id,
+      reason = EXCLUDED.reason, problem = EXCLUDED.problem, event_id = EXCLUDED.event_id,
+      build = EXCLUDED.build, tried_at = EXCLUDED.tried_at,
+      -- An instance that has continued meanwhile is blocked anew.
+      (since, tries) = (
+        SELECT
+          CASE WHEN stays THEN b.since ELSE EXCLUDED.since END,
+          CASE WHEN stays THEN b.tries + 1 ELSE 1 END
+        FROM (
+          SELECT (b.execution_id, b.last_event_id) = (EXCLUDED.execution_id, EXCLUDED.last_event_id) AS stays
+        ) AS compared
+      );
+END
+$$;
+
 -- Abandons claimed batches: frees their messages and ends the locks. With a delay, pauses the instance.
 --
 -- A pause is a lock with an empty token that lasts as long as the delay. Until it expires no process, Duroxide's
@@ -16,13 +68,15 @@ SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', t
 -- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored
 -- before it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
+-- With a block, the instance is blocked: blocked_instances says why no turn could be run, and where the instance was.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
--- instance; messages that begin an execution (skip locked); queue rows of the batches.
+-- instance; messages that begin an execution (skip locked); queue rows of the batches; rows of blocked_instances.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, begins_first}]; delay null or 0: no pause
-  p_now_ms bigint DEFAULT NULL
+  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}]; delay null or 0: no pause
+  p_items jsonb, p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -41,15 +95,18 @@ DECLARE
   v_delays bigint[] := '{}';
   v_ignores boolean[] := '{}';
   v_wanting text[] := '{}';
+  v_blocked text[] := '{}';
+  v_blocks jsonb[] := '{}';
   v_begun text[];
   v_lock record;
   v_previous text;
 BEGIN
   FOR v_lock IN
-    SELECT a.position, a.delay_ms, a.ignore_attempt, a.begins_first, l.instance_id, l.lock_token, l.locked_at
+    SELECT a.position, a.delay_ms, a.ignore_attempt, a.begins_first, a.block, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (
-      jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean, begins_first boolean)
-    ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, position)
+      jsonb_to_recordset(p_items)
+      AS (token text, delay_ms bigint, ignore_attempt boolean, begins_first boolean, block jsonb)
+    ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, block, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
     ORDER BY l.instance_id COLLATE "C", a.position FOR UPDATE OF l
@@ -64,6 +121,10 @@ BEGIN
     v_ignores := v_ignores || v_lock.ignore_attempt;
     IF v_lock.begins_first THEN
       v_wanting := v_wanting || v_lock.instance_id;
+    END IF;
+    IF v_lock.block IS NOT NULL THEN
+      v_blocked := v_blocked || v_lock.instance_id;
+      v_blocks := v_blocks || v_lock.block;
     END IF;
   END LOOP;
 
@@ -105,6 +166,8 @@ BEGIN
     AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
+  PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
+
   UPDATE instance_locks AS l SET lock_token = '', locked_until = v_now_ms + a.delay_ms
   FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
   WHERE l.instance_id = a.instance_id AND a.delay_ms > 0;
@@ -133,11 +196,13 @@ $$;
 -- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would
 -- say it of this one if the clock was set back since it was stored.
 --
+-- With a block, its instance is blocked (see dx_block_instances); of several activities, by the first.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
--- Bound: the rows given. Locks: worker rows by id.
+-- Bound: the rows given. Locks: worker rows by id; rows of blocked_instances by instance.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, block: {reason, problem, eventId, build}}]
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -154,6 +219,8 @@ DECLARE
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
   v_ignores boolean[] := '{}';
+  v_blocked text[];
+  v_blocks jsonb[];
   v_row record;
   v_previous bigint;
 BEGIN
@@ -191,6 +258,19 @@ BEGIN
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
+
+  IF p_items @? '$[*].block' THEN
+    SELECT array_agg(blocked.instance_id), array_agg(blocked.block)
+    INTO v_blocked, v_blocks
+    FROM (
+      SELECT DISTINCT ON (w.instance_id COLLATE "C") w.instance_id, item.value -> 'block' AS block
+      FROM jsonb_array_elements(p_items) WITH ORDINALITY AS item (value, position)
+      JOIN worker_queue AS w ON w.id = dx_row_id(item.value ->> 'token')
+      WHERE item.value ? 'block' AND v_outcomes[item.position] = 'Done'
+      ORDER BY w.instance_id COLLATE "C", item.position
+    ) AS blocked;
+    PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
+  END IF;
   RETURN v_outcomes;
 END
 $$;
@@ -4292,6 +4372,7 @@ BEGIN
   GET DIAGNOSTICS out_executions_deleted = ROW_COUNT;
   DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
+  DELETE FROM blocked_instances AS b WHERE b.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
@@ -5485,6 +5566,25 @@ BEGIN
 END
 $$;
 
+-- Returns whether a block still holds: no turn has been stored since, of any execution. So storing a turn costs nothing
+-- for instances that are not blocked.
+--
+-- Bound: one index lookup. Locks: none.
+CREATE OR REPLACE FUNCTION dx_is_blocked(
+  p_block blocked_instances,
+  p_execution_id bigint,           -- the current one
+  p_created_at timestamptz         -- of the instance
+) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+  SELECT p_block.execution_id = p_execution_id
+    AND p_block.since >= p_created_at
+    AND NOT EXISTS (
+      SELECT FROM history AS h
+      WHERE h.instance_id = p_block.instance_id AND h.execution_id = p_block.execution_id
+        AND h.event_id > p_block.last_event_id
+    )
+$$;
+
 -- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
 -- message in the transaction that stores it.
 --
@@ -5846,7 +5946,7 @@ END
 $$;
 
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
--- many instances have not ended.
+-- many instances have not ended or are blocked.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
 -- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
@@ -5854,7 +5954,7 @@ $$;
 --
 -- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
 -- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
--- at random from a table with more. Locks: none.
+-- at random from a table with more. Rows of blocked_instances, until p_limit are found. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL
@@ -5862,7 +5962,8 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   out_now_ms bigint, out_messages bigint,
   out_oldest_message_ms bigint,    -- null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
-  out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
+  out_active_instances bigint,     -- an estimate where the table has more than 1,000 pages
+  out_blocked_instances bigint     -- at most p_limit
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -5938,6 +6039,16 @@ BEGIN
 
   SELECT round(count(*) * 100 / v_percent) INTO out_active_instances
   FROM executions AS e TABLESAMPLE SYSTEM (v_percent) WHERE e.status = 'Running';
+
+  SELECT count(*)
+  INTO out_blocked_instances
+  FROM (
+    SELECT
+    FROM blocked_instances AS b
+    JOIN instances AS i ON i.instance_id = b.instance_id
+    WHERE dx_is_blocked(b, i.current_execution_id, i.created_at)
+    LIMIT p_limit
+  ) AS blocked;
 
   RETURN NEXT;
 END
@@ -6145,7 +6256,9 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
-  out_custom_status text, out_custom_status_version integer, out_created_at_ms bigint,
+  out_custom_status text, out_custom_status_version integer,
+  out_block jsonb,                 -- fields as in Block; null unless the instance is blocked
+  out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
@@ -6162,7 +6275,17 @@ BEGIN
     i.instance_id, i.orchestration_name, i.orchestration_version, i.parent_instance_id, i.current_execution_id,
     COALESCE(e.status, 'Running'), e.output,
     CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
-    i.custom_status, i.custom_status_version, floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    i.custom_status, i.custom_status_version,
+    (
+      SELECT jsonb_build_object(
+        'reason', b.reason, 'problem', b.problem, 'eventId', b.event_id, 'build', b.build, 'tries', b.tries,
+        'sinceMs', floor(extract(epoch FROM b.since) * 1000)::bigint,
+        'triedAtMs', floor(extract(epoch FROM b.tried_at) * 1000)::bigint
+      )
+      FROM blocked_instances AS b
+      WHERE b.instance_id = i.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    ),
+    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i
   LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
@@ -7010,6 +7133,68 @@ BEGIN
     WHERE s.session_id = locked.session_id;
   END IF;
   RETURN v_outcomes;
+END
+$$;
+
+-- Lets blocked instances of these orchestrations, and blocked activities, be claimed at once, and deletes the blocks of
+-- instances that have continued, have ended or were deleted.
+--
+-- Returns how many pauses it ended. Called when a process starts, which may have the code that fits.
+-- Bound: the rows of blocked_instances. Locks: pauses by instance, worker rows by id, rows of blocked_instances by
+-- instance (all skip locked).
+CREATE OR REPLACE FUNCTION dx_retry_blocked(
+  p_orchestrations text[], p_activities text[], p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_instances bigint;
+  v_activities bigint;
+BEGIN
+  WITH pause AS (
+    SELECT l.instance_id
+    FROM blocked_instances AS b
+    JOIN instances AS i ON i.instance_id = b.instance_id
+    JOIN instance_locks AS l ON l.instance_id = b.instance_id
+    WHERE i.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
+      AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    ORDER BY l.instance_id COLLATE "C"
+    FOR UPDATE OF l SKIP LOCKED
+  )
+  DELETE FROM instance_locks AS l USING pause WHERE l.instance_id = pause.instance_id;
+  GET DIAGNOSTICS v_instances = ROW_COUNT;
+
+  WITH delayed AS (
+    SELECT w.id
+    FROM blocked_instances AS b
+    JOIN instances AS i ON i.instance_id = b.instance_id
+    JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
+    WHERE w.execution_id = b.execution_id AND w.name = ANY (p_activities) AND w.visible_at > v_now
+      AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    ORDER BY w.id
+    FOR UPDATE OF w SKIP LOCKED
+  )
+  UPDATE worker_queue AS w SET visible_at = v_now FROM delayed WHERE w.id = delayed.id;
+  GET DIAGNOSTICS v_activities = ROW_COUNT;
+
+  WITH passed AS (
+    SELECT b.instance_id
+    FROM blocked_instances AS b
+    LEFT JOIN instances AS i ON i.instance_id = b.instance_id
+    WHERE i.instance_id IS NULL OR NOT dx_is_blocked(b, i.current_execution_id, i.created_at)
+    ORDER BY b.instance_id COLLATE "C"
+    FOR UPDATE OF b SKIP LOCKED
+  )
+  DELETE FROM blocked_instances AS b USING passed WHERE b.instance_id = passed.instance_id;
+  RETURN v_instances + v_activities;
 END
 $$;
 

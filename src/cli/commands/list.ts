@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { age } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
-import { marked, outcomeOf, toJson } from "../internal/instances.ts"
+import { markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { shortened, table } from "../internal/table.ts"
@@ -38,6 +38,11 @@ export const list = Command.make("list", {
     Flag.withDescription("Only direct children of this instance"),
     Flag.optional
   ),
+  blocked: Flag.Boolean("blocked").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Only instances whose next turn no process could run"),
+    Flag.withDefault(false)
+  ),
   limit: Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Most instances to list, 1 to 1000. Defaults to 20"),
@@ -49,6 +54,7 @@ export const list = Command.make("list", {
   Command.withDescription("List the newest instances, newest first, by status, orchestration, id or parent."),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },
+    { command: "duroxide-prisma list --blocked", description: "What a wrong deploy has stopped, and why" },
     {
       command: "duroxide-prisma list --status failed --limit 1000 --json",
       description: "The same for programs: an array of objects"
@@ -61,11 +67,12 @@ export const list = Command.make("list", {
 /** What an instance shows of itself, or why it failed. */
 const longestDetail = 40
 
-const run = Effect.fnUntraced(function*({ limit, name, parent, prefix, status }: {
+const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, prefix, status }: {
   readonly status: Option.Option<"Running" | "Completed" | "Failed">
   readonly name: Option.Option<string>
   readonly prefix: Option.Option<string>
   readonly parent: Option.Option<string>
+  readonly blocked: boolean
   readonly limit: number
 }) {
   const admin = yield* Admin
@@ -75,12 +82,14 @@ const run = Effect.fnUntraced(function*({ limit, name, parent, prefix, status }:
     orchestrationName: Option.getOrUndefined(name),
     idPrefix: Option.getOrUndefined(prefix),
     parentInstanceId: Option.getOrUndefined(parent),
+    isBlocked: blocked,
     limit
   })
   const nowMs = yield* Clock.currentTimeMillis
   const rows = found.map((state) => {
     const { error, status } = outcomeOf(state)
-    return { ...state, shown: status, detail: error ?? state.customStatus ?? "" }
+    const detail = error ?? state.block?.problem ?? state.customStatus ?? ""
+    return { ...state, shown: shownStatus(state, status), status, detail }
   })
   yield* answer({
     json: found.map(toJson),
@@ -90,7 +99,7 @@ const run = Effect.fnUntraced(function*({ limit, name, parent, prefix, status }:
         { title: "INSTANCE", value: ({ instanceId }) => instanceId },
         { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
         { title: "VERSION", value: ({ orchestrationVersion }) => orchestrationVersion ?? "-" },
-        { title: "STATUS", value: ({ shown }) => shown, mark: ({ shown }, text) => marked(shown, text, style) },
+        { title: "STATUS", value: ({ shown }) => shown, mark: (row, text) => markedState(row, text, style) },
         { title: "CREATED", value: ({ createdAtMs }) => `${age(nowMs - createdAtMs)} ago` },
         { title: "LAST TURN", value: ({ updatedAtMs }) => `${age(nowMs - updatedAtMs)} ago` },
         ...(rows.every(({ detail }) => detail === "") ? [] : [{

@@ -4,13 +4,15 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { Block } from "../../model/Block.ts"
 import * as CoreVersion from "../../model/shared/coreVersion.ts"
-import { age, count } from "../../model/shared/quantities.ts"
+import { cures } from "../../model/shared/cures.ts"
+import { age, count, counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
 import { describe, kinds } from "../internal/events.ts"
-import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
+import { isoTime, marked, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
@@ -157,7 +159,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
     text: [
       style.bold(oneLine(id)),
       ...fields([
-        ["status", outcome.status, (text) => marked(outcome.status, text, style)],
+        [
+          "status",
+          shownStatus(state, outcome.status),
+          (text) => markedState({ block: state.block, status: outcome.status }, text, style)
+        ],
+        ...(state.block === null ? [] : blockFields(state.block, nowMs)),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
         ...foreign,
@@ -240,6 +247,15 @@ const placeJson = ({ attemptCount, lockedUntilMs, visibleAtMs }: QueuePlace) => 
   heldUntil: lockedUntilMs === null ? null : isoTime(lockedUntilMs),
   deliveries: attemptCount
 })
+
+const blockFields = ({ build, problem, reason, sinceMs, tries, triedAtMs }: Block, nowMs: number) => [
+  ["blocked by", `${reason}: ${problem}`] as const,
+  ["cure", cures[reason]] as const,
+  [
+    "tried",
+    `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`
+  ] as const
+]
 
 const nameOf = ({ instanceId, name }: Waits.Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`

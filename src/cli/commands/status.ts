@@ -54,6 +54,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       migrations,
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
+      blocked: backlog?.blockedInstances ?? null,
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
       tasks: queues === null ? null : tasksOf(queues),
@@ -76,6 +77,13 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
           "none" :
           `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
       ],
+      ...(backlog === null || backlog.blockedInstances === 0 ? [] : [
+        [
+          "blocked",
+          `${counted(backlog.blockedInstances, "instance", "instances")}; see list --blocked`,
+          style.red
+        ] as const
+      ]),
       ...(backlog === null ? [] : waiting(backlog, beforeStart)),
       ...(queues === null ? [] : waitingInQueues(queues)),
       [

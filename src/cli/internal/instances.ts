@@ -37,6 +37,15 @@ export const toJson = (state: InstanceState) => ({
   executionId: state.executionId,
   parentInstanceId: state.parentInstanceId,
   customStatus: state.customStatus,
+  blocked: state.block === null ? null : {
+    reason: state.block.reason,
+    problem: state.block.problem,
+    eventId: state.block.eventId,
+    build: state.block.build,
+    since: isoTime(state.block.sinceMs),
+    triedAt: isoTime(state.block.triedAtMs),
+    tries: state.block.tries
+  },
   createdAt: isoTime(state.createdAtMs),
   updatedAt: isoTime(state.updatedAtMs)
 })
@@ -52,3 +61,14 @@ export const marked = (status: Status, text: string, style: Style): string =>
     : status === "Cancelled"
     ? style.yellow(text)
     : text
+
+/** The status of an instance, and whether it is blocked. */
+export const shownStatus = ({ block }: Pick<InstanceState, "block">, status: Status): string =>
+  block === null ? status : `${status}, blocked`
+
+/** Marks a status, and that of a blocked instance as a failed one. */
+export const markedState = (
+  { block, status }: { readonly block: InstanceState["block"]; readonly status: Status },
+  text: string,
+  style: Style
+): string => block === null ? marked(status, text, style) : style.red(text)

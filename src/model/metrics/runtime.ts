@@ -38,6 +38,18 @@ export const orchestrationReplays = counter("duroxide_orchestration_replays_tota
 })
 
 /**
+ * Turns that this process could not run: their instances are blocked. An instance counts at each try. Labels:
+ * `orchestration_name` and `reason` (see `Block`).
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const orchestrationBlocks = counter("duroxide_orchestration_blocks_total", {
+  description: "Turns that could not be run, of instances that are blocked",
+  labels: ["orchestration_name", "reason"]
+})
+
+/**
  * Last turns of executions that were stored. Labels: `orchestration_name`, `version`, `status` (`success`, `failed`,
  * `cancelled`, `continuedAsNew`).
  *
@@ -132,6 +144,18 @@ export const warmInstanceBytes = gauge("duroxide_warm_instance_bytes", {
   description: "Estimated memory of these programs",
   unit: "bytes",
   labels: []
+})
+
+/**
+ * Deliveries of activities whose payload the handler's Schema refuses: their instances are blocked. Labels:
+ * `activity_name` and `reason` (see `Block`).
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const activityBlocks = counter("duroxide_activity_blocks_total", {
+  description: "Activities whose payload their handler could not read",
+  labels: ["activity_name", "reason"]
 })
 
 /**

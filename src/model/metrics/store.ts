@@ -60,3 +60,14 @@ export const activeOrchestrations = gauge("duroxide_active_orchestrations", {
   description: "Instances that have not ended",
   labels: []
 })
+
+/**
+ * Instances that are blocked: no process could run their next turn. Alert on it.
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const blockedInstances = gauge("duroxide_blocked_instances", {
+  description: "Instances whose next turn no process could run",
+  labels: []
+})

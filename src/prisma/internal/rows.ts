@@ -2,6 +2,7 @@
  * Encodes the input of the driver as arguments of the stored functions, and maps their rows to its results.
  */
 import * as Effect from "effect/Effect"
+import type { Block } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import type {
@@ -196,7 +197,8 @@ export const abandonRow = (item: Abandon) => ({
   token: item.lockToken,
   delay_ms: item.delayMs,
   ignore_attempt: item.ignoreAttempt,
-  ...(item.beginsFirst === true && { begins_first: true })
+  ...(item.beginsFirst === true && { begins_first: true }),
+  ...(item.block !== undefined && { block: item.block })
 })
 
 export const progressRow = (item: ReadProgress) => ({
@@ -295,6 +297,8 @@ export interface InstanceStateRow {
   readonly out_failure: string | null
   readonly out_custom_status: string | null
   readonly out_custom_status_version: number
+  /** The fields of `Block`. */
+  readonly out_block: Block | null
   readonly out_created_at_ms: bigint
   readonly out_updated_at_ms: bigint
 }
@@ -311,6 +315,7 @@ export const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceStat
     failure: row.out_failure,
     customStatus: row.out_custom_status,
     customStatusVersion: row.out_custom_status_version,
+    block: row.out_block,
     createdAtMs: Number(row.out_created_at_ms),
     updatedAtMs: Number(row.out_updated_at_ms)
   }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
@@ -404,6 +409,7 @@ export interface BacklogRow {
     { readonly tag: string | null; readonly depth: number; readonly oldest_ms: number }
   >
   readonly out_active_instances: bigint
+  readonly out_blocked_instances: bigint
 }
 
 export const backlog = (row: BacklogRow): Backlog => {
@@ -415,7 +421,8 @@ export const backlog = (row: BacklogRow): Backlog => {
       oldestAgeMs: oldestMs === null ? null : nowMs - Number(oldestMs)
     },
     worker: row.out_activities.map(({ depth, oldest_ms, tag }) => ({ tag, depth, oldestAgeMs: nowMs - oldest_ms })),
-    activeInstances: Number(row.out_active_instances)
+    activeInstances: Number(row.out_active_instances),
+    blockedInstances: Number(row.out_blocked_instances)
   }
 }
 

@@ -2,6 +2,7 @@
  * Claims of instances and of activities: what a driver may claim, what it hands out, and how a claim ends or is
  * renewed.
  */
+import type { BlockReport } from "../../model/Block.ts"
 import type { TagFilter, VersionRange } from "../../model/Instance.ts"
 
 /**
@@ -212,6 +213,8 @@ export interface Abandon {
    * others, so that the next batch begins with them. If there is one, `delayMs` does not apply. Defaults to false.
    */
   readonly beginsFirst?: boolean
+  /** Why its turn, or the activity, was not run: the instance is blocked. Absent: the store keeps what it knows. */
+  readonly block?: BlockReport | undefined
 }
 
 /**

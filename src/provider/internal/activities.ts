@@ -174,12 +174,12 @@ const ackWorkItem = (parts: Parts): Service["ackWorkItem"] => (lockToken, comple
     )
   })
 
-const abandonWorkItem = (parts: Parts): Service["abandonWorkItem"] => ({ delay, ignoreAttempt, lockToken }) =>
+const abandonWorkItem = (parts: Parts): Service["abandonWorkItem"] => ({ block, delay, ignoreAttempt, lockToken }) =>
   checked(
     "abandonWorkItem",
     [check.text("lockToken", lockToken), check.delay(delay)],
     () =>
-      parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
+      parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt, block }).pipe(
         Effect.ensuring(release(parts, lockToken)),
         Effect.flatMap((settled) => failUnlessDone("abandonWorkItem", lockToken, settled)),
         Effect.tap(() => Effect.sync(() => parts.wakeups.workAbandoned("worker", check.millisOrNull(delay))))

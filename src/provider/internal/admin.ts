@@ -57,6 +57,7 @@ const reads = (driver: Driver) => {
           orchestrationName: search.orchestrationName ?? null,
           parentInstanceId: search.parentInstanceId ?? null,
           idPrefix: search.idPrefix ?? null,
+          isBlocked: search.isBlocked ?? false,
           limit: search.limit ?? 100
         })
         const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
@@ -132,6 +133,7 @@ const everyInstance: Listing = {
   orchestrationName: null,
   parentInstanceId: null,
   idPrefix: null,
+  isBlocked: false,
   limit: null
 }
 

@@ -135,6 +135,7 @@ export const operations: Operations = {
   fetchOrchestrationItems: { ...claims("orchestrator"), label: "fetch" },
   ackOrchestrationItems: { ...settles("orchestrator"), label: "ack_orch", repeats: "set", countsRepeats: true },
   abandonOrchestrationItems: { ...settles("orchestrator"), label: "abandon_orch" },
+  retryBlocked: { kind: "write", repeats: "always" },
   renewOrchestrationItemLocks: { ...renews("orchestrator"), label: "renew_orch" },
   deferMessages: plain,
 

@@ -91,6 +91,7 @@ export const make = Effect.fnUntraced(function*(
     ackOrchestrationItem: ackOrchestrationItem(parts),
     dropOrchestrationItem: dropOrchestrationItem(parts),
     abandonOrchestrationItem: abandonOrchestrationItem(parts),
+    retryBlocked: retryBlocked(parts),
     renewOrchestrationItemLock: renewOrchestrationItemLock(parts)
   }
 })
@@ -318,12 +319,19 @@ const dropOrchestrationItem = (parts: Parts): Service["dropOrchestrationItem"] =
     ))
 
 const abandonOrchestrationItem =
-  (parts: Parts): Service["abandonOrchestrationItem"] => ({ beginsFirst = false, delay, ignoreAttempt, lockToken }) =>
+  (parts: Parts): Service["abandonOrchestrationItem"] =>
+  ({ beginsFirst = false, block, delay, ignoreAttempt, lockToken }) =>
     checked(
       "abandonOrchestrationItem",
       [check.text("lockToken", lockToken), check.delay(delay)],
       () =>
-        parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt, beginsFirst }).pipe(
+        parts.sendAbandon({
+          lockToken,
+          delayMs: check.millisOrNull(delay),
+          ignoreAttempt,
+          beginsFirst,
+          block
+        }).pipe(
           Effect.flatMap((settled) => failUnlessDone("abandonOrchestrationItem", lockToken, settled)),
           Effect.onExit(() =>
             Effect.sync(() => {
@@ -334,6 +342,19 @@ const abandonOrchestrationItem =
           )
         )
     )
+
+const retryBlocked = ({ driver, wakeups }: Parts): Service["retryBlocked"] => ({ activities, orchestrations }) =>
+  checked(
+    "retryBlocked",
+    [check.texts("orchestrations", orchestrations), check.texts("activities", activities)],
+    () =>
+      Effect.tap(driver.retryBlocked({ orchestrations, activities }), (count) =>
+        Effect.sync(() => {
+          if (count === 0) return
+          wakeups.workAbandoned("orchestrator", null)
+          wakeups.workAbandoned("worker", null)
+        }))
+  )
 
 const renewOrchestrationItemLock =
   (parts: Parts): Service["renewOrchestrationItemLock"] => ({ extendFor, lockToken }) =>

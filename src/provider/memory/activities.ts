@@ -1,6 +1,7 @@
 /**
  * The queue of activities, and the sessions that bind some of them to a worker.
  */
+import type { BlockReport } from "../../model/Block.ts"
 import type { TagFilter } from "../../model/Instance.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type {
@@ -30,15 +31,21 @@ export const make = (store: tables.Tables) =>
       ),
 
     abandonWorkItems: (items) =>
-      tables.statement((now) =>
-        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+      tables.statement((now) => {
+        /** The first of several activities of an instance. */
+        const blocks = new Map<string, BlockReport>()
+        const settled = items.map(({ block, delayMs, ignoreAttempt, lockToken }) => {
           const found = lockedBy(store, lockToken, "any time")
           if (found === undefined) return "LockLost"
+          const { instanceId } = found.activity
           tables.abandon(found.activity, ignoreAttempt)
           if (delayMs !== null && delayMs > 0) tables.delay(found.activity, delayMs, now)
+          if (block !== undefined && instanceId !== null && !blocks.has(instanceId)) blocks.set(instanceId, block)
           return "Done"
         })
-      ),
+        for (const [instanceId, block] of blocks) tables.block(store, instanceId, block, now)
+        return settled
+      }),
 
     renewWorkItemLocks: (items) =>
       tables.statement((now) =>

@@ -236,7 +236,8 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing) =>
   return (listing.status === null || currentOf(store, instanceId)?.status === listing.status) &&
     (listing.orchestrationName === null || name === listing.orchestrationName) &&
     (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
-    (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix))
+    (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix)) &&
+    (!listing.isBlocked || tables.blockOf(store, instanceId) !== undefined)
 }
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
@@ -264,7 +265,7 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
 }
 
 const remove = (
-  { activities, changed, executions, history, instances, locks, messages, stored }: tables.Tables,
+  { activities, blocks, changed, executions, history, instances, locks, messages, stored }: tables.Tables,
   instanceIds: ReadonlyArray<string>
 ): DeleteOutcome => {
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
@@ -277,7 +278,7 @@ const remove = (
       }
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, stored, changed]) table.delete(instanceId)
+    for (const table of [executions, history, locks, blocks, stored, changed]) table.delete(instanceId)
   }
   return { _tag: "Deleted", deleted }
 }

@@ -16,18 +16,44 @@ export const make = (store: tables.Tables) =>
 
     abandonOrchestrationItems: (items) =>
       tables.statement((now) =>
-        items.map(({ beginsFirst, delayMs, ignoreAttempt, lockToken }) => {
+        items.map(({ beginsFirst, block, delayMs, ignoreAttempt, lockToken }) => {
           const found = lockOf(store, lockToken, "any time")
           if (found === undefined) return "LockLost"
           const hasBegun = beginsFirst === true && putBeginFirst(store, found, now)
           const isPaused = delayMs !== null && delayMs > 0 && !hasBegun
           for (const [, message] of batchOf(store, found.instanceId, lockToken)) tables.abandon(message, ignoreAttempt)
+          if (block !== undefined) tables.block(store, found.instanceId, block, now)
           // A pause is a lock without a holder: what comes meanwhile waits behind the batch.
           if (isPaused) store.locks.set(found.instanceId, { token: "", untilMs: now + delayMs })
           else store.locks.delete(found.instanceId)
           return "Done"
         })
       ),
+
+    retryBlocked: ({ activities, orchestrations }) =>
+      tables.statement((now) => {
+        let count = 0
+        for (const instanceId of store.blocks.keys()) {
+          if (tables.blockOf(store, instanceId) === undefined) {
+            store.blocks.delete(instanceId)
+            continue
+          }
+          const { eventId, executionId } = store.blocks.get(instanceId)!
+          for (const activity of store.activities.values()) {
+            const isIt = activity.instanceId === instanceId && activity.executionId === executionId &&
+              activity.activityId === eventId
+            if (!isIt || activity.visibleAtMs <= now || !activities.includes(activity.name ?? "")) continue
+            activity.visibleAtMs = now
+            count++
+          }
+          const lock = store.locks.get(instanceId)
+          const isPaused = lock !== undefined && lock.token === "" && lock.untilMs > now
+          if (!isPaused || !orchestrations.includes(store.instances.get(instanceId)!.name)) continue
+          store.locks.delete(instanceId)
+          count++
+        }
+        return count
+      }),
 
     renewOrchestrationItemLocks: (items) =>
       tables.statement((now) =>

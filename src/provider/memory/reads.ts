@@ -131,7 +131,8 @@ export const make = (store: tables.Tables) =>
             .filter(({ depth }) => depth > 0)
             .sort((a, b) => a.tag === null ? 1 : b.tag === null || a.tag < b.tag ? -1 : 1),
           activeInstances: [...store.executions.values()]
-            .reduce((sum, all) => sum + [...all.values()].filter(({ status }) => status === "Running").length, 0)
+            .reduce((sum, all) => sum + [...all.values()].filter(({ status }) => status === "Running").length, 0),
+          blockedInstances: [...store.blocks.keys()].filter((id) => tables.blockOf(store, id) !== undefined).length
         }
       })
   }) satisfies Partial<ProviderDriver["Service"]>

@@ -3,6 +3,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import type { Block, BlockReport } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../../model/Instance.ts"
 import type { EncodedActivity, EncodedEvent } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
@@ -67,6 +68,12 @@ export interface ChangedValue {
   readonly lastUpdatedAtMs: number
 }
 
+/** A block, and where its instance was. */
+export interface StoredBlock extends Block {
+  readonly executionId: number
+  readonly lastEventId: number
+}
+
 export interface Tables {
   readonly instances: Map<string, Instance>
   readonly executions: Map<string, Map<number, Execution>>
@@ -76,6 +83,7 @@ export interface Tables {
   readonly activities: Map<number, Activity>
   /** Locks of instances, with their pauses, whose token is empty. */
   readonly locks: Map<string, Lock>
+  readonly blocks: Map<string, StoredBlock>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
@@ -92,6 +100,7 @@ export const make = (): Tables => ({
   messages: new Map(),
   activities: new Map(),
   locks: new Map(),
+  blocks: new Map(),
   sessions: new Map(),
   stored: new Map(),
   changed: new Map(),
@@ -236,9 +245,34 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     failure: end !== undefined && texts.isFailure(end) ? end : null,
     customStatus: instance.customStatus,
     customStatusVersion: instance.customStatusVersion,
+    block: blockOf(tables, instanceId) ?? null,
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
+}
+
+/** Notes that no turn could be run. A block counts on while its instance stays where it is. */
+export const block = (tables: Tables, instanceId: string, report: BlockReport, now: number): void => {
+  const executionId = tables.instances.get(instanceId)?.executionId
+  if (executionId === undefined) return
+  const { sinceMs, tries } = blockOf(tables, instanceId) ?? { sinceMs: now, tries: 0 }
+  tables.blocks.set(instanceId, {
+    ...report,
+    sinceMs,
+    triedAtMs: now,
+    tries: tries + 1,
+    executionId,
+    lastEventId: lastEventId(tables, instanceId, executionId)
+  })
+}
+
+/** The block of an instance, unless it has continued. */
+export const blockOf = (tables: Tables, instanceId: string): Block | undefined => {
+  const stored = tables.blocks.get(instanceId)
+  const current = tables.instances.get(instanceId)?.executionId
+  if (stored === undefined || current !== stored.executionId) return undefined
+  const { executionId, lastEventId: last, ...block } = stored
+  return last === lastEventId(tables, instanceId, executionId) ? block : undefined
 }
 
 export const bytesOf = (texts: ReadonlyArray<string>): number =>

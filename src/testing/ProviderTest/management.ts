@@ -239,7 +239,8 @@ export const management = topic("management", {
     assert.deepStrictEqual(empty, {
       orchestrator: { depth: 0, oldestAgeMs: null },
       worker: [],
-      activeInstances: 0
+      activeInstances: 0,
+      blockedInstances: 0
     })
     yield* enqueueStart("locked")
     yield* send(timerFired("later", 1), "1 hour")

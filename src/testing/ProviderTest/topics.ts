@@ -2,6 +2,7 @@
  * All topics of the suite, in order.
  */
 import { atomicity } from "./atomicity.ts"
+import { blocks } from "./blocks.ts"
 import { bulkDeletion } from "./bulkDeletion.ts"
 import { cancellation } from "./cancellation.ts"
 import { capabilityFiltering } from "./capabilityFiltering.ts"
@@ -45,6 +46,7 @@ export const topics = {
   multiExecution,
   optimisticTurns,
   poisonMessage,
+  blocks,
   prune,
   queueSemantics,
   queueViews,

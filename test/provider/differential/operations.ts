@@ -4,6 +4,7 @@
  * Nothing here names a token or a row: calls point at earlier answers (`Handle`) and at times relative to now, so that
  * a sequence means the same for every driver and survives shrinking.
  */
+import type { BlockReport } from "../../../src/model/Block.ts"
 import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
 import type { Listing } from "../../../src/provider/AdminDriver.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
@@ -97,6 +98,7 @@ interface Abandon {
   readonly delayMs: number | null
   readonly ignoreAttempt: boolean
   readonly beginsFirst?: boolean
+  readonly block?: BlockReport | undefined
 }
 
 interface Renewal {
@@ -134,6 +136,11 @@ export type Operation =
   }
   | { readonly call: "ackOrchestrationItems"; readonly turns: ReadonlyArray<Turn> }
   | { readonly call: "abandonOrchestrationItems"; readonly items: ReadonlyArray<Abandon> }
+  | {
+    readonly call: "retryBlocked"
+    readonly orchestrations: ReadonlyArray<string>
+    readonly activities: ReadonlyArray<string>
+  }
   | { readonly call: "renewOrchestrationItemLocks"; readonly items: ReadonlyArray<Renewal> }
   | {
     readonly call: "deferMessages"

@@ -168,9 +168,29 @@ const session = orNull(
   fc.record({ workerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
   1
 )
-const abandons = some(fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean() }), 2)
+const block = fc.record({
+  reason: fc.constantFrom("HistoryDiffers" as const, "DataUnreadable" as const),
+  problem: fc.constantFrom("it differs", "ç 😀"),
+  eventId: fc.nat(3),
+  build: fc.constantFrom("one", "other")
+})
+const abandons = some(
+  fc.record({
+    token: handle,
+    delayMs,
+    ignoreAttempt: fc.boolean(),
+    block: fc.option(block, { freq: 2, nil: undefined })
+  }),
+  2
+)
 const instanceAbandons = some(
-  fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean(), beginsFirst: fc.boolean() }),
+  fc.record({
+    token: handle,
+    delayMs,
+    ignoreAttempt: fc.boolean(),
+    beginsFirst: fc.boolean(),
+    block: fc.option(block, { freq: 2, nil: undefined })
+  }),
   2
 )
 const renewals = some(fc.record({ token: handle, extendForMs: lockTimeoutMs }), 2)
@@ -233,6 +253,10 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "sweepMessages", { maxAgeMs: ms }),
   call(9, "ackOrchestrationItems", { turns: some(turn) }),
   call(3, "abandonOrchestrationItems", { items: instanceAbandons }),
+  call(1, "retryBlocked", {
+    orchestrations: fc.subarray(["One", "Other"]),
+    activities: fc.subarray(["One", "One #gpu"])
+  }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),
   call(2, "deferMessages", {
     items: some(fc.record({ token: handle, positions: few(fc.nat(2)), delayMs: ms }), 2)
@@ -289,7 +313,8 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     status,
     orchestrationName: orNull(fc.constantFrom("One", "Other")),
     parentInstanceId: orNull(instanceId),
-    idPrefix: orNull(instanceId.map((id) => id.slice(0, 1)))
+    idPrefix: orNull(instanceId.map((id) => id.slice(0, 1))),
+    isBlocked: fc.boolean()
   }),
   call(1, "listChildren", { instanceIds: fc.subarray([...instanceIds]) }),
   call(1, "readExecution", { instanceId, executionId }),

@@ -171,6 +171,8 @@ const perform = Effect.fnUntraced(function*(
         driver.abandonOrchestrationItems,
         withTokens(side.turns, operation.items)
       )
+    case "retryBlocked":
+      return yield* driver.retryBlocked(operation)
     case "renewOrchestrationItemLocks":
       return yield* driver.renewOrchestrationItemLocks(withTokens(side.turns, operation.items))
     case "deferMessages":

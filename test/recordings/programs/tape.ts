@@ -102,6 +102,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
         )
       }),
     deferMessages: unused("deferMessages"),
+    retryBlocked: () => Effect.succeed(0),
     enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
     sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
     readBacklog: unused("readBacklog"),

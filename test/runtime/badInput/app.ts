@@ -166,7 +166,7 @@ export const runtime = Runtime.layer({
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),
-  Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, warmInstances: 0 })),
+  Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, warmInstances: 0, onMismatch: "block", build: "this build" })),
   Layer.provideMerge(Logger.layer([drops])),
   Layer.provideMerge(Layer.succeed(References.MinimumLogLevel, "Debug"))
 )

@@ -9,7 +9,20 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as App from "./app.ts"
-import { cancelled, deedFails, fails, failure, history, isRefused, refused, untilDropped, waiting } from "./words.ts"
+import {
+  blocked,
+  cancelled,
+  deedBlocks,
+  deedFails,
+  fails,
+  failure,
+  history,
+  isRefused,
+  refused,
+  retryBlocked,
+  untilDropped,
+  waiting
+} from "./words.ts"
 import type { Services, Test } from "./words.ts"
 
 export const sections: { readonly [section: string]: { readonly [does: string]: Test } } = {
@@ -101,11 +114,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       )
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
     }),
-    "start with a payload that the program's Schema refuses": (client, instanceId) =>
-      fails(
-        client.execute(App.OtherEcho, { instanceId, payload: 4711 }),
-        `orchestration panicked: payload of orchestration "Echo" does not match its schema: `
-      ),
+    "start with a payload that the program's Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.OtherEcho, { instanceId, payload: 4711 })
+      const problem = `payload of orchestration "Echo" does not match its schema: `
+      yield* blocked(client, instanceId, "DataUnreadable", problem)
+    }),
     "start with a payload of more than 4 MiB": Effect.fnUntraced(function*(client, instanceId) {
       yield* refused(
         client.start(App.Echo, { instanceId, payload: App.tooLarge }),
@@ -263,10 +276,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         yield* client.start(App.Waits, { instanceId })
         yield* waiting(instanceId)
         yield* client.raise(App.OtherGo, instanceId, 4711)
-        yield* fails(
-          client.wait(App.Waits, instanceId),
-          `orchestration panicked: payload of signal "Go" does not match its schema: `
-        )
+        yield* blocked(client, instanceId, "DataUnreadable", `payload of signal "Go" does not match its schema: `)
       }
     )
   },
@@ -373,24 +383,32 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "return too much",
       `orchestration panicked: result of orchestration "Does" has 4194305 bytes, the limit is 4194304`
     ),
-    "a program awaits a promise, or anything else that is not durable": deedFails(
+    "a program awaits a promise, or anything else that is not durable": deedBlocks(
       "await a promise",
-      `invalid program: orchestration "Does" awaits something that is not durable`,
+      "NotDurable",
+      `orchestration "Does" awaits something that is not durable`,
       "Put it in an activity"
     ),
-    "a program never waits and never ends": deedFails(
+    "a program never waits and never ends": deedBlocks(
       "loop without waiting",
-      `invalid program: orchestration "Does" does not come to rest`
+      "Endless",
+      `orchestration "Does" does not come to rest`
     ),
     "change the code of a running instance without a new version": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Edited, { instanceId })
       yield* waiting(instanceId)
       App.edited.add(instanceId)
       yield* client.raise(App.Go, instanceId, "go")
-      yield* fails(
-        client.wait(App.Edited, instanceId),
-        `nondeterministic: event 2: history has wait for signal "Go", the code asks for activity "Work"`
+      yield* blocked(
+        client,
+        instanceId,
+        "HistoryDiffers",
+        `event 2: history has wait for signal "Go", the code asks for activity "Work"`
       )
+      // The old code is back, and nothing is lost.
+      App.edited.delete(instanceId)
+      yield* retryBlocked(App.Edited)
+      yield* client.wait(App.Edited, instanceId)
     }),
     "start a child under an id that begins with `sub::`": deedFails(
       "start a child under a reserved id",

@@ -4,7 +4,9 @@
 import { assert } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
 import { Admin, Provider } from "duroxide-prisma/provider"
+import type { Block } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as App from "./app.ts"
 
 export type Services = Admin.Admin | Provider.Provider
@@ -39,6 +41,40 @@ export const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown
 /** The program `deed` fails its instance with this message; the value itself is not shown. */
 export const deedFails = (deed: App.Deed, ...said: Array<string>): Test => (client, instanceId) =>
   fails(client.execute(App.Does, { instanceId, payload: String(deed) }), ...said)
+
+/** The instance is blocked with this problem: it has not ended. */
+export const blocked = Effect.fnUntraced(function*(
+  client: Client.Client["Service"],
+  instanceId: string,
+  reason: Block.BlockReason,
+  ...said: Array<string>
+) {
+  const status = yield* Effect.repeat(client.status(instanceId), {
+    until: (status) => status._tag !== "Running" || Option.isSome(status.block)
+  })
+  if (status._tag !== "Running") return assert.fail(`it is ${status._tag}`)
+  const block = Option.getOrThrow(status.block)
+  assert.strictEqual(block.reason, reason)
+  assert.strictEqual(block.build, "this build")
+  for (const text of said) assert.include(block.problem, text)
+})
+
+/** Lets blocked instances be tried at once, as the start of a process does. */
+export const retryBlocked = (...definitions: ReadonlyArray<{ readonly name: string }>) =>
+  Effect.flatMap(
+    Provider.Provider,
+    (provider) => provider.retryBlocked({ orchestrations: definitions.map(({ name }) => name), activities: [] })
+  )
+
+/** The program `deed` blocks its instance, until it is cancelled. */
+export const deedBlocks = (deed: App.Deed, reason: Block.BlockReason, ...said: Array<string>): Test =>
+  Effect.fnUntraced(function*(client, instanceId) {
+    yield* client.start(App.Does, { instanceId, payload: String(deed) })
+    yield* blocked(client, instanceId, reason, ...said)
+    yield* client.cancel(instanceId, "enough")
+    yield* retryBlocked(App.Does)
+    yield* cancelled(client.wait(App.Does, instanceId), "enough")
+  })
 
 /** Waits until the instance waits, after its first turn. */
 export const waiting = (instanceId: string) =>

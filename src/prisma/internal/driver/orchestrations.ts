@@ -131,6 +131,15 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
     }
   ),
 
+  retryBlocked: ({ activities, orchestrations }) =>
+    Effect.map(
+      answer<bigint>("retryBlocked", "dx_retry_blocked", [
+        Prisma.sql`${[...orchestrations]}::text[]`,
+        Prisma.sql`${[...activities]}::text[]`
+      ], plain),
+      Number
+    ),
+
   abandonOrchestrationItems: settle("abandonOrchestrationItems", "dx_abandon_orchestration_items", abandonRow),
   renewOrchestrationItemLocks: settle(
     "renewOrchestrationItemLocks",

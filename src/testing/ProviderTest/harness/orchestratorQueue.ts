@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { BlockReport } from "../../../model/Block.ts"
 import type * as WorkItem from "../../../model/WorkItem.ts"
 import { Provider } from "../../../provider/Provider.ts"
 import type { Claimed, ExecutionMetadata, HistoryEnd, OrchestrationItem, Turn } from "../../../provider/Provider.ts"
@@ -119,14 +120,20 @@ export const named = (metadata: ExecutionMetadata = {}): ExecutionMetadata => ({
 
 export const abandon = (
   lockToken: string,
-  options: { readonly delay?: Duration.Input; readonly ignoreAttempt?: boolean; readonly beginsFirst?: boolean } = {}
+  options: {
+    readonly delay?: Duration.Input
+    readonly ignoreAttempt?: boolean
+    readonly beginsFirst?: boolean
+    readonly block?: BlockReport
+  } = {}
 ) =>
   Effect.flatMap(Provider, (provider) =>
     provider.abandonOrchestrationItem({
       lockToken,
       delay: duration(options.delay),
       ignoreAttempt: options.ignoreAttempt ?? false,
-      beginsFirst: options.beginsFirst
+      beginsFirst: options.beginsFirst,
+      block: options.block
     }))
 
 export const renew = (lockToken: string, extendFor: Duration.Input) =>
