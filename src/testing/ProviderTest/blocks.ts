@@ -9,14 +9,19 @@ import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
+  abandonWork,
   ack,
+  activityItem,
   activityScheduled,
   claimInstance,
+  claimWork,
   create,
   elapse,
   expectNoOrchestration,
+  expectNoWork,
   poke,
-  topic
+  topic,
+  turn
 } from "./harness.ts"
 
 const report: BlockReport = { reason: "HistoryDiffers", problem: "event 2 differs", eventId: 2, build: "old" }
@@ -99,6 +104,26 @@ export const blocks = topic("blocks", {
     yield* abandon((yield* claimInstance("i")).lockToken, { delay: "1 hour" })
     assert.strictEqual(yield* retryBlocked({ orchestrations: [orchestrationName], activities: [] }), 0)
     yield* expectNoOrchestration()
+  }),
+
+  activity_blocks_its_instance: Effect.gen(function*() {
+    const { retryBlocked } = yield* Provider
+    yield* create("i")
+    yield* turn("i", {
+      executionId: 1,
+      events: [activityScheduled(2)],
+      workers: [activityItem("i", 2, { tag: "gpu" }), activityItem("i", 3)]
+    })
+    const tags = { _tag: "Tags", tags: ["gpu"] } as const
+    const unread: BlockReport = { reason: "DataUnreadable", problem: "no floor", eventId: 2, build: "old" }
+    const claimed = yield* claimWork({ tags })
+    yield* abandonWork(claimed.lockToken, { delay: "1 hour", ignoreAttempt: true, block: unread })
+    assert.deepInclude(yield* blockOf("i"), { ...unread, tries: 1 })
+    yield* expectNoWork({ tags })
+    assert.strictEqual(yield* retryBlocked({ orchestrations: ["TestOrch"], activities: ["Another"] }), 0)
+    yield* expectNoWork({ tags })
+    assert.strictEqual(yield* retryBlocked({ orchestrations: [], activities: ["TestActivity"] }), 1)
+    assert.strictEqual((yield* claimWork({ tags })).attemptCount, 1)
   }),
 
   deletion_forgets_the_block: Effect.gen(function*() {

@@ -52,6 +52,18 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.tag
     ]),
     instance_locks: sorted([...tables.locks].map(([instanceId, lock]) => [instanceId, lock.untilMs])),
+    blocked_instances: sorted([...tables.blocks].map(([instanceId, row]) => [
+      instanceId,
+      row.executionId,
+      row.lastEventId,
+      row.reason,
+      row.problem,
+      row.eventId,
+      row.build,
+      row.sinceMs,
+      row.triedAtMs,
+      row.tries
+    ])),
     sessions: sorted([...tables.sessions].map(([sessionId, row]) => [
       sessionId,
       row.workerId,
@@ -118,6 +130,11 @@ const columns = {
   orchestrator_queue: { by: "id", of: `instance_id, work_item, ${queue}` },
   worker_queue: { by: "id", of: `work_item, ${queue}, instance_id, execution_id, activity_id, session_id, tag` },
   instance_locks: { by: "instance_id", of: "instance_id, locked_until" },
+  blocked_instances: {
+    by: "instance_id",
+    of: `instance_id, execution_id, last_event_id, reason, problem, event_id, build, ${ms("since")}, ${ms("tried_at")},
+         tries`
+  },
   sessions: { by: "session_id", of: "session_id, worker_id, locked_until, last_activity_at" },
   kv_store: { by: "instance_id, key", of: "instance_id, key, value, execution_id, last_updated_at_ms" },
   kv_delta: { by: "instance_id, key", of: "instance_id, key, value, last_updated_at_ms" }

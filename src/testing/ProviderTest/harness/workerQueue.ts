@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { BlockReport } from "../../../model/Block.ts"
 import type { TagFilter } from "../../../model/Instance.ts"
 import type * as WorkItem from "../../../model/WorkItem.ts"
 import { Provider } from "../../../provider/Provider.ts"
@@ -67,13 +68,14 @@ export const ackWork = (
 
 export const abandonWork = (
   lockToken: string,
-  options: { readonly delay?: Duration.Input; readonly ignoreAttempt?: boolean } = {}
+  options: { readonly delay?: Duration.Input; readonly ignoreAttempt?: boolean; readonly block?: BlockReport } = {}
 ) =>
   Effect.flatMap(Provider, (provider) =>
     provider.abandonWorkItem({
       lockToken,
       delay: duration(options.delay),
-      ignoreAttempt: options.ignoreAttempt ?? false
+      ignoreAttempt: options.ignoreAttempt ?? false,
+      block: options.block
     }))
 
 export const renewWork = (lockToken: string, extendFor: Duration.Input) =>
