@@ -215,6 +215,42 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
 )
 
 /**
+ * Says whether a change of the program applies to this execution: true if it reaches this place with the new code,
+ * false if it passed this place with the code before.
+ *
+ * **When to use**
+ *
+ * Use to change a program under running instances, where a new version would leave them on the old code for too long.
+ *
+ * **Details**
+ *
+ * A true answer is recorded, a false one is not. The first answer holds until the execution ends, in every replay and
+ * for every call with this id. The next execution, after `continueAsNew`, asks anew: it gets true. Throws a
+ * `RangeError` if the id is empty, is too long or cannot be stored.
+ *
+ * **Gotchas**
+ *
+ * An instance that waits just before this place has not passed it: it gets true. What took the new branch does not fit
+ * the old code: a process that still runs the old code blocks it, until one with the new code claims it.
+ *
+ * **Example** (A step that only new instances take)
+ *
+ * ```ts
+ * const program = Effect.fn(function*(order: typeof Order.Type) {
+ *   if (yield* Orchestration.changed("check-fraud")) yield* CheckFraud.execute(order.id)
+ *   return yield* Charge.execute(order)
+ * })
+ * ```
+ *
+ * @category versioning
+ * @since 0.2.0
+ */
+export const changed = (id: string): Effect.Effect<boolean, never, OrchestrationContext> => {
+  checkNameUnsafe("change", id)
+  return Effect.flatMap(engine, ({ changed }) => changed(id))
+}
+
+/**
  * Creates a random UUID (version 4). Unlike `crypto.randomUUID` it is the same on every replay, because it is drawn
  * from the orchestration's `Random`. Unique per execution; not suitable as a secret.
  *

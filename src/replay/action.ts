@@ -2,6 +2,7 @@
  * The requests that orchestration code can make, and how each is recorded, matched in a replay, and carried out.
  */
 import type * as Event from "../model/Event.ts"
+import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { ServedBy } from "../model/shared/definitions.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -61,11 +62,13 @@ export type Immediate =
   | { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
   | { readonly _tag: "ClearKeyValue"; readonly key: string }
   | { readonly _tag: "ClearKeyValues" }
+  /** `Orchestration.changed` is true here, and was not recorded before. `id` is that of the change. */
+  | { readonly _tag: "RecordChange"; readonly id: string }
 
 /** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
 export type Action = Awaited | Immediate
 
-/** The event that records each kind of request, and its noun in messages. */
+/** The event that records each kind of request, and its noun in messages. A change is recorded as an activity. */
 const kinds = {
   CallActivity: { event: "ActivityScheduled", noun: "activity" },
   CreateTimer: { event: "TimerCreated", noun: "timer" },
@@ -77,9 +80,14 @@ const kinds = {
   SetKeyValue: { event: "KeyValueSet", noun: "value of" },
   ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
   ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }
-} as const satisfies { readonly [T in Action["_tag"]]: { readonly event: Event.Event["_tag"]; readonly noun: string } }
+} as const satisfies {
+  readonly [T in Exclude<Action["_tag"], "RecordChange">]: {
+    readonly event: Event.Event["_tag"]
+    readonly noun: string
+  }
+}
 
-type RequestTag = (typeof kinds)[Action["_tag"]]["event"]
+type RequestTag = (typeof kinds)[keyof typeof kinds]["event"]
 
 /** An event that records a request of the code. */
 export type RequestEvent = Event.Of<RequestTag>
@@ -135,6 +143,8 @@ export const record = (
       return { _tag: "KeyValueCleared", key: action.key }
     case "ClearKeyValues":
       return { _tag: "KeyValuesCleared" }
+    case "RecordChange":
+      return { _tag: "ActivityScheduled", name: changeMarker.activity, input: changeMarker.inputOf(action.id) }
   }
 }
 
@@ -225,7 +235,7 @@ export const mismatch = (action: Action, event: RequestEvent): string | undefine
 
 /** Kind and name, never a payload. */
 export const describeEvent = (event: RequestEvent): string =>
-  taskOf(event) ?? described(nouns[event._tag]!, subject(event))
+  builtIn(event) ?? described(nouns[event._tag]!, subject(event))
 
 // internal
 
@@ -234,13 +244,21 @@ const compared = ["input", "sessionId", "tag", "value"]
 const subject = (fields: object): string | undefined =>
   "name" in fields ? String(fields.name) : "key" in fields ? String(fields.key) : undefined
 
-const describeAction = (action: Action): string => taskOf(action) ?? described(kinds[action._tag].noun, subject(action))
+const describeAction = (action: Action): string =>
+  action._tag === "RecordChange"
+    ? described("change", action.id)
+    : builtIn(action) ?? described(kinds[action._tag].noun, subject(action))
 
-/** A call of a task is an activity of ours, whose input has the name of the task. */
-const taskOf = (fields: object): string | undefined => {
-  if (!("name" in fields && "input" in fields) || !taskMail.creates(String(fields.name))) return undefined
-  const name = taskMail.taskOf(String(fields.input))
-  return name === undefined ? undefined : described("task", name)
+/** Calls of tasks and changes are activities of ours, whose input has the name of the task or the id of the change. */
+const builtIn = (fields: object): string | undefined => {
+  if (!("name" in fields && "input" in fields)) return undefined
+  const [activity, input] = [String(fields.name), String(fields.input)]
+  const name = taskMail.creates(activity)
+    ? taskMail.taskOf(input)
+    : activity === changeMarker.activity
+    ? changeMarker.idOf(input)
+    : undefined
+  return name === undefined ? undefined : described(activity === changeMarker.activity ? "change" : "task", name)
 }
 
 const described = (noun: string, subject: string | undefined) => subject === undefined ? noun : `${noun} "${subject}"`

@@ -40,6 +40,8 @@ export interface Engine {
   readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
   /** Records a request that needs no answer. */
   readonly request: (action: Immediate) => Effect.Effect<void>
+  /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */
+  readonly changed: (id: string) => Effect.Effect<boolean>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
   /**

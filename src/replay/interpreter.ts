@@ -15,9 +15,11 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
+import * as changeMarker from "../model/shared/changeMarker.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
+import { Changes } from "./changes.ts"
 import { Engine, OrchestrationContext } from "./context.ts"
 import * as fibers from "./fibers.ts"
 import { Ledger } from "./ledger.ts"
@@ -83,6 +85,8 @@ export class Nondeterminism {
 export class Interpreter {
   /** Holds the events that were applied, and the requests that were bound. */
   readonly ledger = new Ledger()
+  /** Must know the recorded events before they are applied. */
+  readonly changes = new Changes()
   private readonly options: Options
   private readonly state: State
   /** Requests without an event, oldest first. */
@@ -256,6 +260,16 @@ export class Interpreter {
         }
         return Effect.void
       }),
+    changed: (id) =>
+      Effect.suspend(() => {
+        if (!this.isInTurn) {
+          this.options.onStray()
+          return Effect.never
+        }
+        const { isChanged, isNew } = this.changes.ask(id, this.emitted.length)
+        if (isNew && this.continuation === undefined) this.emitted.push({ _tag: "RecordChange", id })
+        return Effect.succeed(isChanged)
+      }),
     continueAsNew: (input, version) =>
       Effect.callback<never>(() => {
         if (this.isInTurn) this.continuation ??= { input, version }
@@ -319,6 +333,9 @@ export class Interpreter {
   }
 
   private match(event: RequestEvent): void {
+    // `Changes` has read it. So the code may also ask for the change no longer.
+    if (changeMarker.isMarker(event)) return void this.ledger.add(event)
+    this.changes.pass()
     this.sortClears(event)
     const next = this.emitted[0]
     if (next === undefined) {

@@ -11,6 +11,7 @@ import type { BlockReason } from "../model/Block.ts"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
+import * as changeMarker from "../model/shared/changeMarker.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
@@ -31,6 +32,8 @@ export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "st
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
   /** The messages were made from events of a recorded history: none is left out. Defaults to false. */
   readonly areRecorded?: boolean | undefined
+  /** All events of a recorded history, also those after the messages. Defaults to none: the turn is new. */
+  readonly recorded?: ReadonlyArray<Event.Event> | undefined
   /** Called once when the code continues outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
 }
@@ -103,7 +106,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
   const blocks = mayBlock && isOwn(started.duroxideVersion)
   const program = new Program(input, started, version, blocks)
-  const problem = program.catchUp(history)
+  const problem = program.catchUp(history, input.recorded)
 
   // The unread messages of the execution before come first.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
@@ -216,14 +219,19 @@ class Program {
   }
 
   /** Replays the stored events. Returns why code and history do not fit together. */
-  catchUp(history: ReadonlyArray<Event.Event>): Problem | undefined {
+  catchUp(
+    history: ReadonlyArray<Event.Event>,
+    recorded: ReadonlyArray<Event.Event> | undefined
+  ): Problem | undefined {
     return attempt(() => {
+      this.interpreter.changes.follow(recorded ?? history)
       for (const [index, event] of history.entries()) {
         this.forbidEnd(history, index)
         if (this.interpreter.ended() === undefined) this.feed(event, true)
         else this.ledger.add(event)
       }
       this.forbidEnd(history, history.length)
+      if (recorded === undefined) this.interpreter.changes.follow(undefined)
       this.dropped = this.interpreter.takeDropped()
       if (this.interpreter.ended() !== undefined) return
       const dropped = new Set(this.dropped.map(({ eventId }) => eventId))
@@ -262,6 +270,8 @@ class Program {
         const event = recorder.append(action.record(next, at)) as action.RequestEvent
         requests.push({ action: next, event })
         interpreter.bind(event)
+        if (next._tag !== "RecordChange") continue
+        this.ledger.add(recorder.append({ _tag: "ActivityCompleted", result: changeMarker.result }, event.eventId))
       }
       if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
         throw new InvalidProgram("NotDurable", notDurable(started.name))

@@ -3,6 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
+import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
 import type { Code } from "../replay/interpreter.ts"
 
@@ -50,12 +51,13 @@ export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry
   }
 }
 
-/** Activities by name. Throws when two have the same name, and on a name that Duroxide reserves. */
+/** Activities by name. Throws when two have the same name, and on a name that Duroxide or this package reserves. */
 export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: string, handler: A]>): Map<string, A> => {
   const handlers = new Map<string, A>()
   for (const [name, handler] of activities) {
     if (handlers.has(name)) throw new Error(`activity "${name}" is registered twice`)
     if (name.startsWith(builtIn)) throw new Error(`activity "${name}" has a name of Duroxide's own: ${builtIn}…`)
+    if (name === changeMarker.activity) throw new Error(`activity "${name}" has a name that histories use for changes`)
     handlers.set(name, handler)
   }
   return handlers

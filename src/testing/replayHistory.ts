@@ -15,7 +15,7 @@ import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
-import { codeAfter, isArrival } from "./internal/codeAfter.ts"
+import { codeAfter, isArrival, isOfChange } from "./internal/codeAfter.ts"
 import type { StoredValue } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
 import * as differences from "./internal/difference.ts"
@@ -230,7 +230,7 @@ const compare = (
   keyValues: ReadonlyMap<string, StoredValue>
 ): differences.Difference | undefined => {
   const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string): differences.Difference => {
-    const until = events.findIndex((event, index) => index >= at && isArrival(event))
+    const until = events.findIndex((event, index) => index >= at && isArrival(event, events))
     return {
       orchestration,
       instanceId: events[0].instanceId,
@@ -244,24 +244,30 @@ const compare = (
   }
 
   const [recorded, expected] = split(events)
-  const after = codeAfter(code, recorded, keyValues)
+  const after = codeAfter(code, events, recorded.length, keyValues)
   if (after._tag === "Fits") {
-    const index = firstDifference(expected, after.events)
+    // Code may ask for a change no longer, or have it recorded where an instance that waits has not come yet.
+    const theirs = expected.filter((event) => !isOfChange(event, events))
+    const ours = after.events.filter((event) => !isOfChange(event, after.events))
+    const index = firstDifference(theirs, ours)
     if (index === undefined) return undefined
-    if (!after.events.some(isDeath)) return differs(recorded.length + index, after.events.slice(index))
+    if (!ours.some(isDeath)) {
+      const first = theirs[index]
+      return differs(first === undefined ? events.length : events.indexOf(first), ours.slice(index))
+    }
     // A replay continues after code has died. The death explains more than the requests that are missing after it.
     const at = firstIndex(recorded.length, (count) => {
-      const earlier = codeAfter(code, take(events, count), keyValues)
+      const earlier = codeAfter(code, events, count, keyValues)
       return earlier._tag === "Fits" && earlier.events.some(isDeath)
     })
-    const death = codeAfter(code, take(events, at), keyValues)
+    const death = codeAfter(code, events, at, keyValues)
     return differs(at, death._tag === "Fits" ? death.events : [])
   }
   // The problem names the event. The code is run again with the history before it, to show what it does instead.
   const eventId = Number(/^event (\d+):/.exec(after.problem)?.[1])
   const at = recorded.findIndex((event) => event.eventId === eventId)
   if (at < 1) return differs(recorded.length, [], after.problem)
-  const instead = codeAfter(code, take(events, at), keyValues)
+  const instead = codeAfter(code, events, at, keyValues)
   return instead._tag === "Differs"
     ? differs(at, [], instead.problem)
     : differs(at, instead.events, isGivenUp(events[at]!) ? after.problem : undefined)
@@ -302,12 +308,12 @@ const split = (events: Events): readonly [recorded: Events, expected: ReadonlyAr
   if (end < 0) return [events, []]
   let count = end
   if (isOwnEnd(events, events[end]!)) {
-    while (count > 1 && !isArrival(events[count - 1]!)) count--
+    while (count > 1 && !isArrival(events[count - 1]!, events)) count--
     return [take(events, count), events.slice(count)]
   }
   // The code may never have received the last arrivals.
   while (count > 1 && isClosing(events[count - 1]!)) count--
-  while (count > 1 && isArrival(events[count - 1]!)) count--
+  while (count > 1 && isArrival(events[count - 1]!, events)) count--
   return [take(events, count), []]
 }
 

@@ -78,6 +78,13 @@ const MeterLive = Meter.toLayer(Effect.fn(function*({ days, total }) {
 
 const checkAgainst = (history: string) => replayHistory(Fulfil1, history).pipe(Effect.provide(Fulfil1Live))
 
+const Fulfil1CheckedLive = Fulfil1.toLayer(Effect.fn(function*(order) {
+  const receipt = yield* Charge.execute(order)
+  yield* Approved.wait
+  if (yield* Orchestration.changed("fraud")) yield* CheckFraud.execute(order.id) // new
+  return yield* Ship.execute(receipt)
+}))
+
 const runningVersions = Effect.gen(function*() {
   const admin = yield* Admin.Admin
   const instanceIds = yield* admin.listInstancesByStatus("Running")
@@ -105,6 +112,12 @@ const onlyOld = (did?: Array<string>) =>
     Layer.provide([Fulfil1Live, Meter1Live, handlers(did)])
   )
 
+const onlyWithSlowParcels = (did: Array<string>) =>
+  Runtime.layer({ orchestrations: [Fulfil1], activities: [Charge, Ship] }).pipe(
+    Layer.provide([Fulfil1Live, Ship.toLayer((receipt) => Effect.as(Effect.sleep("1 hour"), `parcel for ${receipt}`))]),
+    Layer.provide(handlers(did))
+  )
+
 const onlyNew = Runtime.layer({ orchestrations: [Fulfil], activities: [CheckFraud, Charge, Ship] }).pipe(
   Layer.provide([FulfilLive, handlers()])
 )
@@ -126,7 +139,7 @@ describe("docs/versions.md", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/versions.test.ts"))
     const examples = Docs.blocks(Docs.read("docs/versions.md"), "ts")
-    assert.lengthOf(examples, 5)
+    assert.lengthOf(examples, 6)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -185,6 +198,41 @@ describe("docs/versions.md", () => {
       const error = yield* Effect.flip(finish("1"))
       assert.include(error.message, `history has activity "Charge", the code asks for activity "CheckFraud"`)
     }).pipe(Effect.provide(TestRuntime.layer(onlyOld()))))
+
+  it.effect("a change that the program asks for applies to instances that come to its place with the new code", () => {
+    const did: Array<string> = []
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start("waits")
+      yield* start("passed")
+      yield* client.raise(Approved, "order-passed")
+      yield* TestRuntime.advance("1 minute") // it ships
+      const histories = yield* Effect.forEach(["order-waits", "order-passed"], recordHistory)
+      const checked = Runtime.layer({ orchestrations: [Fulfil1], activities: [CheckFraud, Charge, Ship] })
+      yield* TestRuntime.deploy(checked.pipe(Layer.provide([Fulfil1CheckedLive, handlers(did)])))
+      for (const history of histories) yield* Effect.provide(replayHistory(Fulfil1, history), Fulfil1CheckedLive)
+      yield* start("new")
+      did.splice(0)
+      for (const id of ["waits", "new"]) assert.strictEqual(yield* finish(id), `parcel for receipt ${id}`)
+      yield* TestRuntime.advance("1 day")
+      assert.strictEqual(yield* client.wait(Fulfil1, "order-passed"), "parcel for receipt passed")
+      assert.deepStrictEqual(did, ["check waits", "check new"])
+
+      // Later the question is removed.
+      const always = Fulfil1.toLayer(Effect.fn(function*(order) {
+        const receipt = yield* Charge.execute(order)
+        yield* Approved.wait
+        yield* CheckFraud.execute(order.id)
+        return yield* Ship.execute(receipt)
+      }))
+      const after = yield* recordHistory("order-new")
+      assert.include(after, "duroxide-prisma/changed")
+      for (const program of [Fulfil1CheckedLive, always]) {
+        yield* Effect.provide(replayHistory(Fulfil1, after), program)
+      }
+      assert.instanceOf(yield* Effect.flip(Effect.provide(replayHistory(Fulfil1, after), Fulfil1Live)), HistoryMismatch)
+    }).pipe(Effect.provide(TestRuntime.layer(onlyWithSlowParcels(did))))
+  })
 
   it.effect("safe changes in place: code after the point all instances reached, names, logs, status texts, durations", () =>
     Effect.gen(function*() {

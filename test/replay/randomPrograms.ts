@@ -53,11 +53,18 @@ export interface RandomProgram {
   readonly program: Program
 }
 
-/** A program nested up to `depth`. */
-export const make = (dice: Dice, depth: number): RandomProgram => {
+/** A program nested up to `depth`; `change` may replace each of its leaves, which are numbered. */
+export const make = (
+  dice: Dice,
+  depth: number,
+  change: (leaf: RandomProgram, n: number) => RandomProgram = (leaf) => leaf
+): RandomProgram => {
   let calls = 0
   const leaf = (): RandomProgram => {
     const n = ++calls
+    return change(original(n), n)
+  }
+  const original = (n: number): RandomProgram => {
     const name = dice.pick(["A", "B", "C"])
     const ms = dice.pick([0, 1, 10, 10, 1000])
     const called: RandomProgram = { text: `${name}(${n})`, program: activity(name)(n) }
@@ -267,6 +274,7 @@ export class Uninterrupted {
     const port = {
       perform: perform as Engine["perform"],
       request,
+      changed: () => Effect.succeed(true),
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),
       keyValues: Effect.sync(() => this.values),

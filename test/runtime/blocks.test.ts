@@ -36,17 +36,24 @@ const charge = ({ charged }: World) =>
   )
 
 /** Charges, waits for ten minutes, and takes three notes. */
-const original = Book.toLayer(() =>
-  Effect.gen(function*() {
-    yield* Charge.execute()
-    yield* Effect.sleep("10 minutes")
-    const notes = [yield* Notes.take, yield* Notes.take, yield* Notes.take]
-    return notes.join(" ")
-  })
-)
+const book = Effect.gen(function*() {
+  yield* Charge.execute()
+  yield* Effect.sleep("10 minutes")
+  const notes = [yield* Notes.take, yield* Notes.take, yield* Notes.take]
+  return notes.join(" ")
+})
+const original = Book.toLayer(() => book)
 
 /** An edit in place: a pause comes first. */
 const edited = Book.toLayer(() => Effect.as(Effect.andThen(Effect.sleep("1 minute"), Charge.execute()), "edited"))
+
+/** The pause comes first where an execution begins with this code. */
+const asking = Book.toLayer(() =>
+  Effect.flatMap(
+    Orchestration.changed("pause"),
+    (isNew) => isNew ? Effect.andThen(Effect.sleep("1 minute"), book) : book
+  )
+)
 
 const serving = (world: World, program: Layer.Layer<Orchestration.Handler<"Book", "1.0.0">>) =>
   Runtime.layer({ orchestrations: [Book], activities: [Charge] }).pipe(Layer.provide([program, charge(world)]))
@@ -107,6 +114,37 @@ describe("A program that was edited in place", () => {
       yield* TestClock.adjust("30 minutes")
       assert.strictEqual(yield* right.client.wait(Book, "a", { timeout: 0 }), "one two three")
       assert.deepStrictEqual(world.charged, ["a"])
+    }).pipe(inMemory))
+
+  it.effect("blocks in old processes what took the branch of a change, and new ones continue it", () =>
+    Effect.gen(function*() {
+      const world: World = { charged: [] }
+      const first = yield* start(serving(world, original))
+      yield* first.client.start(Book, { instanceId: "before" })
+      yield* TestClock.adjust("1 second")
+      yield* first.stop
+      const released = yield* start(serving(world, asking))
+      yield* released.client.start(Book, { instanceId: "after" })
+      yield* TestClock.adjust("1 second")
+      yield* released.stop
+
+      const old = yield* start(serving(world, original), { build: "old" })
+      yield* TestClock.adjust("2 minutes")
+      const block = yield* blockOf(old.client, "after")
+      assert.deepInclude(block, { reason: "HistoryDiffers", eventId: 4, build: "old" })
+      assert.strictEqual(block?.problem, `event 4: history has timer, the code asks for activity "Charge"`)
+      assert.isUndefined(yield* blockOf(old.client, "before"))
+      yield* old.stop
+
+      const back = yield* start(serving(world, asking))
+      for (const instanceId of ["before", "after"]) {
+        for (const note of ["one", "two", "three"]) yield* back.client.send(Notes, instanceId, note)
+      }
+      yield* TestClock.adjust("12 minutes")
+      for (const instanceId of ["before", "after"]) {
+        assert.strictEqual(yield* back.client.wait(Book, instanceId, { timeout: 0 }), "one two three")
+      }
+      assert.deepStrictEqual(world.charged, ["before", "after"])
     }).pipe(inMemory))
 
   it.effect("can still be cancelled", () =>

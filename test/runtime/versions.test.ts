@@ -328,14 +328,22 @@ describe("Definitions", () => {
       ])
     }))
 
-  it.effect("an activity with a name of Duroxide's own is not served", () =>
-    Effect.gen(function*() {
-      const Guid = Activity.make("__duroxide_syscall:new_guid", { success: Schema.String })
-      const runtime = Runtime.layer({ activities: [Guid] }).pipe(Layer.provide(Guid.toLayer(() => Effect.succeed(""))))
-      const exit = yield* Effect.exit(Effect.scoped(Layer.build(TestRuntime.layer(runtime))))
-      assert.isTrue(Exit.isFailure(exit))
-      if (Exit.isFailure(exit)) assert.include(String(Cause.squash(exit.cause)), "has a name of Duroxide's own")
-    }))
+  for (
+    const [whose, name, problem] of [
+      ["of Duroxide's own", "__duroxide_syscall:new_guid", "has a name of Duroxide's own"],
+      ["that histories use for changes", "duroxide-prisma/changed", "has a name that histories use for changes"]
+    ] as const
+  ) {
+    it.effect(`an activity with a name ${whose} is not served`, () =>
+      Effect.gen(function*() {
+        const Taken = Activity.make(name, { success: Schema.String })
+        const handler = Taken.toLayer(() => Effect.succeed(""))
+        const runtime = Runtime.layer({ activities: [Taken] }).pipe(Layer.provide(handler))
+        const exit = yield* Effect.exit(Effect.scoped(Layer.build(TestRuntime.layer(runtime))))
+        assert.isTrue(Exit.isFailure(exit))
+        if (Exit.isFailure(exit)) assert.include(String(Cause.squash(exit.cause)), problem)
+      }))
+  }
 
   for (
     const [what, define, problem] of [

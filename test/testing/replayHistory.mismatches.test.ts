@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Orchestration } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
+import type { History } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 
 import { all, Approved, Charge, Fulfil, order, paid, recorded, replay, Reserve, Ship, Total } from "./replaying.ts"
@@ -33,6 +34,9 @@ const differs = (name: string, options: {
       report(options.before ?? paid, options.after, options.drive),
       (found) => assert.strictEqual(found, options.says.replace(/^ {8}/gm, "").trim())
     ))
+
+const fits = (program: Program, history: History) =>
+  Effect.map(Effect.result(replay(program, history)), (result) => result._tag === "Success")
 
 const cutLines = (mark: "-" | "+", letter: string) =>
   Array.from({ length: 6 }, (_, i) => {
@@ -362,5 +366,64 @@ ${cutLines("+", "b")}
           +    the end: failed with orchestration panicked: payload of activity "Charge" does not match its schema: Expected JSON value
             3  answer to 2: {"receipt":7}
             4  the end: completed with {"receipt":7}`
+  })
+})
+
+describe("replayHistory: a change that the program asks for", () => {
+  const insured: Program = (order) =>
+    Effect.gen(function*() {
+      yield* Reserve.execute(order.sku)
+      yield* Charge.execute({ lines: [order] })
+      yield* Effect.sleep("1 day")
+      if (yield* Orchestration.changed("insure")) yield* Reserve.execute("insurance")
+      const parcel = yield* Ship.execute(order.sku)
+      if (yield* Orchestration.changed("notify")) yield* Reserve.execute("notice")
+      return parcel
+    })
+
+  it.effect("histories of the code before fit, at any point", () =>
+    Effect.gen(function*() {
+      const lines = JSON.parse(yield* recorded(paid)) as ReadonlyArray<object>
+      for (let count = 1; count <= lines.length; count++) {
+        if (yield* fits(paid, lines.slice(0, count))) {
+          assert.isTrue(yield* fits(insured, lines.slice(0, count)), `${count} events`)
+        }
+      }
+    }))
+
+  it.effect("histories of the code after fit, also when it is asked no longer", () =>
+    Effect.gen(function*() {
+      const always: Program = (order) =>
+        Effect.gen(function*() {
+          yield* Reserve.execute(order.sku)
+          yield* Charge.execute({ lines: [order] })
+          yield* Effect.sleep("1 day")
+          yield* Reserve.execute("insurance")
+          const parcel = yield* Ship.execute(order.sku)
+          yield* Reserve.execute("notice")
+          return parcel
+        })
+      const history = yield* recorded(insured)
+      for (const program of [insured, always]) {
+        assert.isTrue(yield* fits(program, history))
+        for (const count of [2, 4, 6, 10, 12, 16]) {
+          assert.isTrue(yield* fits(program, (JSON.parse(history) as ReadonlyArray<object>).slice(0, count)))
+        }
+      }
+      assert.isFalse(yield* fits(paid, history))
+    }))
+
+  differs("the report names it", {
+    before: insured,
+    after: paid,
+    says: `
+        at 10
+             7  timer 6 fires
+             8  change "insure"
+             9  answer to 8: true
+          - 10  activity "Reserve" with "insurance"
+          +     activity "Ship" with "book"
+            11  answer to 10: true
+            12  activity "Ship" with "book"`
   })
 })

@@ -65,6 +65,13 @@ void Fulfil.continueAsNew({ cents: 1 }, { version: "2.0.0" })
 // @ts-expect-error the value is a number
 void Total.set("1")
 
+expectTypeOf(Orchestration.changed("fraud"))
+  .toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Instance>>()
+// @ts-expect-error a change has an id
+void Orchestration.changed()
+// @ts-expect-error its id is a text
+void Orchestration.changed(1)
+
 expectTypeOf(Charge.execute(12)).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
 expectTypeOf(Fulfil.execute({ cents: 1 })).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
 expectTypeOf(Fulfil.continueAsNew({ cents: 1 })).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Instance>>()

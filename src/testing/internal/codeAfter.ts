@@ -5,6 +5,7 @@ import * as Context from "effect/Context"
 import * as References from "effect/References"
 import type { ErrorDetails } from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
+import * as changeMarker from "../../model/shared/changeMarker.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Code } from "../../replay/interpreter.ts"
 import * as turns from "../../replay/turn.ts"
@@ -23,15 +24,17 @@ export interface StoredValue {
   readonly lastUpdatedAtMs: number
 }
 
-/** `recorded` is the beginning of an execution; it need not end at the end of a turn. */
+/** What code does after the first `end` events of an execution; these need not end at the end of a turn. */
 export const codeAfter = (
   code: Code,
-  recorded: ReadonlyArray<Event.Event>,
+  events: ReadonlyArray<Event.Event>,
+  end: number,
   keyValues: ReadonlyMap<string, StoredValue>
 ): Continuation => {
+  const recorded = events.slice(0, end)
   let first: Continuation | undefined
   for (const count of beginnings(recorded)) {
-    const result = turns.run(input(code, recorded, count, keyValues))
+    const result = turns.run({ ...input(code, recorded, count, keyValues), recorded: events })
     const { outcome, turn } = result
     if (
       outcome._tag !== "Failed" || outcome.details._tag !== "Configuration" || isPassedOn(outcome.details, recorded)
@@ -43,8 +46,16 @@ export const codeAfter = (
   return first!
 }
 
-/** Whether the event was made from a message, so that the code resumes with it. */
-export const isArrival = (event: Event.Event): boolean => toMessage(event) !== undefined
+/** Whether an event of these was made from a message, so that the code resumes with it. */
+export const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean =>
+  toMessage(event) !== undefined && !isOfChange(event, events)
+
+/** Whether an event of these only says that code asked for a change; see `Orchestration.changed`. */
+export const isOfChange = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean => {
+  if (event._tag !== "ActivityCompleted") return changeMarker.isMarker(event)
+  const request = events.find(({ eventId }) => eventId === event.sourceEventId)
+  return request !== undefined && changeMarker.isMarker(request)
+}
 
 // internal
 
@@ -55,7 +66,7 @@ export const isArrival = (event: Event.Event): boolean => toMessage(event) !== u
 const beginnings = (recorded: ReadonlyArray<Event.Event>): ReadonlyArray<number> => {
   const counts: Array<number> = []
   let count = recorded.length
-  while (count > 1 && isArrival(recorded[count - 1]!)) {
+  while (count > 1 && isArrival(recorded[count - 1]!, recorded)) {
     count--
     // A failure that code must not see would end the execution if it were delivered.
     if (isUnseen(recorded[count]!)) counts.splice(0)

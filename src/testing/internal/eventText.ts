@@ -3,6 +3,7 @@
  */
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
+import * as changeMarker from "../../model/shared/changeMarker.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
 export const eventText = (event: Event.Event): string => {
@@ -21,6 +22,7 @@ export const eventText = (event: Event.Event): string => {
     case "OrchestrationChained":
       return `detached start of "${event.name}" as ${event.instance} with ${cut(event.input)}`
     case "ActivityScheduled": {
+      if (changeMarker.isMarker(event)) return `change ${event.input}`
       const on = event.sessionId === undefined ? "" : `, session ${event.sessionId}`
       return `activity "${event.name}" with ${cut(event.input)}${on}${
         event.tag === undefined ? "" : `, tag ${event.tag}`
