@@ -251,6 +251,29 @@ export const changed = (id: string): Effect.Effect<boolean, never, Orchestration
 }
 
 /**
+ * Reads how many events the history of this execution has, so that a program can decide when to continue as new.
+ *
+ * **Details**
+ *
+ * Counts all events up to the one with which the program continues now, those of its requests and of their answers; a
+ * request that it has just made counts from the next wait on. It is the same number on every replay.
+ *
+ * **Example** (Continuing as new before replays get slow)
+ *
+ * ```ts
+ * while ((yield* Orchestration.historySize) < 2_000) yield* Play.execute(yield* Moves.take)
+ * return yield* Game.continueAsNew(state)
+ * ```
+ *
+ * @category context
+ * @since 0.2.0
+ */
+export const historySize: Effect.Effect<number, never, OrchestrationContext> = Effect.flatMap(
+  engine,
+  ({ historySize }) => historySize
+)
+
+/**
  * Creates a random UUID (version 4). Unlike `crypto.randomUUID` it is the same on every replay, because it is drawn
  * from the orchestration's `Random`. Unique per execution; not suitable as a secret.
  *

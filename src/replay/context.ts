@@ -44,6 +44,8 @@ export interface Engine {
   readonly changed: (id: string) => Effect.Effect<boolean>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
+  /** How many events of this execution the code has seen. */
+  readonly historySize: Effect.Effect<number>
   /**
    * Stored data that its Schema refuses: it was written under another definition. The program runs no further until a
    * build with a fitting Schema replays it; where a turn may not block, it dies.

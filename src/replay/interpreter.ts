@@ -104,6 +104,8 @@ export class Interpreter {
   private isReplaying = true
   private isInTurn = false
   private nowMs = 0
+  /** The last event that was applied, or was given to a request. */
+  private eventId = 0
   private name = ""
 
   constructor(options: Options) {
@@ -118,6 +120,7 @@ export class Interpreter {
   apply(event: Event.Event, isReplaying: boolean): void {
     this.turn(() => {
       this.isReplaying = isReplaying
+      this.eventId = event.eventId
       if (this.running === undefined && event._tag !== "OrchestrationStarted") {
         throw new Nondeterminism(`event ${event.eventId}: history must begin with OrchestrationStarted`)
       }
@@ -141,7 +144,10 @@ export class Interpreter {
 
   /** Gives the request last returned by `nextAction` its event. */
   bind(event: RequestEvent): void {
-    this.turn(() => this.record(this.taken!, event))
+    this.turn(() => {
+      this.eventId = event.eventId
+      this.record(this.taken!, event)
+    })
   }
 
   /** Set when the code asked for the next execution: it runs no further in this one. */
@@ -275,6 +281,7 @@ export class Interpreter {
         if (this.isInTurn) this.continuation ??= { input, version }
         else this.options.onStray()
       }),
+    historySize: Effect.sync(() => this.eventId),
     customStatus: Effect.sync(() => this.state.customStatus),
     keyValues: Effect.sync(() => new Map(this.state.keyValues)),
     keyValueTimes: Effect.sync(() => new Map(this.state.keyValueTimes)),

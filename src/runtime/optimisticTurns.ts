@@ -113,7 +113,7 @@ export const make = Effect.fnUntraced(function*(options: {
   }
 
   const ofInstance = (instanceId: string, executionId: number) => <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
-    Effect.tap(effect, runner.reportStrays).pipe(
+    Effect.tap(effect, runner.reportPrograms).pipe(
       ours({ instance_id: instanceId, execution_id: executionId })
     )
 

@@ -110,7 +110,7 @@ const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effec
     // Shutdown. If the turn was stored nevertheless, the store ignores this.
     Effect.onInterrupt(() => settlement.release),
     Effect.annotateLogs({ instance_id: instanceId, execution_id: executionId }),
-    Effect.andThen(runner.reportStrays),
+    Effect.andThen(runner.reportPrograms),
     timed
   )
 }

@@ -171,3 +171,30 @@ export class StrayReport {
       ).pipe(Effect.annotateLogs({ orchestration_name: name, instance_id: instanceId })), { discard: true })
   )
 }
+
+/** Reading and replaying as many events takes about half a second, in which the process runs nothing else. */
+const longHistory = 10_000
+
+/** Instances whose history is long; each is reported once. */
+export class LongHistoryReport {
+  private readonly reported = new Set<string>()
+  private readonly pending: Array<{ readonly name: string; readonly instanceId: string; readonly events: number }> = []
+  add(name: string, { outcome, turn }: Pick<turns.Ran, "outcome" | "turn">) {
+    const last = turn.historyDelta.at(-1)
+    if (last === undefined || last.eventId < longHistory || outcome._tag !== "Waiting") return
+    const { eventId: events, instanceId } = last
+    if (this.reported.has(instanceId)) return
+    // A process that has seen so many may repeat itself.
+    if (this.reported.size >= mostReported) this.reported.clear()
+    this.reported.add(instanceId)
+    this.pending.push({ name, instanceId, events })
+  }
+  readonly flush: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.forEach(this.pending.splice(0), ({ events, instanceId, name }) =>
+      Effect.logWarning(
+        `${component}: the history of an instance is long, its replays get slow: its program should call continueAsNew`
+      ).pipe(Effect.annotateLogs({ orchestration_name: name, instance_id: instanceId, events })), { discard: true })
+  )
+}
+
+const mostReported = 10_000

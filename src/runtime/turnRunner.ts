@@ -19,7 +19,7 @@ import * as turns from "../replay/turn.ts"
 import type * as batches from "./batch.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import type { Registration } from "./registry.ts"
-import { component, StrayReport } from "./reports.ts"
+import { component, LongHistoryReport, StrayReport } from "./reports.ts"
 import type { Complete } from "./settings.ts"
 import * as unreadMail from "./unreadMail.ts"
 
@@ -38,8 +38,8 @@ export interface TurnRunner {
     readonly warm: turns.WarmProgram | undefined
     readonly ran: turns.Ran | undefined
   }) => Effect.Effect<turns.Ran | turns.Blocked>
-  /** Logs programs that continued outside their turns since the last call. */
-  readonly reportStrays: Effect.Effect<void>
+  /** Logs programs that continued outside their turns, and instances with long histories, since the last call. */
+  readonly reportPrograms: Effect.Effect<void>
 }
 
 export type Resumed =
@@ -56,6 +56,7 @@ export const make = (
   const secondRun = { isUnderWay: false }
   const services = hostServices(context, secondRun)
   const strays = new StrayReport()
+  const longHistories = new LongHistoryReport()
   const runTurn = onMismatch === "block" ? turns.runOrBlock : turns.run
 
   /** Warns of a turn that blocks the event loop. */
@@ -87,10 +88,11 @@ export const make = (
           (traceparent) => atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages, traceparent }))
         ),
         // Only a replay can run the turn again, without the mail that stays behind.
-        (ran) =>
-          ran === undefined || unreadMail.leavesMail(ran, item)
-            ? { _tag: "Replay", ran }
-            : { _tag: "Ran", ran: unreadMail.requeue(ran) }
+        (ran) => {
+          if (ran === undefined || unreadMail.leavesMail(ran, item)) return { _tag: "Replay", ran }
+          longHistories.add(warm.started.name, ran)
+          return { _tag: "Ran", ran: unreadMail.requeue(ran) }
+        }
       ),
     replay: ({ batch, item, ran, registration, warm }) =>
       Effect.flatMap(tracing.traceparent, (traceparent) => {
@@ -130,9 +132,13 @@ export const make = (
             (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
           ))
         })
-        return batch.history.length === 0 ? turn : Effect.tap(turn, Metric.update(replays(registration.name), 1))
+        if (batch.history.length === 0) return turn
+        return Effect.tap(turn, (ran) => {
+          if (!(ran instanceof turns.Blocked)) longHistories.add(registration.name, ran)
+          return Metric.update(replays(registration.name), 1)
+        })
       }),
-    reportStrays: strays.flush
+    reportPrograms: Effect.andThen(strays.flush, longHistories.flush)
   }
 }
 

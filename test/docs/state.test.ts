@@ -64,6 +64,17 @@ const RoundsLive = Rounds.toLayer(Effect.fn(function*({ from, to }) {
   if (from + 100 < to) return yield* Rounds.continueAsNew({ from: from + 100, to })
 }))
 
+const Marathon = Orchestration.make("Marathon", { payload: Schema.Int, success: Schema.Int })
+
+const MarathonLive = Marathon.toLayer(Effect.fn(function*(done) {
+  let rounds = done
+  for (; rounds < 1_000; rounds++) {
+    if ((yield* Orchestration.historySize) >= 1_000) return yield* Marathon.continueAsNew(rounds)
+    yield* Prepare.execute()
+  }
+  return rounds
+}))
+
 const Slow = Orchestration.make("Slow")
 
 const Leaver = Orchestration.make("Leaver", { payload: Schema.Boolean })
@@ -113,11 +124,12 @@ const prune = Effect.gen(function*() {
 // -----------------------------------------------------------------------------
 
 const virtually = Effect.provide(TestRuntime.layer(
-  Runtime.layer({ orchestrations: [Season, Match, Rounds, Slow, Leaver], activities: [Prepare] }).pipe(
+  Runtime.layer({ orchestrations: [Season, Match, Rounds, Marathon, Slow, Leaver], activities: [Prepare] }).pipe(
     Layer.provide([
       SeasonLive,
       MatchLive,
       RoundsLive,
+      MarathonLive,
       LeaverLive,
       Slow.toLayer(() => Effect.sleep("1 hour")),
       Prepare.toLayer(Effect.fn(function*() {
@@ -134,7 +146,7 @@ describe("docs/signals.md, State", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
     const examples = Docs.blocks(Docs.section("docs/signals.md", "State"), "ts")
-    assert.lengthOf(examples, 8)
+    assert.lengthOf(examples, 9)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -184,6 +196,8 @@ describe("docs/signals.md, State", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const admin = yield* Admin.Admin
+      assert.strictEqual(yield* client.execute(Marathon, { instanceId: "marathon", payload: 0 }), 1_000)
+      assert.deepStrictEqual(yield* admin.listExecutions("marathon"), [1, 2])
       yield* client.execute(Rounds, { instanceId: "rounds", payload: { from: 0, to: 250 } })
       const executions = yield* admin.listExecutions("rounds")
       assert.deepStrictEqual(executions, [1, 2, 3])

@@ -275,6 +275,7 @@ export class Uninterrupted {
       perform: perform as Engine["perform"],
       request,
       changed: () => Effect.succeed(true),
+      historySize: Effect.succeed(0),
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),
       keyValues: Effect.sync(() => this.values),

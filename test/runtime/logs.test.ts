@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { MemoryDriver } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -7,6 +7,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as LocalProcess from "../utils/localProcess.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -109,6 +110,45 @@ describe("Logs of a runtime", () => {
         { package: "duroxide-prisma", activity_name: "Short", timeout: "30s", workerLockTimeout: "30s" },
         { package: "duroxide-prisma", activity_name: "ShortInTotal", totalTimeout: "10s", workerLockTimeout: "30s" }
       ])
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
+  it.effect("warn once of an instance whose history is long", () => {
+    const { layer, lines } = collect()
+    const Go = Signal.make("Go")
+    const Long = Orchestration.make("Long", { payload: Schema.Int, success: Schema.Int })
+    const serving = Runtime.layer({ orchestrations: [Long] }).pipe(Layer.provide(
+      Long.toLayer(Effect.fn(function*(requests) {
+        for (let i = 0; i < requests; i++) yield* Orchestration.setCustomStatus(String(i))
+        yield* Go.wait
+        yield* Go.wait
+        yield* Go.wait
+        return yield* Orchestration.historySize
+      }))
+    ))
+    return Effect.gen(function*() {
+      const { client } = yield* LocalProcess.start(serving)
+      const rounds = Effect.fnUntraced(function*(instanceId: string, payload: number) {
+        yield* client.start(Long, { instanceId, payload })
+        for (let i = 0; i < 3; i++) {
+          yield* TestClock.adjust("1 minute")
+          yield* client.raise(Go, instanceId)
+        }
+        yield* TestClock.adjust("1 minute")
+        return yield* client.wait(Long, instanceId)
+      })
+      assert.strictEqual(yield* rounds("short", 9_990), 9_997)
+      assert.strictEqual(yield* rounds("long", 9_995), 10_002)
+      const warnings = lines.filter(({ annotations, level }) =>
+        level === "Warn" && annotations["package"] !== undefined
+      )
+      assert.lengthOf(warnings, 1)
+      assert.include(warnings[0]!.message, "continueAsNew")
+      assert.deepInclude(warnings[0]!.annotations, {
+        orchestration_name: "Long",
+        instance_id: "long",
+        events: 10_001
+      })
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 

@@ -67,6 +67,7 @@ void Total.set("1")
 
 expectTypeOf(Orchestration.changed("fraud"))
   .toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Instance>>()
+expectTypeOf(Orchestration.historySize).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Instance>>()
 // @ts-expect-error a change has an id
 void Orchestration.changed()
 // @ts-expect-error its id is a text
