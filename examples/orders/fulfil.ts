@@ -54,13 +54,13 @@ export const FulfilLive = Fulfil.toLayer(Effect.fn(function*(order) {
       times: 3,
       while: (error) => error._tag === "BankUnavailable"
     }),
-    Effect.tapError(() => release)
+    Effect.onError(() => release) // it failed, or its activity died
   )
 
   const parcel = yield* approve(order).pipe(
     Effect.andThen(Effect.sleep(Duration.seconds(order.shipAfterSeconds ?? 0))),
     Effect.andThen(Ship.execute(order)),
-    Effect.tapError(() => Effect.all([release, Refund.execute(payment)], { concurrency: "unbounded" }))
+    Effect.onError(() => Effect.all([release, Refund.execute(payment)], { concurrency: "unbounded" }))
   )
   return { orderId: order.id, chargedCents: payment.cents, parcel }
 }))

@@ -114,10 +114,12 @@ const saga = Effect.scoped(Effect.gen(function*() {
   return references
 }))
 
-const onInterrupt = Confirmed.wait.pipe(
-  Effect.onInterrupt(() => Tell.execute("we give your seat away")),
-  Effect.timeoutOption("1 day")
-)
+const seat = (city: string) =>
+  Confirmed.wait.pipe(
+    Effect.andThen(Book.execute(city)),
+    Effect.onError(() => Tell.execute("we give your seat away")),
+    Effect.timeoutOption("1 day")
+  )
 
 const fibers = Effect.gen(function*() {
   const reminders = yield* Effect.forkChild(
@@ -199,7 +201,9 @@ const on = <A, E, R>(
     Book.toLayer((city) =>
       Effect.andThen(
         note(`book ${city}`),
-        city === "Atlantis" || (city === "Bath" && did.length < 3)
+        city === "nowhere"
+          ? Effect.die("no such place")
+          : city === "Atlantis" || (city === "Bath" && did.length < 3)
           ? Effect.fail(new SoldOut({ city }))
           : Effect.succeed(`seat in ${city}`)
       )
@@ -322,13 +326,27 @@ describe("docs/orchestrations.md", () => {
         })
     ))
 
-  it.effect("undoing: the finalizers of an interrupted step run", () =>
-    on(Effect.asVoid(onInterrupt), (did) =>
-      Effect.gen(function*() {
-        yield* start
-        yield* wait
-        assert.deepStrictEqual(did, ["24 tell we give your seat away"])
-      })))
+  for (
+    const [what, city, isConfirmed, expected] of [
+      ["succeeds: nothing", "Oslo", true, ["1 book Oslo"]],
+      ["fails", "Atlantis", true, ["1 book Atlantis", "1 tell we give your seat away"]],
+      ["dies", "nowhere", true, ["1 book nowhere", "1 tell we give your seat away"]],
+      ["is interrupted", "Oslo", false, ["24 tell we give your seat away"]]
+    ] as const
+  ) {
+    it.effect(`undoing: what runs when a step ${what}`, () =>
+      on(seat(city), (did) =>
+        Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* start
+          if (isConfirmed) {
+            yield* TestRuntime.advance("1 hour")
+            yield* client.raise(Confirmed, "p")
+          }
+          yield* TestRuntime.runToEnd("p")
+          assert.deepStrictEqual(did, [...expected])
+        })))
+  }
 
   it.effect("undoing: neither cancelling an instance nor continuing as new runs finalizers", () => {
     const cancelled = on(
