@@ -20,6 +20,7 @@ import * as ErrorDetails from "./model/ErrorDetails.ts"
 import * as checks from "./model/shared/activityOptions.ts"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import type { ServedBy } from "./model/shared/definitions.ts"
+import { explain } from "./model/shared/explained.ts"
 import { harmlessIn } from "./model/shared/logging.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
@@ -362,7 +363,7 @@ const makeWith = <
     const typed = details._tag === "Application" && details.kind === "ActivityFailed"
       ? failure.decodeOption(details.message)
       : Option.none()
-    return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(problemOf(details))
+    return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(explain(details))
   })
 
   const withOptions = (
@@ -454,7 +455,3 @@ const policyUnsafe = <E>(name: string, options: Options<E>) => {
       )
   }
 }
-
-// `ErrorDetails.display`, the text Rust clients show, calls every panic a panic of the orchestration.
-const problemOf = (details: ErrorDetails.ErrorDetails) =>
-  details._tag === "Application" && details.kind === "Panicked" ? details.message : ErrorDetails.display(details)

@@ -20,6 +20,7 @@ import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
 import type { Ids } from "./model/shared/definitions.ts"
 import { durationOf, noDuration } from "./model/shared/durations.ts"
+import { explain } from "./model/shared/explained.ts"
 import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
@@ -96,7 +97,7 @@ export class InstanceFailed
     const { details } = this
     // The message of a poison failure is the payload, which is not shown, unless the runtime has set a text.
     const reason = details._tag === "Poison" && !/^[[{]/.test(details.message) ? `: ${details.message}` : ""
-    return `instance ${this.instanceId} failed: ${ErrorDetails.display(details)}${reason}`
+    return `instance ${this.instanceId} failed: ${explain(details)}${reason}`
   }
 }
 

@@ -110,6 +110,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
           ErrorDetails.display(details),
           `orchestration panicked: activity "Explode" died: boom`
         )
+        assert.strictEqual(error.message, `instance explodes failed: activity "Explode" died: boom`)
       }))
   })
 

@@ -255,7 +255,7 @@ describe("Versions", () => {
       const error = yield* Effect.flip(client.wait(One, "loop"))
       assert.include(
         String(error),
-        `orchestration panicked: payload of orchestration "Loop" does not match its schema: Missing key at ["shop"]`
+        `payload of orchestration "Loop" does not match its schema: Missing key at ["shop"]`
       )
     }).pipe(Effect.provide(TestRuntime.layer(withStrict))))
 

@@ -219,7 +219,7 @@ describe("replayHistory: mismatches", () => {
              2  activity "Reserve" with "book"
              3  answer to 2: true
           -  4  activity "Charge" with {"lines":[{"sku":"book","cents":100}]}
-          +     the end: failed with orchestration panicked: not yet written
+          +     the end: failed with not yet written
              5  answer to 4: {"receipt":7}
              6  timer of 2030-01-02T00:00:00.000Z`
   })
@@ -363,7 +363,7 @@ ${cutLines("+", "b")}
         at 2
             1  start of "Fulfil" 1.0.0 with {"sku":"book","cents":200}
           - 2  activity "Charge" with 200
-          +    the end: failed with orchestration panicked: payload of activity "Charge" does not match its schema: Expected JSON value
+          +    the end: failed with payload of activity "Charge" does not match its schema: Expected JSON value
             3  answer to 2: {"receipt":7}
             4  the end: completed with {"receipt":7}`
   })

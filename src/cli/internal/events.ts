@@ -1,8 +1,8 @@
 /**
  * Events of a history as a person reads them.
  */
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
+import { explain, explainEnd } from "../../model/shared/explained.ts"
 import { time } from "./table.ts"
 
 /** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
@@ -44,7 +44,7 @@ export const describe = (event: Event.Event): string => {
     case "OrchestrationCompleted":
       return event.output
     case "OrchestrationFailed":
-      return ErrorDetails.display(event.details)
+      return explain(event.details)
     case "OrchestrationContinuedAsNew":
       return event.input
     case "OrchestrationCancelRequested":
@@ -64,7 +64,7 @@ export const describe = (event: Event.Event): string => {
       return `${answered} ${event.result}`
     case "ActivityFailed":
     case "SubOrchestrationFailed":
-      return `${answered} ${ErrorDetails.display(event.details)}`
+      return `${answered} ${explainEnd(event.details)}`
     case "ActivityCancelRequested":
     case "SubOrchestrationCancelRequested":
     case "ExternalSubscribedCancelled":

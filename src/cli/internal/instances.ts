@@ -1,8 +1,8 @@
 /**
  * An instance as the command line shows it.
  */
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type { InstanceState } from "../../model/Instance.ts"
+import { explain } from "../../model/shared/explained.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
@@ -25,7 +25,7 @@ export const outcomeOf = (state: InstanceState): Outcome => {
   const { details } = end
   return details._tag === "Application" && typeof details.kind === "object"
     ? { status: "Cancelled", output: null, error: details.kind.Cancelled.reason }
-    : { status: "Failed", output: null, error: ErrorDetails.display(details) }
+    : { status: "Failed", output: null, error: explain(details) }
 }
 
 /** Names the fields as every command with `--json` does. */

@@ -1,9 +1,9 @@
 /**
  * Events as readable text: one line each, and a text to compare decisions by.
  */
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
+import { explain, explainEnd } from "../../model/shared/explained.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
 export const eventText = (event: Event.Event): string => {
@@ -14,7 +14,7 @@ export const eventText = (event: Event.Event): string => {
     case "OrchestrationCompleted":
       return `the end: completed with ${cut(event.output)}`
     case "OrchestrationFailed":
-      return `the end: failed with ${cut(ErrorDetails.display(event.details))}`
+      return `the end: failed with ${cut(explain(event.details))}`
     case "OrchestrationContinuedAsNew":
       return `the end: continues as new with ${cut(event.input)}`
     case "OrchestrationCancelRequested":
@@ -33,7 +33,7 @@ export const eventText = (event: Event.Event): string => {
       return `answer to ${source}: ${cut(event.result)}`
     case "ActivityFailed":
     case "SubOrchestrationFailed":
-      return `failure of ${source}: ${cut(ErrorDetails.display(event.details))}`
+      return `failure of ${source}: ${cut(explainEnd(event.details))}`
     case "ActivityCancelRequested":
     case "SubOrchestrationCancelRequested":
     case "ExternalSubscribedCancelled":

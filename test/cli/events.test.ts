@@ -1,0 +1,20 @@
+import { assert, describe, it } from "@effect/vitest"
+import { ErrorDetails } from "duroxide-prisma/provider"
+import type { Event } from "duroxide-prisma/provider"
+import * as events from "../../src/cli/internal/events.ts"
+
+const at = { eventId: 3, instanceId: "i", executionId: 1, timestampMs: 0, duroxideVersion: "1000.1.0" }
+
+describe("Events as the command line shows them", () => {
+  it("an activity or a child that died is not said to be the orchestration", () => {
+    const details = ErrorDetails.died(new Error("boom"))
+    const failed = { ...at, sourceEventId: 2, details }
+    const ends: ReadonlyArray<Event.Event> = [
+      { ...failed, _tag: "ActivityFailed" },
+      { ...failed, _tag: "SubOrchestrationFailed" },
+      { ...failed, _tag: "ActivityFailed", details: ErrorDetails.application("ActivityFailed", "\"declined\"") },
+      { ...failed, _tag: "OrchestrationFailed", sourceEventId: null }
+    ]
+    assert.deepStrictEqual(ends.map(events.describe), ["#2 died: boom", "#2 died: boom", "#2 \"declined\"", "boom"])
+  })
+})
