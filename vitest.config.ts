@@ -11,6 +11,13 @@ writeModule()
 
 const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url))
 
+if (!existsSync(source("prisma/generated/client.ts"))) {
+  console.error(
+    `The Prisma client is not generated yet: run "npm run ready" first, or a script of npm such as "npm test"`
+  )
+  process.exit(1)
+}
+
 /** What every test runs with; the configurations beside this one add what they run. */
 export const base = defineConfig({
   resolve: {
