@@ -356,7 +356,8 @@ const makeWith = <
       input: yield* Effect.orDie(input.encode(value)),
       ...route,
       servedBy,
-      tryOf
+      tryOf,
+      decode: input.decode
     })
     if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer

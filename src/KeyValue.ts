@@ -102,7 +102,8 @@ export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<Sc
     set: Effect.fnUntraced(function*(value: SchemaOf<V>["Type"]) {
       yield* checked
       const { request } = yield* engine
-      yield* request({ _tag: "SetKeyValue", key, value: yield* Effect.orDie(codec.encode(value)) })
+      const text = yield* Effect.orDie(codec.encode(value))
+      yield* request({ _tag: "SetKeyValue", key, value: text, decode: codec.decode })
     }),
     clear: Effect.gen(function*() {
       yield* checked

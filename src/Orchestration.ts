@@ -404,12 +404,13 @@ const startableOf = <
     success: payloads.make(`result of orchestration "${name}"`, schemas.success),
     error: payloads.make(`error of orchestration "${name}"`, schemas.error)
   }
+  const { decode } = codecs.payload
   const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
   const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
     const { perform } = yield* engine
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
-    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input, servedBy })
+    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input, servedBy, decode })
     if (answer._tag === "SubOrchestrationCompleted") return yield* decoded(codecs.success.decode(answer.result))
     const { details } = answer
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
@@ -431,7 +432,7 @@ const startableOf = <
       const input = yield* Effect.orDie(codecs.payload.encode(options.payload))
       const instance = idOf({ instanceId }, options)
       yield* fit.orDie(checkRootId(instance))
-      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input, servedBy })
+      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input, servedBy, decode })
     })
   }
 }
@@ -455,8 +456,8 @@ const withProgram = <
       const input = yield* Effect.orDie(codecs.payload.encode(value))
       return yield* continueAsNew(input, options?.version === "own" ? version : null)
     }),
-    toLayer: (program) =>
-      Layer.succeed(orchestrationKey(name, version), (input: string) =>
+    toLayer: (program) => {
+      const code = (input: string) =>
         decoded(codecs.payload.decode(input)).pipe(
           // `WithoutServices` refuses every other program.
           Effect.flatMap(
@@ -472,7 +473,14 @@ const withProgram = <
                   Effect.fail(text))
             }
           })
-        ))
+        )
+      const decodes = {
+        payload: codecs.payload.decode,
+        success: codecs.success.decode,
+        error: codecs.error.decode
+      }
+      return Layer.succeed(orchestrationKey(name, version), Object.assign(code, { decodes }))
+    }
   }
 }
 

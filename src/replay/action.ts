@@ -6,6 +6,8 @@ import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { ServedBy } from "../model/shared/definitions.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
+import { whereDifferent } from "./difference.ts"
+import type { Decode } from "./difference.ts"
 
 /** One try of a call. */
 export interface TryOf {
@@ -19,12 +21,17 @@ export interface Call {
   firstTryId: number | undefined
 }
 
+/** What decodes the input or the value of a request. Not recorded. */
+interface Decodes {
+  readonly decode?: Decode
+}
+
 /**
  * A request that a later event answers. `servedBy` is not recorded: a definition may move it between TypeScript and
  * Rust.
  */
 export type Awaited =
-  | {
+  | Decodes & {
     readonly _tag: "CallActivity"
     readonly name: string
     readonly input: string
@@ -39,7 +46,7 @@ export type Awaited =
   | { readonly _tag: "WaitExternal"; readonly name: string }
   | { readonly _tag: "DequeueEvent"; readonly name: string }
   /** Without `instance` the child is named after its parent and its event. */
-  | {
+  | Decodes & {
     readonly _tag: "StartSubOrchestration"
     readonly name: string
     readonly version: string | null
@@ -50,7 +57,7 @@ export type Awaited =
 
 /** A request that is done as soon as it is recorded. */
 export type Immediate =
-  | {
+  | Decodes & {
     readonly _tag: "StartOrchestrationDetached"
     readonly name: string
     readonly version: string | null
@@ -59,7 +66,7 @@ export type Immediate =
     readonly servedBy?: ServedBy
   }
   | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
-  | { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
+  | Decodes & { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
   | { readonly _tag: "ClearKeyValue"; readonly key: string }
   | { readonly _tag: "ClearKeyValues" }
   /** `Orchestration.changed` is true here, and was not recorded before. `id` is that of the change. */
@@ -117,7 +124,7 @@ export const record = (
 ): Recorded<RequestEvent> => {
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, servedBy: __, tryOf: ___, ...call } = action
+      const { _tag: _, decode: __, servedBy: ___, tryOf: ____, ...call } = action
       return { _tag: "ActivityScheduled", ...call }
     }
     case "CreateTimer":
@@ -160,7 +167,7 @@ export const dispatch = (
   const { eventId: id, executionId, instanceId: instance } = event
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, servedBy: __, tryOf, ...call } = action
+      const { _tag: _, decode: __, servedBy: ___, tryOf, ...call } = action
       const firstTryId = tryOf?.call.firstTryId ?? id
       return {
         _tag: "ActivityExecute",
@@ -222,11 +229,13 @@ export const mismatch = (action: Action, event: RequestEvent): string | undefine
   for (const field of compared) {
     const ours = (fields as Record<string, unknown>)[field]
     const theirs = (event as unknown as Record<string, unknown>)[field]
-    if (ours !== theirs) {
-      return `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${
-        field === "sessionId" ? "session" : field
-      }`
-    }
+    if (ours === theirs) continue
+    const where = typeof ours === "string" && typeof theirs === "string"
+      ? whereDifferent(ours, theirs, hasValue(field) && "decode" in action ? action.decode : undefined)
+      : ""
+    if (where === undefined) continue
+    const what = field === "sessionId" ? "session" : where === "" || !hasValue(field) ? field : `${field} at ${where}`
+    return `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${what}`
   }
   return event._tag === "OrchestrationChained" && (fields as typeof event).instance !== event.instance
     ? `event ${event.eventId}: history has ${expected}, the code asks for the same with another instance`
@@ -240,6 +249,8 @@ export const describeEvent = (event: RequestEvent): string =>
 // internal
 
 const compared = ["input", "sessionId", "tag", "value"]
+
+const hasValue = (field: string) => field === "input" || field === "value"
 
 const subject = (fields: object): string | undefined =>
   "name" in fields ? String(fields.name) : "key" in fields ? String(fields.key) : undefined

@@ -21,6 +21,7 @@ import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { Changes } from "./changes.ts"
 import { Engine, OrchestrationContext } from "./context.ts"
+import type { Decode } from "./difference.ts"
 import * as fibers from "./fibers.ts"
 import { Ledger } from "./ledger.ts"
 import type { Delivery } from "./ledger.ts"
@@ -28,7 +29,11 @@ import type { ProgramSpan } from "./programSpans.ts"
 import { silentWhile } from "./silence.ts"
 
 /** An orchestration's code as the interpreter runs it: encoded input in, encoded success or error out. */
-export type Code = (input: string) => Effect.Effect<string, string, OrchestrationContext>
+export interface Code {
+  (input: string): Effect.Effect<string, string, OrchestrationContext>
+  /** What decodes its input, its result and its error. */
+  readonly decodes?: { readonly payload: Decode; readonly success: Decode; readonly error: Decode }
+}
 
 export interface Options {
   readonly code: Code

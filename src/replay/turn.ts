@@ -47,6 +47,8 @@ export interface Ran extends Decided {
   readonly warm: WarmProgram | undefined
   /** The full cause, if the program died in this turn; the stored failure holds an excerpt. */
   readonly diedOf?: Cause.Cause<never> | undefined
+  /** The new requests of the program. */
+  readonly requests: ReadonlyArray<Request>
   /** Spans that the program ended in this turn. Export them only if the turn is stored. */
   readonly spans: ReadonlyArray<ProgramSpan>
 }
@@ -135,6 +137,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end, started }),
     warnings: arrived.warnings,
     warm: undefined,
+    requests: [],
     diedOf: program.diedOf(),
     spans: program.takeEndedSpans()
   }
@@ -287,7 +290,7 @@ class Program {
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
-    return Result.succeed({ ...decided, warnings, warm, spans: this.takeEndedSpans() })
+    return Result.succeed({ ...decided, warnings, warm, requests, spans: this.takeEndedSpans() })
   }
 
   takeEndedSpans(): ReadonlyArray<ProgramSpan> {

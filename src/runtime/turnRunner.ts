@@ -14,6 +14,9 @@ import { harmless } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
+import { whereDifferent } from "../replay/difference.ts"
+import type { Decode } from "../replay/difference.ts"
+import type { Code } from "../replay/interpreter.ts"
 import { silentWhile } from "../replay/silence.ts"
 import * as turns from "../replay/turn.ts"
 import type * as batches from "./batch.ts"
@@ -121,6 +124,7 @@ export const make = (
             silently(() => warm.resume({ nowMs: item.nowMs, messages: batch.messages, traceparent })),
             warm,
             item,
+            registration,
             onMismatch
           )
         }
@@ -170,11 +174,12 @@ const agreed = (
   resumed: turns.Ran | undefined,
   { executionId, lastEvent, started }: turns.WarmProgram,
   item: OrchestrationItem,
+  { code }: Registration,
   onMismatch: Complete["onMismatch"]
 ): turns.Ran | turns.Blocked => {
   // Only replays fail an instance.
   if (resumed === undefined && replayed.outcome._tag === "Failed") return replayed
-  if (resumed !== undefined && sameDecisions(resumed, replayed)) return resumed
+  if (resumed !== undefined && sameDecisions(resumed, replayed, code)) return resumed
   if (onMismatch === "block" && turns.isOwn(started.duroxideVersion)) {
     return new turns.Blocked("HistoryDiffers", notReproduced(started.name), lastEvent.eventId)
   }
@@ -185,12 +190,42 @@ const agreed = (
       { unreadable: false }
     ),
     warm: undefined,
+    requests: [],
     spans: []
   }
 }
 
-const sameDecisions = (a: turns.Result, b: turns.Result) =>
-  JSON.stringify([a.outcome, a.turn]) === JSON.stringify([b.outcome, b.turn])
+const sameDecisions = (a: turns.Ran, b: turns.Ran, code: Code) => {
+  const decisions = JSON.stringify([a.outcome, a.turn])
+  if (decisions === JSON.stringify([b.outcome, b.turn])) return true
+  const texts = sameValues(a, b, code)
+  return texts.size > 0 && decisions === JSON.stringify(
+        [b.outcome, b.turn],
+        (_, value) => typeof value === "string" ? texts.get(value) ?? value : value
+      )
+}
+
+/** Texts of `a` by those of `b` that stand for the same value: a Schema may encode it differently each time. */
+const sameValues = (a: turns.Ran, b: turns.Ran, { decodes }: Code): ReadonlyMap<string, string> => {
+  const texts = new Map<string, string>()
+  const pair = (one: string, other: string, decode: Decode | undefined) => {
+    if (one !== other && whereDifferent(one, other, decode) === undefined) texts.set(other, one)
+  }
+  for (const [index, { action }] of a.requests.entries()) {
+    const other = b.requests[index]?.action
+    if (other === undefined) continue
+    if ("input" in action && "input" in other) pair(action.input, other.input, action.decode)
+    if ("value" in action && "value" in other) pair(action.value, other.value, action.decode)
+  }
+  const [one, other] = [a.outcome, b.outcome]
+  if (one._tag === "Completed" && other._tag === "Completed") pair(one.output, other.output, decodes?.success)
+  if (one._tag === "ContinuedAsNew" && other._tag === "ContinuedAsNew") pair(one.input, other.input, decodes?.payload)
+  if (
+    one._tag === "Failed" && one.details._tag === "Application" && other._tag === "Failed" &&
+    other.details._tag === "Application"
+  ) pair(one.details.message, other.details.message, decodes?.error)
+  return texts
+}
 
 const notReproduced = (name: string) =>
   `orchestration "${name}" is not deterministic: its replay decides otherwise than its program did in memory. ` +

@@ -14,6 +14,8 @@ import * as Event from "../model/Event.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { isRequest, mismatch } from "../replay/action.ts"
+import { whereDifferent } from "../replay/difference.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
 import { codeAfter, isArrival, isOfChange } from "./internal/codeAfter.ts"
 import type { StoredValue } from "./internal/codeAfter.ts"
@@ -249,7 +251,12 @@ const compare = (
     // Code may ask for a change no longer, or have it recorded where an instance that waits has not come yet.
     const theirs = expected.filter((event) => !isOfChange(event, events))
     const ours = after.events.filter((event) => !isOfChange(event, after.events))
-    const index = firstDifference(theirs, ours)
+    const index = firstDifference(theirs, ours, (event, other) => {
+      const request = after.requests.find((request) => request.event === other)
+      return request === undefined
+        ? isSameEnd(event, other, code)
+        : isRequest(event) && mismatch(request.action, event) === undefined
+    })
     if (index === undefined) return undefined
     if (!ours.some(isDeath)) {
       const first = theirs[index]
@@ -275,15 +282,40 @@ const compare = (
 
 const firstDifference = (
   theirs: ReadonlyArray<Event.Event>,
-  ours: ReadonlyArray<Event.Event>
+  ours: ReadonlyArray<Event.Event>,
+  /** Whether events with other texts are the same decision. */
+  isSame: (theirs: Event.Event, ours: Event.Event) => boolean
 ): number | undefined => {
   const [longer, shorter] = theirs.length > ours.length ? [theirs, ours] : [ours, theirs]
   const index = longer.findIndex((event, index) => {
     const other = shorter[index]
-    return other === undefined || decisionText(other) !== decisionText(event)
+    if (other === undefined) return true
+    return decisionText(other) !== decisionText(event) &&
+      !(longer === theirs ? isSame(event, other) : isSame(other, event))
   })
   return index < 0 ? undefined : index
 }
+
+/** A Schema may encode the same value differently each time. */
+const isSameEnd = (one: Event.Event, other: Event.Event, { decodes }: Code): boolean => {
+  if (decodes === undefined) return false
+  if (one._tag === "OrchestrationCompleted" && other._tag === "OrchestrationCompleted") {
+    return whereDifferent(one.output, other.output, decodes.success) === undefined
+  }
+  if (one._tag === "OrchestrationContinuedAsNew" && other._tag === "OrchestrationContinuedAsNew") {
+    return whereDifferent(one.input, other.input, decodes.payload) === undefined
+  }
+  const [error, otherError] = [errorOf(one), errorOf(other)]
+  return error !== undefined && otherError !== undefined &&
+    whereDifferent(error, otherError, decodes.error) === undefined
+}
+
+/** The error with which a program has failed, encoded. */
+const errorOf = (event: Event.Event): string | undefined =>
+  event._tag === "OrchestrationFailed" && event.details._tag === "Application" &&
+    event.details.kind === "OrchestrationFailed"
+    ? event.details.message
+    : undefined
 
 /** The least number from 1 to `most` for which `isTrue`; it must be true from there up to `most`. */
 const firstIndex = (most: number, isTrue: (count: number) => boolean): number => {

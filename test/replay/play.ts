@@ -105,10 +105,11 @@ export class Instance {
 
   /** Runs a turn; its decisions become part of the instance. */
   turn(...messages: ReadonlyArray<WorkItem.WorkItem>): turns.Result {
-    const { diedOf, warm, ...result } = turns.run(this.claimed(messages))
+    // Without requests: they hold functions, and their events are in the turn.
+    const { diedOf, requests: _, warm, ...result } = turns.run(this.claimed(messages))
     const logged = this.logs.length
     const strays = this.strays
-    const { diedOf: _, warm: again, ...second } = turns.run({
+    const { diedOf: __, requests: ___, warm: again, ...second } = turns.run({
       ...this.claimed(messages),
       history: this.history.map(throughText)
     })
@@ -116,7 +117,7 @@ export class Instance {
     assert.strictEqual(again === undefined, warm === undefined)
     const ran = this.warm?.isSound() ? this.warm.resume({ nowMs: this.nowMs, messages }) : undefined
     if (ran !== undefined) {
-      const { warm: goesOn, ...third } = ran
+      const { requests: ____, warm: goesOn, ...third } = ran
       same(third, result, "a turn decides the same when its program was kept")
       assert.strictEqual(goesOn === undefined, warm === undefined)
       this.resumed++

@@ -13,8 +13,12 @@ import * as turns from "../../replay/turn.ts"
 export type { Code } from "../../replay/interpreter.ts"
 
 export type Continuation =
-  /** The code fits the events, and continues with these. */
-  | { readonly _tag: "Fits"; readonly events: ReadonlyArray<Event.Event> }
+  /** The code fits the events, and continues with these. The events of requests are among them. */
+  | {
+    readonly _tag: "Fits"
+    readonly events: ReadonlyArray<Event.Event>
+    readonly requests: turns.Ran["requests"]
+  }
   /** The code does not fit the events; `problem` says why. */
   | { readonly _tag: "Differs"; readonly problem: string }
 
@@ -39,7 +43,7 @@ export const codeAfter = (
     if (
       outcome._tag !== "Failed" || outcome.details._tag !== "Configuration" || isPassedOn(outcome.details, recorded)
     ) {
-      return { _tag: "Fits", events: turn.historyDelta.slice(recorded.length - count) }
+      return { _tag: "Fits", events: turn.historyDelta.slice(recorded.length - count), requests: result.requests }
     }
     first ??= { _tag: "Differs", problem: outcome.details.message ?? "" }
   }
