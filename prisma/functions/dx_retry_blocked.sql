@@ -34,8 +34,7 @@ BEGIN
     JOIN instances AS i ON i.instance_id = b.instance_id
     JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
     WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
-      -- The route is the name, and the tag if it has one.
-      AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
+      AND dx_is_served(w.route, p_activities, true, NULL)
       AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ORDER BY w.id
     FOR UPDATE OF w SKIP LOCKED

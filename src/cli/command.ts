@@ -16,6 +16,7 @@ import { importSqlite } from "./commands/importSqlite.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
 import { queues } from "./commands/queues.ts"
+import { retry } from "./commands/retry.ts"
 import { show } from "./commands/show.ts"
 import { status } from "./commands/status.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
@@ -42,8 +43,8 @@ const verify = Command.make("verify").pipe(
 /** The whole tree. `env` has the variables of the process. */
 const root = (env: Io["env"]) =>
   Command.make("duroxide-prisma").pipe(
-    Command.withDescription("Look after a store of duroxide-prisma: migrate it, and see what is in it."),
-    Command.withSubcommands([migrate, status, list, show, queues, imports, verify]),
+    Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, and mend it."),
+    Command.withSubcommands([migrate, status, list, show, queues, retry, imports, verify]),
     Command.provide(Settings.layer(env)),
     Command.withGlobalFlags(Settings.flags)
   )

@@ -13,6 +13,7 @@ import type { ExecutionStatus } from "../model/Instance.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
 import type {
   ActivityLoad,
+  CutOutcome,
   DeleteOutcome,
   InstanceCount,
   Listing,
@@ -26,7 +27,7 @@ import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { models } from "./internal/modelQueries.ts"
-import { bigint } from "./internal/rows.ts"
+import { bigint, json } from "./internal/rows.ts"
 import * as statements from "./internal/statements.ts"
 import type { Options } from "./PrismaDriver.ts"
 
@@ -290,6 +291,34 @@ const deletions = ({ rows }: Store) => ({
       ? { _tag: "Held" as const, childIds: row!.out_children ?? [] }
       : { _tag: "StillRunning" as const, instanceId: row!.out_still_running }
   }),
+
+  // As above.
+  cutHistory: (cut) =>
+    Effect.map(
+      rows<{ readonly dx_cut_history: CutOutcome }>("cutHistory", "dx_cut_history", [
+        Prisma.sql`${cut.instanceId}::text`,
+        bigint(cut.executionId),
+        bigint(cut.lastEventId),
+        bigint(cut.keep),
+        Prisma.sql`${cut.reason}::text`,
+        Prisma.sql`${cut.customStatus}::text`,
+        cut.stored === null
+          ? Prisma.sql`NULL::jsonb`
+          : json(cut.stored.map(({ executionId, key, lastUpdatedAtMs, value }) => ({
+            key,
+            value,
+            execution_id: executionId,
+            last_updated_at_ms: lastUpdatedAtMs
+          }))),
+        json(
+          cut.changed.map(({ key, lastUpdatedAtMs, value }) => ({ key, value, last_updated_at_ms: lastUpdatedAtMs }))
+        ),
+        Prisma.sql`${[...cut.messages]}::text[]`,
+        Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
+        Prisma.sql`${[...cut.cancelledTimers]}::text[]`
+      ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
+      ([row]) => row!.dx_cut_history
+    ),
 
   // As above.
   deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {

@@ -61,7 +61,12 @@ export interface Options extends Database.Options {
  */
 export type Reads = Omit<
   Admin["Service"],
-  "deleteInstance" | "deleteInstancesAtomic" | "deleteInstanceBulk" | "pruneExecutions" | "pruneExecutionsBulk"
+  | "deleteInstance"
+  | "deleteInstancesAtomic"
+  | "deleteInstanceBulk"
+  | "pruneExecutions"
+  | "pruneExecutionsBulk"
+  | "retry"
 >
 
 /**

@@ -156,6 +156,33 @@ export interface BulkDeleted extends Deleted {
   readonly failed: ReadonlyArray<FailedDeletion>
 }
 
+/**
+ * From where to retry.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface RetryOptions {
+  /**
+   * The last event that stays. Defaults to the one before the failed answer or the cancellation that ended the
+   * instance; if there is none, to the one before its last turn. For a blocked instance, to its last event.
+   */
+  readonly from?: number | undefined
+  /** Kept with the removed events, for people. */
+  readonly reason?: string | undefined
+}
+
+/**
+ * What a retry has brought back.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Retried {
+  /** The instance, then its children that had failed or were cancelled, as far as it waits for them. */
+  readonly instanceIds: ReadonlyArray<string>
+}
+
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -234,6 +261,20 @@ export class Admin extends Context.Service<Admin, {
    * time.
    */
   readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
+  /**
+   * Runs an instance again that has failed, was cancelled or is blocked, from its last good event.
+   *
+   * Removes the events after it from the history; the table `removed_events` keeps them. Arrivals among them return to
+   * the queue in their order, in front of later ones. What failed is carried out again under its old event id, so with
+   * the same idempotency key; so are activities and timers that the end cut off. Children that the instance waits for
+   * are retried, too, if they have failed or were cancelled. Values and status text are again what they were then.
+   *
+   * Removed requests are made again if the program still makes them; their effects are not undone.
+   *
+   * Fails with `InstanceNotFound`; and with `RetryRefused` if it runs or has completed, if Duroxide runs it, if its
+   * parent no longer waits for it, or if a child was started after the cut.
+   */
+  readonly retry: (instanceId: string, options?: RetryOptions) => Call<Retried>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
   readonly pruneExecutions: (instanceId: string, options: PruneOptions) => Call<Pruned>
   /** Prunes every selected instance by itself, running and child instances included. */

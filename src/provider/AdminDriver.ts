@@ -222,6 +222,49 @@ export interface Listing {
   readonly limit: number | null
 }
 
+/**
+ * Which events of an instance are removed, and what it runs again with.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface HistoryCut {
+  readonly instanceId: string
+  /** The current one. */
+  readonly executionId: number
+  /** The last event that the caller has read. */
+  readonly lastEventId: number
+  /** The last event that stays. */
+  readonly keep: number
+  /** For people who look at the removed events. */
+  readonly reason: string
+  readonly customStatus: string | null
+  /** Values that earlier executions have left; null: as stored. */
+  readonly stored:
+    | ReadonlyArray<
+      { readonly key: string; readonly value: string; readonly executionId: number; readonly lastUpdatedAtMs: number }
+    >
+    | null
+  /** Changes by the events that stay; a null value removes the key. */
+  readonly changed: ReadonlyArray<
+    { readonly key: string; readonly value: string | null; readonly lastUpdatedAtMs: number }
+  >
+  /** Texts of messages, in order; they come before all that wait for the instance. */
+  readonly messages: ReadonlyArray<string>
+  /** Event ids of activities whose rows are deleted, claimed or not. */
+  readonly cancelledActivities: ReadonlyArray<number>
+  /** Texts of timers that are deleted. */
+  readonly cancelledTimers: ReadonlyArray<string>
+}
+
+/**
+ * `Changed`: the history is not the one that the caller has read. `Held`: a process runs the instance.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type CutOutcome = "Cut" | "Changed" | "Held"
+
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -265,6 +308,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly readActivities: (instanceId: string) => Call<ReadonlyArray<QueuedActivity>>
   /** Ids of the instances whose parent is one of these. */
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
+  /** Removes the last events of the current execution, which runs again from there; atomic, and kept for people. */
+  readonly cutHistory: (cut: HistoryCut) => Call<CutOutcome>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
   /**
    * Keeps instances that have not ended from running for `holdForMs`: no claim takes them, and turns under way lose

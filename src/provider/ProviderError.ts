@@ -125,6 +125,22 @@ export class InstanceHasParent
 }
 
 /**
+ * The instance cannot be retried from there; `problem` says why, and what can be done. Nothing was changed.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class RetryRefused extends Schema.TaggedError<RetryRefused>(id("RetryRefused"))("RetryRefused", {
+  instanceId: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} cannot be retried: ${this.problem}`
+  }
+}
+
+/**
  * A child of an instance to delete is not listed; nothing was deleted.
  *
  * @category reasons
@@ -350,6 +366,7 @@ export const Reason = Schema.Union([
   InstanceRunning,
   InstanceHasParent,
   ChildLeftBehind,
+  RetryRefused,
   DataCorrupted,
   ConnectionLost,
   AuthenticationFailed,

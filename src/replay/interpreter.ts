@@ -16,6 +16,7 @@ import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
+import * as retryMail from "../model/shared/retryMail.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
@@ -155,6 +156,11 @@ export class Interpreter {
     })
   }
 
+  /** The request of this event, if the code still waits for its answer. */
+  open(eventId: number): Awaited | undefined {
+    return this.handles.get(eventId)?.action
+  }
+
   /** Set when the code asked for the next execution: it runs no further in this one. */
   continued(): { readonly input: string; readonly version: string | null } | undefined {
     return this.continuation
@@ -166,7 +172,7 @@ export class Interpreter {
    */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
     return [...this.ledger.unread(), ...this.undelivered]
-      .filter(({ name }) => !taskMail.isMailbox(name))
+      .filter(({ name }) => !taskMail.isMailbox(name) && name !== retryMail.mailbox)
       .sort((a, b) => a.eventId - b.eventId)
   }
 

@@ -12,6 +12,8 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
+import { isOwn } from "../model/shared/coreVersion.ts"
+import * as retryMail from "../model/shared/retryMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
@@ -87,12 +89,6 @@ export interface WarmProgram {
     readonly traceparent?: string | undefined
   }) => Ran | undefined
 }
-
-/**
- * Executions of this package are pinned to versions that no Rust runtime claims; only they follow this package's
- * stricter rules.
- */
-export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
 /** Runs a turn. An execution whose code does not fit what is stored fails. */
 export const run = (input: Input): Ran => decide(input, false) as Ran
@@ -276,6 +272,7 @@ class Program {
         if (next._tag !== "RecordChange") continue
         this.ledger.add(recorder.append({ _tag: "ActivityCompleted", result: changeMarker.result }, event.eventId))
       }
+      requests.push(...this.again(execution, recorder.added))
       if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
         throw new InvalidProgram("NotDurable", notDurable(started.name))
       }
@@ -321,6 +318,19 @@ class Program {
         return Result.getOrUndefined(this.advance(execution, recorder, arrived.warnings))
       }
     }
+  }
+
+  /** Requests that a retry carries out again, with their events. */
+  private again(execution: Execution, arrived: ReadonlyArray<Event.Event>): ReadonlyArray<Request> {
+    return arrived.flatMap((event) =>
+      event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox ? retryMail.decode(event.data) : []
+    ).flatMap((eventId) => {
+      const again = this.interpreter.open(eventId)
+      if (again === undefined) return []
+      const { executionId, instanceId, nowMs } = execution
+      const fields = action.record(again, { eventId, executionId, nowMs })
+      return [{ action: again, event: { ...fields, eventId, instanceId, executionId } as action.RequestEvent }]
+    })
   }
 
   private feed(event: Event.Event, isReplaying: boolean): void {

@@ -180,7 +180,7 @@ const agreed = (
   // Only replays fail an instance.
   if (resumed === undefined && replayed.outcome._tag === "Failed") return replayed
   if (resumed !== undefined && sameDecisions(resumed, replayed, code)) return resumed
-  if (onMismatch === "block" && turns.isOwn(started.duroxideVersion)) {
+  if (onMismatch === "block" && coreVersion.isOwn(started.duroxideVersion)) {
     return new turns.Blocked("HistoryDiffers", notReproduced(started.name), lastEvent.eventId)
   }
   return {

@@ -11,13 +11,14 @@ import type * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Event from "../model/Event.ts"
+import * as changeMarker from "../model/shared/changeMarker.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { isRequest, mismatch } from "../replay/action.ts"
 import { whereDifferent } from "../replay/difference.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
-import { codeAfter, isArrival, isOfChange } from "./internal/codeAfter.ts"
+import { codeAfter, isArrival } from "./internal/codeAfter.ts"
 import type { StoredValue } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
 import * as differences from "./internal/difference.ts"
@@ -249,8 +250,8 @@ const compare = (
   const after = codeAfter(code, events, recorded.length, keyValues)
   if (after._tag === "Fits") {
     // Code may ask for a change no longer, or have it recorded where an instance that waits has not come yet.
-    const theirs = expected.filter((event) => !isOfChange(event, events))
-    const ours = after.events.filter((event) => !isOfChange(event, after.events))
+    const theirs = expected.filter((event) => !changeMarker.isPart(event, events))
+    const ours = after.events.filter((event) => !changeMarker.isPart(event, after.events))
     const index = firstDifference(theirs, ours, (event, other) => {
       const request = after.requests.find((request) => request.event === other)
       return request === undefined

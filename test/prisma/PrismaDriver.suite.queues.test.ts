@@ -1,5 +1,5 @@
 import { shortPollingSuite, suite } from "../utils/prismaSuite.ts"
 
-suite("queueSemantics", "poisonMessage", "blocks", "cancellation", "longPolling", "sessions", "tagFiltering")
+suite("queueSemantics", "poisonMessage", "blocks", "retries", "cancellation", "longPolling", "sessions", "tagFiltering")
 
 shortPollingSuite("longPolling")

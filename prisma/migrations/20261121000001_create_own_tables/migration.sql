@@ -24,6 +24,17 @@ CREATE TABLE blocked_instances (
   CONSTRAINT blocked_instances_pkey PRIMARY KEY (instance_id)
 ) WITH (fillfactor = 70);
 
+-- Events that a retry has removed from a history, for people: who wants to know what was tried before.
+CREATE TABLE removed_events (
+  instance_id TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  removed_at TIMESTAMPTZ NOT NULL,
+  kept BIGINT NOT NULL,
+  reason TEXT NOT NULL,
+  events TEXT[] NOT NULL,
+  CONSTRAINT removed_events_pkey PRIMARY KEY (instance_id, removed_at)
+);
+
 CREATE TABLE queue_messages (
   id BIGSERIAL NOT NULL,
   queue TEXT NOT NULL,

@@ -164,7 +164,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           shownStatus(state, outcome.status),
           (text) => markedState({ block: state.block, status: outcome.status }, text, style)
         ],
-        ...(state.block === null ? [] : blockFields(state.block, nowMs)),
+        ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
         ...foreign,
@@ -248,9 +248,18 @@ const placeJson = ({ attemptCount, lockedUntilMs, visibleAtMs }: QueuePlace) => 
   deliveries: attemptCount
 })
 
-const blockFields = ({ build, problem, reason, sinceMs, tries, triedAtMs }: Block, nowMs: number) => [
+const blockFields = (
+  { build, eventId, problem, reason, sinceMs, tries, triedAtMs }: Block,
+  id: string,
+  nowMs: number
+) => [
   ["blocked by", `${reason}: ${problem}`] as const,
-  ["cure", cures[reason]] as const,
+  [
+    "cure",
+    reason === "HistoryDiffers" && eventId > 1
+      ? `${cures[reason]}, or let this code decide what follows: retry ${id} --from ${eventId - 1}`
+      : cures[reason]
+  ] as const,
   [
     "tried",
     `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`

@@ -122,6 +122,7 @@ const defect = (thrown: unknown): Failure => ({
 const answers: ReadonlySet<string> = new Set([
   "InstanceNotFound",
   "ExecutionNotFound",
+  "RetryRefused",
   "SchemaBehind",
   "SchemaAhead",
   "SchemaMismatch",

@@ -1,5 +1,5 @@
 /**
- * The store of the target, opened for a command that reads it: a few connections, no listening, no migration.
+ * The store of the target, opened for a command: a few connections, no listening, no migration.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -17,19 +17,24 @@ export const verify = Effect.fnUntraced(function*(options?: Pick<Migrator.Option
   yield* Effect.catch(Migrator.verify({ url, schema, ...options }), explained)
 })
 
-/** Fails as `verify` does if the schema lacks migrations. */
-export const layer = Layer.unwrap(Effect.gen(function*() {
-  const { options } = yield* (yield* Settings).target
-  return PrismaProvider.layer({
-    ...options,
-    migrate: "verify",
-    // It only reads, and tables keep their columns.
-    allowAhead: true,
-    maxConnections: 4,
-    applicationName: "duroxide-prisma cli",
-    longPolling: { enabled: false }
-  }).pipe(Layer.catch((error) => Layer.effectContext(explained(error))))
-}))
+const layerOf = ({ allowAhead }: { readonly allowAhead: boolean }) =>
+  Layer.unwrap(Effect.gen(function*() {
+    const { options } = yield* (yield* Settings).target
+    return PrismaProvider.layer({
+      ...options,
+      migrate: "verify",
+      allowAhead,
+      maxConnections: 4,
+      applicationName: "duroxide-prisma cli",
+      longPolling: { enabled: false }
+    }).pipe(Layer.catch((error) => Layer.effectContext(explained(error))))
+  }))
+
+/** For commands that read: tables keep their columns. Fails as `verify` does if the schema lacks migrations. */
+export const layer = layerOf({ allowAhead: true })
+
+/** For commands that change something: it fails if a newer release has migrated the schema, too. */
+export const layerForChanges = layerOf({ allowAhead: false })
 
 /**
  * What to do about a schema that lacks migrations. It says how to apply them; if the schema does not exist, it says

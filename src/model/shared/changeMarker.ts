@@ -23,3 +23,10 @@ export const idOf = (input: string): string | undefined => {
     return undefined
   }
 }
+
+/** Whether an event of these only records a change: the marker, or its end. */
+export const isPart = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean => {
+  if (event._tag !== "ActivityCompleted") return isMarker(event)
+  const request = events.find(({ eventId }) => eventId === event.sourceEventId)
+  return request !== undefined && isMarker(request)
+}

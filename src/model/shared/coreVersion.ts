@@ -14,6 +14,12 @@ export const supported: VersionRange = { min: { major: 1000, minor: 0, patch: 0 
 export const isWithin = (version: CoreVersion, { max, min }: VersionRange): boolean =>
   order(min, version) <= 0 && order(version, max) <= 0
 
+/**
+ * Whether events with this version belong to an execution of this package. Only those follow its stricter rules, and no
+ * Rust runtime claims them.
+ */
+export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
+
 /** A version that every Rust runtime claims and no TypeScript runtime does; the first turn pins the actual version. */
 export const anyRust: CoreVersion = { major: 0, minor: 0, patch: 0 }
 

@@ -20,6 +20,7 @@ import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { readWithExecution } from "./reads.ts"
+import { retries } from "./retry.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
@@ -28,7 +29,8 @@ export const make = (driver: Driver): Service => ({
   ...reads(driver),
   ...queues(driver),
   ...deletions(driver),
-  ...prunings(driver)
+  ...prunings(driver),
+  ...retries(driver)
 })
 
 // -- reads -----------------------------------------------------------------------------------------

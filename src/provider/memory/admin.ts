@@ -5,6 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AdminDriver } from "../AdminDriver.ts"
 import type {
+  CutOutcome,
   DeleteOutcome,
   HoldOutcome,
   InstanceCount,
@@ -160,6 +161,50 @@ const deletions = (store: tables.Tables) => {
         const left = [...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)]
           .find((id) => !instanceIds.includes(id))
         return left === undefined ? remove(store, instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
+      }),
+
+    cutHistory: (cut) =>
+      tables.statement((now): CutOutcome => {
+        const { executionId, instanceId, keep } = cut
+        const lock = locks.get(instanceId)
+        if (lock !== undefined && lock.token !== "" && lock.untilMs > now) return "Held"
+        const instance = instances.get(instanceId)
+        const isRead = instance?.executionId === executionId && cut.lastEventId > 0 &&
+          tables.lastEventId(store, instanceId, executionId) === cut.lastEventId
+        if (!isRead) return "Changed"
+        locks.delete(instanceId)
+        store.blocks.delete(instanceId)
+        if (instance.customStatus !== cut.customStatus) instance.customStatusVersion++
+        instance.customStatus = cut.customStatus
+        instance.updatedAtMs = now
+        const execution = tables.executionOf(store, instanceId, executionId)
+        if (execution !== undefined) Object.assign(execution, { status: "Running", output: null, completedAtMs: null })
+        const events = history.get(instanceId)?.get(executionId)
+        for (const eventId of events?.keys() ?? []) if (eventId > keep) events!.delete(eventId)
+        if (cut.stored !== null) {
+          store.stored.set(instanceId, new Map(cut.stored.map(({ key, ...value }) => [key, value])))
+        }
+        store.changed.set(instanceId, new Map(cut.changed.map(({ key, ...value }) => [key, value])))
+        for (const [id, activity] of store.activities) {
+          const isCancelled = activity.instanceId === instanceId && activity.executionId === executionId &&
+            cut.cancelledActivities.includes(activity.activityId ?? 0)
+          if (isCancelled) store.activities.delete(id)
+        }
+        for (const [id, message] of store.messages) {
+          const isCancelled = message.instanceId === instanceId && cut.cancelledTimers.includes(message.workItem)
+          if (isCancelled) store.messages.delete(id)
+        }
+        for (const workItem of cut.messages.toReversed()) {
+          store.messages.set(-(++store.lastRowId), {
+            instanceId,
+            workItem,
+            visibleAtMs: now,
+            createdAtMs: now,
+            lock: null,
+            attemptCount: 0
+          })
+        }
+        return "Cut"
       }),
 
     pruneExecutions: ({ completedBeforeMs, instanceId, keepLast }) =>

@@ -23,6 +23,7 @@ import { poisonMessage } from "./poisonMessage.ts"
 import { prune } from "./prune.ts"
 import { queueSemantics } from "./queueSemantics.ts"
 import { queueViews } from "./queueViews.ts"
+import { retries } from "./retries.ts"
 import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
 import { tagFiltering } from "./tagFiltering.ts"
@@ -47,6 +48,7 @@ export const topics = {
   optimisticTurns,
   poisonMessage,
   blocks,
+  retries,
   prune,
   queueSemantics,
   queueViews,

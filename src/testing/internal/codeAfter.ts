@@ -6,7 +6,7 @@ import * as References from "effect/References"
 import type { ErrorDetails } from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
-import type * as WorkItem from "../../model/WorkItem.ts"
+import { messageOf } from "../../model/shared/recordedArrivals.ts"
 import type { Code } from "../../replay/interpreter.ts"
 import * as turns from "../../replay/turn.ts"
 
@@ -52,14 +52,7 @@ export const codeAfter = (
 
 /** Whether an event of these was made from a message, so that the code resumes with it. */
 export const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean =>
-  toMessage(event) !== undefined && !isOfChange(event, events)
-
-/** Whether an event of these only says that code asked for a change; see `Orchestration.changed`. */
-export const isOfChange = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean => {
-  if (event._tag !== "ActivityCompleted") return changeMarker.isMarker(event)
-  const request = events.find(({ eventId }) => eventId === event.sourceEventId)
-  return request !== undefined && changeMarker.isMarker(request)
-}
+  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
 
 // internal
 
@@ -103,39 +96,12 @@ const input = (
     nowMs: recorded.at(-1)!.timestampMs,
     history: recorded.slice(0, count),
     started,
-    messages: recorded.slice(replayed).flatMap((event) => toMessage(event) ?? []),
+    messages: recorded.slice(replayed).flatMap((event) => messageOf(event) ?? []),
     areRecorded: true,
     keyValues,
     version: { major: major!, minor: minor!, patch: patch! },
     code,
     services: Context.make(References.CurrentLoggers, new Set()),
     onStray: () => {}
-  }
-}
-
-/** The message that an event was made from. */
-const toMessage = (event: Event.Event): WorkItem.WorkItem | undefined => {
-  const { executionId, instanceId: instance } = event
-  const id = event.sourceEventId ?? 0
-  const parent = { parentInstance: instance, parentExecutionId: executionId, parentId: id }
-  switch (event._tag) {
-    case "ActivityCompleted":
-      return { _tag: "ActivityCompleted", instance, executionId, id, result: event.result }
-    case "ActivityFailed":
-      return { _tag: "ActivityFailed", instance, executionId, id, details: event.details }
-    case "TimerFired":
-      return { _tag: "TimerFired", instance, executionId, id, fireAtMs: event.fireAtMs }
-    case "SubOrchestrationCompleted":
-      return { _tag: "SubOrchCompleted", ...parent, result: event.result }
-    case "SubOrchestrationFailed":
-      return { _tag: "SubOrchFailed", ...parent, details: event.details }
-    case "ExternalEvent":
-      return { _tag: "ExternalRaised", instance, name: event.name, data: event.data }
-    case "ExternalEventPersistent":
-      return { _tag: "QueueMessage", instance, name: event.name, data: event.data }
-    case "OrchestrationCancelRequested":
-      return { _tag: "CancelInstance", instance, reason: event.reason }
-    default:
-      return undefined
   }
 }

@@ -198,6 +198,19 @@ export type Operation =
     readonly completedAgoMs: number | null
   }
   | {
+    readonly call: "cutHistory"
+    readonly instanceId: string
+    /** Added to the id of the last event. */
+    readonly lastEventOffset: number
+    /** Events to remove. */
+    readonly removes: number
+    readonly customStatus: string | null
+    readonly stored: string | null
+    readonly changed: string | null
+    readonly messages: number
+    readonly cancelledActivities: ReadonlyArray<number>
+  }
+  | {
     readonly call: "selectInstances"
     readonly instanceIds: ReadonlyArray<string> | null
     readonly completedAgoMs: number | null

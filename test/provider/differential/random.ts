@@ -304,6 +304,16 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   }),
   call(2, "deleteInstances", { instanceIds: fc.subarray([...instanceIds]), force: fc.boolean() }),
   call(1, "pruneExecutions", { instanceId, keepLast: orNull(fc.nat(2)), completedAgoMs: orNull(ms) }),
+  call(2, "cutHistory", {
+    instanceId,
+    lastEventOffset: fc.constantFrom(0, 0, 0, 1),
+    removes: fc.nat(2),
+    customStatus: orNull(fc.constant("cut")),
+    stored: orNull(fc.constantFrom("before", "ç 😀")),
+    changed: orNull(fc.constant("kept")),
+    messages: fc.nat(2),
+    cancelledActivities: few(fc.integer({ min: 1, max: 3 }))
+  }),
   call(1, "selectInstances", {
     instanceIds: orNull(fc.subarray([...instanceIds])),
     completedAgoMs: orNull(ms),

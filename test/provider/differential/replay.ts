@@ -229,6 +229,27 @@ const perform = Effect.fnUntraced(function*(
     }
     case "pruneExecutions":
       return yield* admin.pruneExecutions({ ...operation, completedBeforeMs: ago(now, operation.completedAgoMs) })
+    case "cutHistory": {
+      const { changed, instanceId, lastEventOffset, messages, removes, stored, ...cut } = operation
+      const [state] = yield* admin.readInstances([instanceId])
+      const executionId = state?.executionId ?? 1
+      const ids = (yield* driver.readHistory({ instanceId, executionId })).map((text) => JSON.parse(text).event_id)
+      return yield* admin.cutHistory({
+        ...cut,
+        instanceId,
+        executionId,
+        lastEventId: (ids.at(-1) ?? 0) + lastEventOffset,
+        keep: ids.at(-1 - removes) ?? ids[0] ?? 0,
+        reason: "random",
+        stored: stored === null ? null : [{ key: "k", value: stored, executionId: 1, lastUpdatedAtMs: 7 }],
+        changed: [{ key: "k", value: changed, lastUpdatedAtMs: 8 }],
+        messages: Array.from(
+          { length: messages },
+          (_, i) => `{"CancelInstance":{"instance":"","reason":"${step} ${i}"}}`
+        ),
+        cancelledTimers: []
+      })
+    }
     case "selectInstances":
       return texts(
         yield* admin.selectInstances({

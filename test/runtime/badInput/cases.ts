@@ -367,10 +367,9 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "call with too much",
       `payload of activity "Work" has 4194305 bytes, the limit is 4194304`
     ),
-    "call an activity with a payload that the handler's Schema refuses": deedBlocks(
+    "call an activity with a payload that the handler's Schema refuses": deedFails(
       "call as others do",
-      "DataUnreadable",
-      `payload of activity "Work" does not match its schema: `
+      `activity "Work" died: payload of activity "Work" does not match its schema: `
     )
   },
 

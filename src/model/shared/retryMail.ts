@@ -1,0 +1,20 @@
+/**
+ * How a retry reaches its instance: a message that names the requests to carry out again. It stays in the history,
+ * where no program reads it, and says that there was a retry.
+ */
+
+/** No program can have a mailbox of this name. */
+export const mailbox = "duroxide-prisma/retry"
+
+/** Event ids of requests. */
+export const encode = (requests: ReadonlyArray<number>): string => JSON.stringify({ again: requests })
+
+/** Empty for a text that is not of this module. */
+export const decode = (data: string): ReadonlyArray<number> => {
+  try {
+    const { again } = JSON.parse(data)
+    return Array.isArray(again) ? again.filter(Number.isSafeInteger) : []
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,337 @@
+/**
+ * Retries: what an instance that has ended, or is blocked, runs again with.
+ *
+ * Its history keeps the events before a cut. Arrivals behind it return to the queue in their order, except failed
+ * answers and cancellations: the requests of failed answers are carried out again, under their old event ids and so
+ * with the same idempotency keys. The runtime does that, because only a replay knows a request as the code made it.
+ */
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import * as Event from "../../model/Event.ts"
+import type { InstanceState } from "../../model/Instance.ts"
+import * as changeMarker from "../../model/shared/changeMarker.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { messageOf } from "../../model/shared/recordedArrivals.ts"
+import * as retryMail from "../../model/shared/retryMail.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import type { Admin, Retried, RetryOptions } from "../Admin.ts"
+import type { AdminDriver, HistoryCut } from "../AdminDriver.ts"
+import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.ts"
+import { endOf } from "../shared/endOf.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+
+type Driver = AdminDriver["Service"]
+
+type Service = Admin["Service"]
+
+export const retries = (driver: Driver): Pick<Service, "retry"> => ({
+  retry: (instanceId, options = {}) =>
+    checked("retry", [
+      check.text("instanceId", instanceId),
+      check.whole("from", options.from, 1),
+      check.text("reason", options.reason)
+    ], () => retryTree(driver, instanceId, options))
+})
+
+// internal
+
+const refuse = (instanceId: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation: "retry", reason: new RetryRefused({ instanceId, problem }) }))
+
+/** The parent first: it waits again before the child runs, so that no answer of the child is lost. */
+const retryTree = Effect.fnUntraced(function*(
+  driver: Driver,
+  instanceId: string,
+  options: RetryOptions
+): Effect.fn.Return<Retried, ProviderError> {
+  const retried: Array<string> = []
+  const waiting: Array<{ readonly id: string; readonly options: RetryOptions }> = [{ id: instanceId, options }]
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    const children = yield* retryOne(driver, next.id, next.options)
+    retried.push(next.id)
+    waiting.push(...children.map((id) => ({ id, options: { reason: options.reason } })))
+  }
+  return { instanceIds: retried }
+})
+
+/** Returns the children that failed, or were cancelled, and that it waits for. */
+const retryOne = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { from, reason }: RetryOptions) {
+  const [state] = yield* driver.readInstances([instanceId])
+  if (state === undefined) {
+    return yield* Effect.fail(
+      new ProviderError({ operation: "retry", reason: new InstanceNotFound({ instanceId }) })
+    )
+  }
+  const events = yield* readEvents(driver, state)
+  const [started] = events
+  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has no history")
+  if (!coreVersion.isOwn(started.duroxideVersion)) {
+    return yield* refuse(instanceId, "Duroxide runs it, and knows no retry")
+  }
+  if (state.status === "Completed") return yield* refuse(instanceId, "it has completed")
+  if (state.status === "ContinuedAsNew") return yield* refuse(instanceId, "its next execution begins; repeat the call")
+  if (state.status === "Running" && state.block === null) {
+    return yield* refuse(instanceId, "it runs; what has failed, was cancelled or is blocked can be retried")
+  }
+  yield* checkParent(driver, started)
+  const least = 1 + (started.carryForwardEvents?.length ?? 0)
+  const keep = withEndOfMarker(events, from ?? lastGood(events, least))
+  if (keep < least || keep > events.at(-1)!.eventId) {
+    return yield* refuse(instanceId, `from must be an event from ${least} to ${events.at(-1)!.eventId}`)
+  }
+  const hasEnded = state.status === "Failed"
+  const plan = planOf(events, keep, hasEnded)
+  const later = yield* driver.readInstances(plan.laterChildren)
+  if (later.length > 0) {
+    return yield* refuse(
+      instanceId,
+      `it has started its child ${later[0]!.instanceId} after event ${keep}: choose a later event, or delete the child`
+    )
+  }
+  const children = yield* answersOf(driver, plan.openChildren)
+  // The end of an execution stores its values over those of earlier ones; a removal of all names none.
+  const needsBefore = hasEnded ? events.some(changesValues) : events.some(({ _tag }) => _tag === "KeyValuesCleared")
+  const before = needsBefore ? yield* valuesBefore(driver, state) : new Map<string, StoredValue>()
+  const cut: HistoryCut = {
+    instanceId,
+    executionId: state.executionId,
+    lastEventId: events.at(-1)!.eventId,
+    keep,
+    reason: reason ?? "retry",
+    customStatus: customStatusOf(plan.kept, started),
+    stored: hasEnded && events.some(changesValues) ? [...before.values()] : null,
+    changed: changesOf(plan.kept, before.keys()),
+    messages: [
+      WorkItem.encode({
+        _tag: "QueueMessage",
+        instance: instanceId,
+        name: retryMail.mailbox,
+        data: retryMail.encode(plan.again)
+      }),
+      ...plan.messages.map(WorkItem.encode),
+      ...children.answers.map(WorkItem.encode)
+    ],
+    cancelledActivities: plan.removedActivities,
+    cancelledTimers: plan.removedTimers.map(WorkItem.encode)
+  }
+  const outcome = yield* driver.cutHistory(cut)
+  if (outcome !== "Cut") {
+    return yield* refuse(
+      instanceId,
+      outcome === "Held" ? "a process runs it right now; repeat the call" : "it has changed meanwhile; repeat the call"
+    )
+  }
+  return children.toRetry
+})
+
+const readEvents = (driver: Driver, { executionId, instanceId }: Pick<InstanceState, "executionId" | "instanceId">) =>
+  Effect.flatMap(driver.readHistory({ instanceId, executionId }), (texts) => {
+    const events: Array<Event.Event> = []
+    for (const text of texts) {
+      const event = Event.decode(text)
+      if (Result.isFailure(event)) return refuse(instanceId, "this release cannot read its history")
+      events.push(event.success)
+    }
+    return Effect.succeed(events)
+  })
+
+// -- what stays ------------------------------------------------------------------------------------
+
+const isEnd = (event: Event.Event) =>
+  event._tag === "OrchestrationFailed" || event._tag === "OrchestrationCompleted" ||
+  event._tag === "OrchestrationContinuedAsNew"
+
+/** Whether a message has brought it. */
+const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>) =>
+  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
+
+const isFailedAnswer = (event: Event.Event) =>
+  event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed"
+
+/**
+ * The last event before the arrivals that ended the execution; if a failed answer or a cancellation is among them, the
+ * event before the first one. All events of an execution that has not ended.
+ */
+const lastGood = (events: ReadonlyArray<Event.Event>, least: number): number => {
+  const end = events.findLastIndex(isEnd)
+  if (end < 0) return events.at(-1)!.eventId
+  let last = end - 1
+  while (last >= least && !isArrival(events[last]!, events)) last--
+  if (last < least) return events[least - 1]!.eventId
+  let first = last
+  while (first > least && isArrival(events[first - 1]!, events)) first--
+  const bad = events.findIndex((event, index) =>
+    index >= first && index <= last && (isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
+  )
+  return events[(bad < 0 ? first : bad) - 1]!.eventId
+}
+
+/** The record of a change is two events. */
+const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
+  events.some((event) => event.eventId === keep && changeMarker.isMarker(event)) ? keep + 1 : keep
+
+interface Plan {
+  readonly kept: ReadonlyArray<Event.Event>
+  /** Requests that are carried out again. */
+  readonly again: ReadonlyArray<number>
+  /** Arrivals that return to the queue. */
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** Children whose answer is neither in the events that stay nor among the messages. */
+  readonly openChildren: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
+  /** Ids of children that were requested after the cut; those that exist were started. */
+  readonly laterChildren: ReadonlyArray<string>
+  readonly removedActivities: ReadonlyArray<number>
+  readonly removedTimers: ReadonlyArray<WorkItem.WorkItem>
+}
+
+const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: boolean): Plan => {
+  const kept = events.filter(({ eventId }) => eventId <= keep)
+  const removed = events.filter(({ eventId }) => eventId > keep)
+  /** Requests with an answer, or given up. */
+  const closed = new Set(kept.flatMap(({ sourceEventId }) => sourceEventId ?? []))
+  const keptIds = new Set(kept.map(({ eventId }) => eventId))
+  const messages: Array<WorkItem.WorkItem> = []
+  const failed = new Set<number>()
+  for (const event of removed) {
+    const { sourceEventId } = event
+    if (event._tag === "OrchestrationCancelRequested") continue
+    const message = isArrival(event, events) ? messageOf(event) : undefined
+    // What answers a removed request is of no use to the code that comes.
+    if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
+    if (event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox) continue
+    if (isFailedAnswer(event)) failed.add(sourceEventId!)
+    else {
+      messages.push(message)
+      if (sourceEventId !== null) closed.add(sourceEventId)
+    }
+  }
+  const isOpen = ({ eventId }: Event.Event) => !closed.has(eventId)
+  return {
+    kept,
+    messages,
+    // What a running instance has open is in the queues, except what has failed.
+    again: kept.filter((event) =>
+      (event._tag === "ActivityScheduled" || event._tag === "TimerCreated") && isOpen(event) &&
+      (hasEnded || failed.has(event.eventId))
+    ).map(({ eventId }) => eventId),
+    openChildren: kept.filter((event): event is Event.Of<"SubOrchestrationScheduled"> =>
+      event._tag === "SubOrchestrationScheduled" && isOpen(event) && (hasEnded || failed.has(event.eventId))
+    ),
+    laterChildren: removed.flatMap((event) => event._tag === "SubOrchestrationScheduled" ? childIdOf(event) : []),
+    removedActivities: removed.flatMap((event) => event._tag === "ActivityScheduled" ? event.eventId : []),
+    removedTimers: removed.flatMap((event) =>
+      event._tag !== "TimerCreated" ? [] : [{
+        _tag: "TimerFired" as const,
+        instance: event.instanceId,
+        executionId: event.executionId,
+        id: event.eventId,
+        fireAtMs: event.fireAtMs
+      }]
+    )
+  }
+}
+
+/** The event holds an automatic id without its prefix, the id of the parent. */
+const childIdOf = (event: Event.Of<"SubOrchestrationScheduled">): string =>
+  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
+
+// -- family ----------------------------------------------------------------------------------------
+
+/** A parent that has its answer would get another one. */
+const checkParent = Effect.fnUntraced(function*(driver: Driver, started: Event.Of<"OrchestrationStarted">) {
+  const { instanceId, parentExecutionId = 1, parentId, parentInstance } = started
+  if (parentInstance === null || parentId === null) return
+  const [parent] = yield* driver.readInstances([parentInstance])
+  if (parent?.status !== "Running" || parent.executionId !== parentExecutionId) {
+    return yield* refuse(instanceId, `its parent ${parentInstance} no longer waits for it: retry the parent`)
+  }
+  const events = yield* readEvents(driver, parent)
+  const answer = events.find((event) => event.sourceEventId === parentId)
+  if (answer !== undefined) {
+    return yield* refuse(
+      instanceId,
+      `its parent ${parentInstance} has its answer since event ${answer.eventId}: retry the parent from event ${
+        answer.eventId - 1
+      }`
+    )
+  }
+  const queued = yield* driver.readMessages({ instanceId: parentInstance, limit: 1_000, maxBytes: 65_536 })
+  const isQueued = queued.some(({ workItem }) => {
+    const message = workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
+    return message !== undefined && "parentId" in message && message.parentId === parentId &&
+      (message._tag === "SubOrchFailed" || message._tag === "SubOrchCompleted")
+  })
+  if (isQueued) return yield* refuse(instanceId, `its answer is on the way to its parent ${parentInstance}`)
+})
+
+/** Results of children that have completed meanwhile, and the children that are retried as well. */
+const answersOf = Effect.fnUntraced(function*(
+  driver: Driver,
+  children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
+) {
+  const states = new Map((yield* driver.readInstances(children.map(childIdOf))).map((one) => [one.instanceId, one]))
+  const answers: Array<WorkItem.WorkItem> = []
+  const toRetry: Array<string> = []
+  for (const child of children) {
+    const state = states.get(childIdOf(child))
+    const end = state === undefined ? undefined : endOf(state)
+    if (end?._tag === "Failed") toRetry.push(childIdOf(child))
+    else if (end?._tag === "Completed") {
+      answers.push({
+        _tag: "SubOrchCompleted",
+        parentInstance: child.instanceId,
+        parentExecutionId: child.executionId,
+        parentId: child.eventId,
+        result: end.output
+      })
+    }
+  }
+  return { answers, toRetry }
+})
+
+// -- values ----------------------------------------------------------------------------------------
+
+const customStatusOf = (kept: ReadonlyArray<Event.Event>, started: Event.Of<"OrchestrationStarted">): string | null => {
+  const last = kept.findLast((event) => event._tag === "CustomStatusUpdated")
+  return last === undefined ? started.initialCustomStatus ?? null : last.status
+}
+
+/** The last change of each key; `earlier` are the keys that there were before. */
+const changesOf = (events: ReadonlyArray<Event.Event>, earlier: Iterable<string>): HistoryCut["changed"] => {
+  const known = [...earlier]
+  const changes = new Map<string, { readonly value: string | null; readonly lastUpdatedAtMs: number }>()
+  for (const event of events) {
+    const removed = { value: null, lastUpdatedAtMs: event.timestampMs }
+    if (event._tag === "KeyValueSet") {
+      changes.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? event.timestampMs })
+    } else if (event._tag === "KeyValueCleared") changes.set(event.key, removed)
+    else if (event._tag === "KeyValuesCleared") {
+      for (const key of [...known, ...changes.keys()]) changes.set(key, removed)
+    }
+  }
+  return [...changes].map(([key, change]) => ({ key, ...change }))
+}
+
+const changesValues = (event: Event.Event) => event._tag.startsWith("KeyValue")
+
+type StoredValue = Exclude<HistoryCut["stored"], null>[number]
+
+/** What earlier executions have left. */
+const valuesBefore = Effect.fnUntraced(function*(driver: Driver, { executionId, instanceId }: InstanceState) {
+  const values = new Map<string, StoredValue>()
+  for (let earlier = 1; earlier < executionId; earlier++) {
+    const history = yield* readEvents(driver, { executionId: earlier, instanceId })
+    if (history.length === 0) {
+      return yield* refuse(
+        instanceId,
+        `it has changed key-values, and execution ${earlier}, which knows what they were before, was pruned`
+      )
+    }
+    for (const { key, lastUpdatedAtMs, value } of changesOf(history, values.keys())) {
+      if (value === null) values.delete(key)
+      else values.set(key, { key, value, executionId: earlier, lastUpdatedAtMs })
+    }
+  }
+  return values
+})

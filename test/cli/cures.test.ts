@@ -1,0 +1,102 @@
+/**
+ * What an operator sees of instances that a wrong deploy has blocked, or that have failed, and what brings them back.
+ */
+import { assert, it } from "@effect/vitest"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import * as RuntimeConfig from "../../src/RuntimeConfig.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+import * as Cli from "./cli.ts"
+
+const Charge = Activity.make("Charge", { success: Schema.String, error: Schema.String })
+const Reserve = Activity.make("Reserve")
+const Book = Orchestration.make("Book", { success: Schema.String, error: Schema.String })
+
+const bank = { declines: true, keys: new Array<string>() }
+
+const application = (
+  url: string,
+  build: string,
+  program: () => Effect.Effect<string, string, Orchestration.Instance>
+) =>
+  Runtime.layer({ orchestrations: [Book], activities: [Charge, Reserve] }).pipe(
+    Layer.provide([
+      Book.toLayer(program),
+      Reserve.toLayer(() => Effect.void),
+      Charge.toLayer(() =>
+        Effect.flatMap(Activity.Call, ({ idempotencyKey }) => {
+          bank.keys.push(idempotencyKey)
+          return bank.declines ? Effect.fail("declined") : Effect.succeed("paid")
+        })
+      )
+    ]),
+    Layer.provideMerge(Client.layer),
+    Layer.provideMerge(PrismaProvider.layer({ url })),
+    Layer.provide(RuntimeConfig.layer({ build })),
+    Layer.provideMerge(Logger.layer([]))
+  )
+
+it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
+  it.effect("an instance that has failed runs again, and its effect happens once", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.PgServer
+      const on = (args: string) => Cli.run(`${args} --url ${url}`)
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* Effect.exit(client.execute(Book, { instanceId: "trip-1" }))
+        const running = yield* on("retry unknown")
+        assert.strictEqual(running.exitCode, 1)
+        assert.include(running.stderr, "instance unknown not found")
+        bank.declines = false
+        const retried = yield* on("retry trip-1 --reason bank")
+        assert.deepStrictEqual([retried.exitCode, retried.stdout], [0, "trip-1 runs again\n"])
+        assert.strictEqual(yield* client.wait(Book, "trip-1"), "paid")
+        assert.lengthOf(bank.keys, 2)
+        assert.strictEqual(bank.keys[0], bank.keys[1])
+        const again = yield* on("retry trip-1")
+        assert.strictEqual(again.exitCode, 1)
+        assert.include(again.stderr, "instance trip-1 cannot be retried: it has completed")
+      }).pipe(Effect.provide(application(url, "one", Charge.execute)))
+    }))
+
+  it.effect(
+    "a blocked instance is listed and shown with its cure, and continues from an earlier event",
+    () =>
+      Effect.gen(function*() {
+        const { url } = yield* PgServer.PgServer
+        const on = (args: string) => Cli.run(`${args} --url ${url}`)
+        bank.declines = false
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* client.start(Book, { instanceId: "trip-2" })
+          yield* waitUntil(Effect.map(on("show trip-2"), ({ stdout }) => stdout.includes("timer")))
+        }).pipe(Effect.provide(application(url, "one", () => Effect.as(Effect.sleep("3 seconds"), "slept"))))
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* waitUntil(Effect.map(on("list --blocked"), ({ stdout }) => stdout.includes("trip-2")))
+          const list = yield* on("list --blocked")
+          assert.match(list.stdout, /trip-2 +Book +1\.0\.0 +Running, blocked .* event 2: history has timer/)
+          const shown = yield* on("show trip-2")
+          assert.match(shown.stdout, /^status +Running, blocked$/m)
+          assert.match(
+            shown.stdout,
+            /^blocked by +HistoryDiffers: event 2: history has timer, the code asks for activity "Reserve"$/m
+          )
+          assert.match(shown.stdout, /^cure .*Bring the old code back.*: retry trip-2 --from 1$/m)
+          assert.match(shown.stdout, /^tried +\d+ times? since .* by build two$/m)
+          const json = JSON.parse((yield* on("show trip-2 --json")).stdout)
+          assert.deepInclude(json.blocked, { reason: "HistoryDiffers", eventId: 2, build: "two" })
+          assert.strictEqual(JSON.parse((yield* on("status --json")).stdout).blocked, 1)
+          const retried = yield* on("retry trip-2 --from 1 --json")
+          assert.deepStrictEqual(JSON.parse(retried.stdout), { instanceIds: ["trip-2"] })
+          assert.strictEqual(yield* client.wait(Book, "trip-2"), "reserved")
+        }).pipe(Effect.provide(application(url, "two", () => Effect.as(Reserve.execute(), "reserved"))))
+      }),
+    30_000
+  )
+})

@@ -1,0 +1,257 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as LocalProcess from "../utils/localProcess.ts"
+
+const Reserve = Activity.make("Reserve", { success: Schema.String })
+const Charge = Activity.make("Charge", { success: Schema.String, error: Schema.String })
+const Trip = Orchestration.make("Trip", { success: Schema.String, error: Schema.String })
+const Parent = Orchestration.make("Parent", { success: Schema.String, error: Schema.String })
+const Counts = KeyValue.make("count", Schema.Int)
+const Go = Signal.make("Go")
+const Notes = Mailbox.make("Notes", { payload: Schema.String })
+
+/** What the world has seen: each call with its idempotency key. */
+interface World {
+  readonly calls: Array<string>
+  /** Whether the bank declines. */
+  declines: boolean
+}
+
+const world = (): World => ({ calls: [], declines: true })
+
+const called = (world: World, what: string) =>
+  Effect.map(Activity.Call, ({ idempotencyKey }) => void world.calls.push(`${what} ${idempotencyKey}`))
+
+type Program = () => Effect.Effect<string, string, Orchestration.Instance>
+
+const serving = (world: World, program: Program) =>
+  Runtime.layer({ orchestrations: [Trip, Parent], activities: [Reserve, Charge] }).pipe(Layer.provide([
+    Reserve.toLayer(() => Effect.as(called(world, "reserve"), "room 7")),
+    Charge.toLayer(() =>
+      Effect.andThen(called(world, "charge"), () => world.declines ? Effect.fail("declined") : Effect.succeed("paid"))
+    ),
+    Trip.toLayer(program),
+    Parent.toLayer(() => Effect.map(Trip.execute(), (trip) => `parent of ${trip}`))
+  ]))
+
+const admin = Effect.flatMap(Admin.Admin, Effect.succeed).pipe(Effect.provide(FromDriver.layerAdmin))
+
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+const start = (runtime: Parameters<typeof LocalProcess.start>[0]) =>
+  LocalProcess.start(runtime, {
+    runtime: { verifyReplay: true },
+    provider: { longPolling: { aggressivePollInterval: "1 second" } }
+  })
+
+const seconds = (count: number) => TestClock.adjust(count * 1_000)
+
+const distinct = (calls: ReadonlyArray<string>) => new Set(calls).size
+
+describe("Retry of an instance that has failed", () => {
+  it.effect("carries out again what failed, with its idempotency key, and nothing else", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, () =>
+        Effect.gen(function*() {
+          yield* Counts.set(1)
+          const room = yield* Reserve.execute()
+          yield* Counts.set(2)
+          yield* Orchestration.setCustomStatus("charging")
+          const paid = yield* Charge.execute()
+          yield* Counts.set(3)
+          return `${room}, ${paid}, ${Option.getOrThrow(yield* Counts.get)}`
+        })))
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Failed")
+      seen.declines = false
+      assert.deepStrictEqual(yield* retry("t"), { instanceIds: ["t"] })
+      const status = yield* client.status("t")
+      assert.deepInclude(status, { _tag: "Running", customStatus: Option.some("charging") })
+      assert.deepStrictEqual(yield* client.read(Counts, "t"), Option.some(2))
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "room 7, paid, 3")
+      assert.deepStrictEqual(seen.calls.map((call) => call.split(" ")[0]), ["reserve", "charge", "charge"])
+      assert.strictEqual(distinct(seen.calls), 2)
+      assert.deepStrictEqual(
+        (yield* readHistory("t")).filter(({ _tag }) => _tag === "OrchestrationFailed" || _tag === "ActivityFailed"),
+        []
+      )
+    }).pipe(inMemory))
+
+  it.effect("counts the tries of an activity as before, so that the last one runs with the key of its call", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, Charge.with({ retry: { times: 2 } }).execute))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      assert.lengthOf(seen.calls, 3)
+      seen.declines = false
+      yield* retry("t")
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
+      assert.lengthOf(seen.calls, 4)
+      assert.strictEqual(distinct(seen.calls), 1)
+    }).pipe(inMemory))
+
+  it.effect("delivers again what came with the end: signals and messages, in their order", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      let isBroken = true
+      const program: Program = () =>
+        Effect.gen(function*() {
+          yield* Go.wait
+          const notes = [yield* Notes.take, yield* Notes.take]
+          if (isBroken) throw new Error("a bug")
+          return [...notes, yield* Notes.take].join(" ")
+        })
+      const { client } = yield* start(serving(seen, program))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(1)
+      yield* client.send(Notes, "t", "one")
+      yield* client.raise(Go, "t")
+      yield* client.send(Notes, "t", "two")
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Failed")
+      isBroken = false
+      yield* retry("t")
+      yield* client.send(Notes, "t", "three")
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "one two three")
+    }).pipe(inMemory))
+
+  it.effect("goes back to the first turn, if that has failed", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      let isBroken = true
+      const { client } = yield* start(serving(seen, () =>
+        Effect.suspend(() => {
+          if (isBroken) throw new Error("a bug")
+          return Effect.orDie(Reserve.execute())
+        })))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      isBroken = false
+      yield* retry("t")
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "room 7")
+    }).pipe(inMemory))
+
+  it.effect("brings back what was cancelled, with its timers", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, () => Effect.as(Effect.sleep("1 minute"), "slept")))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.cancel("t", "by mistake")
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+      yield* retry("t")
+      yield* seconds(30)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* seconds(30)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "slept")
+    }).pipe(inMemory))
+
+  it.effect("retries the child whose failure its parent did not survive", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, Charge.execute))
+      const { retry } = yield* admin
+      yield* client.start(Parent, { instanceId: "p" })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("p"))._tag, "Failed")
+      const child = "p::sub::2"
+      const error = yield* Effect.flip(retry(child))
+      assert.strictEqual(error.reason._tag, "RetryRefused")
+      assert.include(error.message, "retry the parent")
+      seen.declines = false
+      assert.deepStrictEqual(yield* retry("p"), { instanceIds: ["p", child] })
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Parent, "p", { timeout: 0 }), "parent of paid")
+      assert.strictEqual(distinct(seen.calls), 1)
+    }).pipe(inMemory))
+
+  it.effect("is refused where it cannot be right", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, () => Effect.as(Go.wait, "gone")))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      const problem = (call: ReturnType<typeof retry>) => Effect.map(Effect.flip(call), ({ message }) => message)
+      assert.include(yield* problem(retry("t")), "it runs")
+      assert.include(yield* problem(retry("unknown")), "not found")
+      yield* client.raise(Go, "t")
+      yield* seconds(5)
+      assert.include(yield* problem(retry("t")), "it has completed")
+      assert.include(yield* problem(retry("t", { from: 0 })), "invalid from")
+    }).pipe(inMemory))
+})
+
+describe("Retry of a blocked instance", () => {
+  it.effect("from an earlier event lets it ask for what its code asks for now", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      seen.declines = false
+      const first = yield* start(serving(seen, () => Effect.as(Effect.andThen(Reserve.execute(), Go.wait), "old")))
+      yield* first.client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* first.stop
+      const { client } = yield* start(serving(seen, () => Effect.andThen(Reserve.execute(), Charge.execute())))
+      yield* client.raise(Go, "t")
+      yield* seconds(5)
+      const status = yield* client.status("t")
+      const block = status._tag === "Running" ? Option.getOrThrow(status.block) : assert.fail("it has ended")
+      assert.strictEqual(
+        block.problem,
+        `event 4: history has wait for signal "Go", the code asks for activity "Charge"`
+      )
+      const { retry } = yield* admin
+      yield* retry("t", { from: block.eventId - 1, reason: "no more wait" })
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
+      assert.deepStrictEqual(seen.calls.map((call) => call.split(" ")[0]), ["reserve", "charge"])
+    }).pipe(inMemory))
+})
+
+describe("Retry of an instance whose code has changed", () => {
+  it.effect("keeps the answers that are recorded before the cut", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const answers: Array<boolean> = []
+      const { client } = yield* start(serving(seen, () =>
+        Effect.gen(function*() {
+          yield* Reserve.execute()
+          answers.push(yield* Orchestration.changed("checks"))
+          return yield* Charge.execute()
+        })))
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      seen.declines = false
+      yield* retry("t")
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
+      assert.notInclude(answers, false)
+      assert.lengthOf(
+        (yield* readHistory("t")).filter((event) =>
+          event._tag === "ActivityScheduled" && event.name === "duroxide-prisma/changed"
+        ),
+        1
+      )
+    }).pipe(inMemory))
+})
