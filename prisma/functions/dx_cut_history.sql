@@ -7,12 +7,13 @@
 -- The messages get in front of all that wait for the instance, in the order given.
 --
 -- Bound: the events that are removed, the values and the queued work of the instance. Locks: the advisory lock of the
--- id (waits for claims); the instance lock; the instance row; then rows of executions, history, key-values, worker queue
--- and orchestrator queue.
+-- id (waits for claims); the instance lock; the instance row; then rows of executions, history, removed_events,
+-- key-values, worker queue, orchestrator queue and blocked_instances.
 CREATE OR REPLACE FUNCTION dx_cut_history(
   p_instance_id text, p_execution_id bigint,
-  p_last_event_id bigint,          -- of the history that the caller has read
+  p_last_event_id bigint, p_status text, -- as the caller has read them
   p_keep bigint,                   -- the last event that stays, >= 1
+  p_event jsonb,                   -- {event_id, event_type, event_data}, appended; its id is greater than all others
   p_reason text,
   p_custom_status text,            -- that of the events that stay
   p_stored jsonb,                  -- [{key, value, execution_id, last_updated_at_ms}], of earlier executions; null: as it is
@@ -45,13 +46,16 @@ BEGIN
       SELECT max(h.event_id) FROM history AS h
       WHERE h.instance_id = p_instance_id AND h.execution_id = p_execution_id
     )
+    OR NOT EXISTS (
+      SELECT FROM executions AS e
+      WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id AND e.status = p_status
+    )
   THEN
     RETURN 'Changed';
   END IF;
 
   -- Turns that are run without a claim look for this lock, and for the last event.
   DELETE FROM instance_locks AS l WHERE l.instance_id = p_instance_id;
-  DELETE FROM blocked_instances AS b WHERE b.instance_id = p_instance_id;
   UPDATE instances AS i
   SET updated_at = v_now, custom_status = p_custom_status,
       custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer
@@ -66,6 +70,9 @@ BEGIN
   HAVING count(*) > 0;
   DELETE FROM history AS h
   WHERE h.instance_id = p_instance_id AND h.execution_id = p_execution_id AND h.event_id > p_keep;
+  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+  SELECT p_instance_id, p_execution_id, e.event_id, e.event_type, e.event_data, v_now
+  FROM jsonb_to_record(p_event) AS e (event_id bigint, event_type text, event_data text);
 
   IF p_stored IS NOT NULL THEN
     DELETE FROM kv_store AS s WHERE s.instance_id = p_instance_id;
@@ -84,6 +91,7 @@ BEGIN
   DELETE FROM orchestrator_queue AS q
   WHERE q.instance_id = p_instance_id AND q.work_item = ANY (p_cancelled_timers);
 
+  DELETE FROM blocked_instances AS b WHERE b.instance_id = p_instance_id;
   INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at)
   SELECT -nextval('orchestrator_queue_id_seq'), p_instance_id, message.work_item, v_now, v_now
   FROM (

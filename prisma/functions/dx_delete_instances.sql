@@ -81,7 +81,6 @@ BEGIN
   GET DIAGNOSTICS out_executions_deleted = ROW_COUNT;
   DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
-  DELETE FROM blocked_instances AS b WHERE b.instance_id = ANY (p_instance_ids);
   DELETE FROM removed_events AS r WHERE r.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
@@ -97,6 +96,7 @@ BEGIN
   DELETE FROM orchestrator_queue AS q WHERE q.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;
   out_queue_messages_deleted := out_queue_messages_deleted + v_activities;
+  DELETE FROM blocked_instances AS b WHERE b.instance_id = ANY (p_instance_ids);
   RETURN NEXT;
 END
 $$;

@@ -299,7 +299,13 @@ const deletions = ({ rows }: Store) => ({
         Prisma.sql`${cut.instanceId}::text`,
         bigint(cut.executionId),
         bigint(cut.lastEventId),
+        Prisma.sql`${cut.status}::text`,
         bigint(cut.keep),
+        json({
+          event_id: cut.event.eventId,
+          event_type: cut.event.eventType,
+          event_data: cut.event.eventData
+        }),
         Prisma.sql`${cut.reason}::text`,
         Prisma.sql`${cut.customStatus}::text`,
         cut.stored === null

@@ -9,7 +9,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../model/Instance.ts"
-import type { ProviderDriver } from "./ProviderDriver.ts"
+import type { EncodedEvent, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -234,8 +234,12 @@ export interface HistoryCut {
   readonly executionId: number
   /** The last event that the caller has read. */
   readonly lastEventId: number
+  /** The status of the execution that the caller has read. */
+  readonly status: ExecutionStatus
   /** The last event that stays. */
   readonly keep: number
+  /** Appended, with an id after all that there were: so no later event has the id of a removed one. */
+  readonly event: EncodedEvent
   /** For people who look at the removed events. */
   readonly reason: string
   readonly customStatus: string | null

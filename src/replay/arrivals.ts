@@ -46,14 +46,15 @@ const nouns: { readonly [K in Schedule]: string } = {
  * Appends the events of a batch, given the open work of its execution. `abort` is set when an arrival cannot belong to
  * this history, or is a failure that code must not see: the turn then fails with it, without running the code.
  *
- * `areRecorded`: the messages were made from the events of a history, so each becomes an event again.
+ * `areRecorded`: the messages were made from the events of a history, so each becomes an event again. `isOwn`: the
+ * execution is one of this package, whose histories may be cut. A result that was on its way then answers nothing.
  */
 export const toEvents = (
   executionId: number,
   ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
   append: Append,
-  areRecorded = false
+  { areRecorded = false, isOwn = false }: { readonly areRecorded?: boolean | undefined; readonly isOwn?: boolean } = {}
 ): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
   const answeredNow = new Set<number>()
   let cancelRequested = ledger.cancelRequest !== undefined
@@ -72,6 +73,10 @@ export const toEvents = (
     }
     const schedule = ledger.unanswered.get(id)
     const expected = scheduledBy[message._tag]
+    if (schedule === undefined && isOwn) {
+      warnings.push(`${message._tag} for event ${id} is dropped, the history has no such request`)
+      return
+    }
     if (schedule !== expected) {
       abort ??= ErrorDetails.nondeterminism(
         schedule === undefined

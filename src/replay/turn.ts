@@ -110,7 +110,10 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
-  const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, input.areRecorded)
+  const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, {
+    areRecorded: input.areRecorded,
+    isOwn: isOwn(started.duroxideVersion)
+  })
   const arrivedCount = recorder.added.length
   const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)

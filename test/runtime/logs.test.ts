@@ -213,7 +213,7 @@ describe("Logs of a runtime", () => {
       yield* TestClock.adjust("1 minute")
       const blocked = lines.filter(({ message }) => message.includes("instance is blocked: its code"))
       assert.strictEqual(blocked[0]?.level, "Error")
-      assert.include(blocked[0]!.message, "Bring the old code back, or make the change a new version")
+      assert.include(blocked[0]!.message, "Bring the old code back")
       assert.include(blocked[0]!.annotations["error"], "event 2: history has timer, ")
       assert.deepInclude(blocked[0]!.annotations, { instance_id: "order-1", reason: "HistoryDiffers", event_id: 2 })
       // Further tries, and those of other instances, add no line within the hour.

@@ -51,7 +51,9 @@ const start = (runtime: Parameters<typeof LocalProcess.start>[0]) =>
     provider: { longPolling: { aggressivePollInterval: "1 second" } }
   })
 
-const seconds = (count: number) => TestClock.adjust(count * 1_000)
+/** One by one: what a process begins at its start must have begun before time passes. */
+const seconds = (count: number) =>
+  Effect.forEach(Array.from({ length: count }), () => TestClock.adjust("1 second"), { discard: true })
 
 const distinct = (calls: ReadonlyArray<string>) => new Set(calls).size
 
@@ -225,6 +227,81 @@ describe("Retry of a blocked instance", () => {
       yield* seconds(5)
       assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
       assert.deepStrictEqual(seen.calls.map((call) => call.split(" ")[0]), ["reserve", "charge"])
+    }).pipe(inMemory))
+})
+
+describe("Retry from an earlier event", () => {
+  it.effect("gives requests that are made again keys of their own", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      seen.declines = false
+      let isBroken = true
+      const { client } = yield* start(serving(seen, () =>
+        Effect.gen(function*() {
+          yield* Reserve.execute()
+          yield* Charge.execute()
+          yield* Reserve.execute()
+          if (isBroken) throw new Error("a bug")
+          return "done"
+        })))
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Failed")
+      isBroken = false
+      yield* retry("t", { from: 3 })
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "done")
+      assert.deepStrictEqual(seen.calls.map((call) => call.split(" ")[0]), [
+        "reserve",
+        "charge",
+        "reserve",
+        "charge",
+        "reserve"
+      ])
+      // None of them is that of another call.
+      assert.strictEqual(distinct(seen.calls.map((call) => call.split(" ")[1]!)), 5)
+      const ids = (yield* readHistory("t")).map(({ eventId }) => eventId)
+      assert.deepStrictEqual(ids, ids.toSorted((a, b) => a - b))
+    }).pipe(inMemory))
+
+  it.effect("of a blocked instance drops the result of a request that it removes", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      seen.declines = false
+      const first = yield* start(
+        Runtime.layer({ orchestrations: [Trip] }).pipe(
+          Layer.provide(Trip.toLayer(() => Effect.as(Reserve.execute(), "old")))
+        )
+      )
+      yield* first.client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* first.stop
+      // Its result leads to the turn that does not fit, and waits in the queue.
+      const { client } = yield* start(serving(seen, Charge.execute))
+      yield* seconds(5)
+      const status = yield* client.status("t")
+      assert.isTrue(status._tag === "Running" && Option.isSome(status.block))
+      const { retry } = yield* admin
+      yield* retry("t", { from: 1 })
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
+      assert.deepStrictEqual(seen.calls.map((call) => call.split(" ")[0]), ["reserve", "charge"])
+    }).pipe(inMemory))
+
+  it.effect("cannot keep the end", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(serving(world(), () => Effect.as(Go.wait, "gone")))
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.cancel("t", "by mistake")
+      yield* seconds(5)
+      const history = yield* readHistory("t")
+      const closing = history.find((event) => "reason" in event && event.reason === "orchestration_terminal")!
+      const error = yield* Effect.flip(retry("t", { from: closing.eventId }))
+      assert.include(error.message, `from must be an event from 1 to ${closing.eventId - 1}`)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
     }).pipe(inMemory))
 })
 

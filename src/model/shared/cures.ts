@@ -5,7 +5,7 @@ import type { BlockReason } from "../Block.ts"
 
 export const cures: { readonly [R in BlockReason]: string } = {
   HistoryDiffers: "its code has changed, or reads time or chance outside of Effect. " +
-    "Bring the old code back, or make the change a new version",
+    "Bring the old code back, or ask with Orchestration.changed, or make the change a new version",
   DataUnreadable: "a Schema refuses what is stored. Deploy a definition that can read it",
   NotDurable: "it awaits something that is not durable. Put that into an activity",
   Endless: "it never comes to rest. Put long computing into an activity"

@@ -9,6 +9,9 @@ export const mailbox = "duroxide-prisma/retry"
 /** Event ids of requests. */
 export const encode = (requests: ReadonlyArray<number>): string => JSON.stringify({ again: requests })
 
+/** What stands in the history in place of removed events. */
+export const removed = (first: number, last: number): string => JSON.stringify({ removed: [first, last] })
+
 /** Empty for a text that is not of this module. */
 export const decode = (data: string): ReadonlyArray<number> => {
   try {

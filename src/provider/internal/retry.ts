@@ -7,6 +7,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
+import * as Schedule from "effect/Schedule"
 import * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
@@ -15,11 +16,12 @@ import { messageOf } from "../../model/shared/recordedArrivals.ts"
 import * as retryMail from "../../model/shared/retryMail.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, Retried, RetryOptions } from "../Admin.ts"
-import type { AdminDriver, HistoryCut } from "../AdminDriver.ts"
+import type { AdminDriver, CutOutcome, HistoryCut } from "../AdminDriver.ts"
 import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.ts"
 import { endOf } from "../shared/endOf.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import { encodeEvent } from "./encoding.ts"
 
 type Driver = AdminDriver["Service"]
 
@@ -36,27 +38,52 @@ export const retries = (driver: Driver): Pick<Service, "retry"> => ({
 
 // internal
 
+/** Two seconds. A process that tries a blocked instance holds it for some milliseconds. */
+const whileHeld = {
+  schedule: Schedule.spaced("100 millis"),
+  while: (outcome: CutOutcome) => outcome === "Held",
+  times: 20
+}
+
 const refuse = (instanceId: string, problem: string) =>
   Effect.fail(new ProviderError({ operation: "retry", reason: new RetryRefused({ instanceId, problem }) }))
 
-/** The parent first: it waits again before the child runs, so that no answer of the child is lost. */
+/**
+ * The whole family is looked at before the first cut. The parent is cut first: it waits again before a child runs, so
+ * that no answer of a child is lost.
+ */
 const retryTree = Effect.fnUntraced(function*(
   driver: Driver,
   instanceId: string,
   options: RetryOptions
 ): Effect.fn.Return<Retried, ProviderError> {
-  const retried: Array<string> = []
-  const waiting: Array<{ readonly id: string; readonly options: RetryOptions }> = [{ id: instanceId, options }]
+  const cuts: Array<HistoryCut> = []
+  const waiting: Array<{ readonly id: string; readonly options: RetryOptions; readonly isChild: boolean }> = [
+    { id: instanceId, options, isChild: false }
+  ]
   for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-    const children = yield* retryOne(driver, next.id, next.options)
-    retried.push(next.id)
-    waiting.push(...children.map((id) => ({ id, options: { reason: options.reason } })))
+    const { children, cut } = yield* cutOf(driver, next.id, next.options, next.isChild)
+    cuts.push(cut)
+    waiting.push(...children.map((id) => ({ id, options: { reason: options.reason }, isChild: true })))
   }
-  return { instanceIds: retried }
+  for (const cut of cuts) {
+    const outcome = yield* Effect.repeat(driver.cutHistory(cut), whileHeld)
+    if (outcome === "Cut") continue
+    return yield* refuse(
+      cut.instanceId,
+      outcome === "Held" ? "a process runs it right now; repeat the call" : "it has changed meanwhile; repeat the call"
+    )
+  }
+  return { instanceIds: cuts.map(({ instanceId }) => instanceId) }
 })
 
-/** Returns the children that failed, or were cancelled, and that it waits for. */
-const retryOne = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { from, reason }: RetryOptions) {
+/** How its history is cut, and the children that failed, or were cancelled, and that it waits for. */
+const cutOf = Effect.fnUntraced(function*(
+  driver: Driver,
+  instanceId: string,
+  { from, reason = "" }: RetryOptions,
+  isChild: boolean
+) {
   const [state] = yield* driver.readInstances([instanceId])
   if (state === undefined) {
     return yield* Effect.fail(
@@ -74,11 +101,13 @@ const retryOne = Effect.fnUntraced(function*(driver: Driver, instanceId: string,
   if (state.status === "Running" && state.block === null) {
     return yield* refuse(instanceId, "it runs; what has failed, was cancelled or is blocked can be retried")
   }
-  yield* checkParent(driver, started)
+  // The parent of a child that is retried with it waits as soon as its history is cut.
+  if (!isChild) yield* checkParent(driver, started)
   const least = 1 + (started.carryForwardEvents?.length ?? 0)
-  const keep = withEndOfMarker(events, from ?? lastGood(events, least))
-  if (keep < least || keep > events.at(-1)!.eventId) {
-    return yield* refuse(instanceId, `from must be an event from ${least} to ${events.at(-1)!.eventId}`)
+  const most = beforeEnd(events)
+  const keep = withEndOfMarker(events, from ?? lastGood(events, least, most))
+  if (keep < least || keep > most) {
+    return yield* refuse(instanceId, `from must be an event from ${least} to ${most}`)
   }
   const hasEnded = state.status === "Failed"
   const plan = planOf(events, keep, hasEnded)
@@ -89,16 +118,30 @@ const retryOne = Effect.fnUntraced(function*(driver: Driver, instanceId: string,
       `it has started its child ${later[0]!.instanceId} after event ${keep}: choose a later event, or delete the child`
     )
   }
-  const children = yield* answersOf(driver, plan.openChildren)
+  const children = yield* answersOf(driver, instanceId, plan.openChildren)
   // The end of an execution stores its values over those of earlier ones; a removal of all names none.
   const needsBefore = hasEnded ? events.some(changesValues) : events.some(({ _tag }) => _tag === "KeyValuesCleared")
   const before = needsBefore ? yield* valuesBefore(driver, state) : new Map<string, StoredValue>()
+  const lastEventId = events.at(-1)!.eventId
   const cut: HistoryCut = {
     instanceId,
     executionId: state.executionId,
-    lastEventId: events.at(-1)!.eventId,
+    lastEventId,
+    status: state.status,
     keep,
-    reason: reason ?? "retry",
+    event: encodeEvent({
+      _tag: "ExternalEventPersistent",
+      eventId: lastEventId + 1,
+      sourceEventId: null,
+      instanceId,
+      executionId: state.executionId,
+      // No replay may see the clock go back.
+      timestampMs: events.at(-1)!.timestampMs,
+      duroxideVersion: started.duroxideVersion,
+      name: retryMail.mailbox,
+      data: retryMail.removed(keep + 1, lastEventId)
+    }),
+    reason,
     customStatus: customStatusOf(plan.kept, started),
     stored: hasEnded && events.some(changesValues) ? [...before.values()] : null,
     changed: changesOf(plan.kept, before.keys()),
@@ -115,14 +158,7 @@ const retryOne = Effect.fnUntraced(function*(driver: Driver, instanceId: string,
     cancelledActivities: plan.removedActivities,
     cancelledTimers: plan.removedTimers.map(WorkItem.encode)
   }
-  const outcome = yield* driver.cutHistory(cut)
-  if (outcome !== "Cut") {
-    return yield* refuse(
-      instanceId,
-      outcome === "Held" ? "a process runs it right now; repeat the call" : "it has changed meanwhile; repeat the call"
-    )
-  }
-  return children.toRetry
+  return { cut, children: children.toRetry }
 })
 
 const readEvents = (driver: Driver, { executionId, instanceId }: Pick<InstanceState, "executionId" | "instanceId">) =>
@@ -149,22 +185,38 @@ const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>) =>
 const isFailedAnswer = (event: Event.Event) =>
   event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed"
 
+/** The last event before those that end the execution; the last one of an execution that has not ended. */
+const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
+  const first = events.findIndex((event) => isEnd(event) || isClosing(event))
+  return events.at(first < 0 ? -1 : first - 1)!.eventId
+}
+
+/** Because of the end. */
+const isClosing = (event: Event.Event) => "reason" in event && event.reason.startsWith("orchestration_terminal")
+
+/** The runtime ended the execution without running its code, and so without recording what had arrived. */
+const isFromRuntime = (end: Event.Event, arrived: ReadonlyArray<Event.Event>) => {
+  if (end._tag !== "OrchestrationFailed" || end.details._tag === "Application") return false
+  const details = JSON.stringify(end.details)
+  return !arrived.some((event) => "details" in event && JSON.stringify(event.details) === details)
+}
+
 /**
  * The last event before the arrivals that ended the execution; if a failed answer or a cancellation is among them, the
- * event before the first one. All events of an execution that has not ended.
+ * event before the first one. All events of an execution that has not ended, or that ended without its code.
  */
-const lastGood = (events: ReadonlyArray<Event.Event>, least: number): number => {
-  const end = events.findLastIndex(isEnd)
-  if (end < 0) return events.at(-1)!.eventId
-  let last = end - 1
+const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: number): number => {
+  const end = events.findLast(isEnd)
+  if (end === undefined) return most
+  let last = events.findLastIndex(({ eventId }) => eventId <= most)
   while (last >= least && !isArrival(events[last]!, events)) last--
   if (last < least) return events[least - 1]!.eventId
   let first = last
   while (first > least && isArrival(events[first - 1]!, events)) first--
-  const bad = events.findIndex((event, index) =>
-    index >= first && index <= last && (isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
-  )
-  return events[(bad < 0 ? first : bad) - 1]!.eventId
+  const arrived = events.slice(first, last + 1)
+  if (isFromRuntime(end, arrived)) return most
+  const bad = arrived.findIndex((event) => isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
+  return events[first + Math.max(0, bad) - 1]!.eventId
 }
 
 /** The record of a change is two events. */
@@ -256,7 +308,7 @@ const checkParent = Effect.fnUntraced(function*(driver: Driver, started: Event.O
       }`
     )
   }
-  const queued = yield* driver.readMessages({ instanceId: parentInstance, limit: 1_000, maxBytes: 65_536 })
+  const queued = yield* readQueue(driver, parentInstance)
   const isQueued = queued.some(({ workItem }) => {
     const message = workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
     return message !== undefined && "parentId" in message && message.parentId === parentId &&
@@ -268,15 +320,17 @@ const checkParent = Effect.fnUntraced(function*(driver: Driver, started: Event.O
 /** Results of children that have completed meanwhile, and the children that are retried as well. */
 const answersOf = Effect.fnUntraced(function*(
   driver: Driver,
+  instanceId: string,
   children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
 ) {
   const states = new Map((yield* driver.readInstances(children.map(childIdOf))).map((one) => [one.instanceId, one]))
   const answers: Array<WorkItem.WorkItem> = []
   const toRetry: Array<string> = []
   for (const child of children) {
-    const state = states.get(childIdOf(child))
+    const childId = childIdOf(child)
+    const state = states.get(childId)
     const end = state === undefined ? undefined : endOf(state)
-    if (end?._tag === "Failed") toRetry.push(childIdOf(child))
+    if (end?._tag === "Failed") toRetry.push(childId)
     else if (end?._tag === "Completed") {
       answers.push({
         _tag: "SubOrchCompleted",
@@ -285,10 +339,15 @@ const answersOf = Effect.fnUntraced(function*(
         parentId: child.eventId,
         result: end.output
       })
+    } else if ((yield* readQueue(driver, childId)).some(({ kind }) => kind === "CancelInstance")) {
+      return yield* refuse(instanceId, `its child ${childId} is being cancelled; repeat the call when it has ended`)
     }
   }
   return { answers, toRetry }
 })
+
+const readQueue = (driver: Driver, instanceId: string) =>
+  driver.readMessages({ instanceId, limit: 10_000, maxBytes: 65_536 })
 
 // -- values ----------------------------------------------------------------------------------------
 

@@ -170,7 +170,8 @@ const deletions = (store: tables.Tables) => {
         if (lock !== undefined && lock.token !== "" && lock.untilMs > now) return "Held"
         const instance = instances.get(instanceId)
         const isRead = instance?.executionId === executionId && cut.lastEventId > 0 &&
-          tables.lastEventId(store, instanceId, executionId) === cut.lastEventId
+          tables.lastEventId(store, instanceId, executionId) === cut.lastEventId &&
+          tables.executionOf(store, instanceId, executionId)?.status === cut.status
         if (!isRead) return "Changed"
         locks.delete(instanceId)
         store.blocks.delete(instanceId)
@@ -181,6 +182,7 @@ const deletions = (store: tables.Tables) => {
         if (execution !== undefined) Object.assign(execution, { status: "Running", output: null, completedAtMs: null })
         const events = history.get(instanceId)?.get(executionId)
         for (const eventId of events?.keys() ?? []) if (eventId > keep) events!.delete(eventId)
+        tables.addEvents(store, instanceId, executionId, [cut.event])
         if (cut.stored !== null) {
           store.stored.set(instanceId, new Map(cut.stored.map(({ key, ...value }) => [key, value])))
         }

@@ -94,7 +94,7 @@ export const retries = topic("retries", {
     assert.deepStrictEqual(yield* values("i"), [["k", "early"]])
     yield* poke("i")
     assert.deepStrictEqual(yield* claimed("i"), {
-      history: [1, 2, 3, 4, 5],
+      history: [1, 2, 3, 4, 5, 10],
       messages: [`{"again":[4]}`, "two", "ExternalRaised"],
       stored: []
     })
@@ -128,7 +128,7 @@ export const retries = topic("retries", {
     yield* turn("cleared", end(1, 5))
     yield* retry("cleared")
     assert.deepStrictEqual(yield* values("cleared"), [])
-    assert.deepStrictEqual((yield* claimed("cleared")).history, [1, 2, 3, 4, 5])
+    assert.deepStrictEqual((yield* claimed("cleared")).history, [1, 2, 3, 4, 5, 10])
 
     yield* create("pruned")
     yield* turn("pruned", { executionId: 1, metadata: named({ status: "ContinuedAsNew" }) })
@@ -160,10 +160,38 @@ export const retries = topic("retries", {
     // The activity that was removed from the history is removed from its queue.
     yield* expectNoWork()
     assert.deepStrictEqual(yield* claimed("i"), {
-      history: [1],
+      history: [1, 3],
       messages: [`{"again":[]}`, "ExternalRaised"],
       stored: []
     })
+  }),
+
+  poison_instance_keeps_all_its_turns: Effect.gen(function*() {
+    const { retry } = yield* Admin
+    yield* create("i")
+    yield* turn("i", { executionId: 1, events: [activityScheduled(2), activityScheduled(3)] })
+    yield* turn("i", {
+      executionId: 1,
+      events: [{ _tag: "ActivityCompleted", eventId: 4, sourceEventId: 2, result: "1" }, valueSet(5, "k", "v")]
+    })
+    yield* turn("i", {
+      executionId: 1,
+      events: [{
+        _tag: "OrchestrationFailed",
+        eventId: 6,
+        details: {
+          _tag: "Poison",
+          attemptCount: 10,
+          maxAttempts: 10,
+          messageType: { Orchestration: { instance: "i", execution_id: 1 } },
+          message: "it died"
+        }
+      }],
+      metadata: named({ status: "Failed", output: "poison" })
+    })
+    yield* retry("i")
+    const again = yield* claimed("i")
+    assert.deepStrictEqual(again, { history: [1, 2, 3, 4, 5, 7], messages: [`{"again":[3]}`], stored: [] })
   }),
 
   running_instance_is_not_retried: Effect.gen(function*() {
@@ -175,6 +203,6 @@ export const retries = topic("retries", {
     yield* fails(retry("unknown"), /not found/)
     yield* create("own")
     yield* turn("own", { executionId: 1, events: [failed(2)], metadata: named({ status: "Failed", output: "no" }) })
-    yield* fails(retry("own", { from: 3 }), /from must be an event from 1 to 2/)
+    yield* fails(retry("own", { from: 2 }), /from must be an event from 1 to 1/)
   })
 })

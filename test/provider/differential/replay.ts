@@ -239,6 +239,12 @@ const perform = Effect.fnUntraced(function*(
         instanceId,
         executionId,
         lastEventId: (ids.at(-1) ?? 0) + lastEventOffset,
+        status: state?.status ?? "Running",
+        event: {
+          eventId: (ids.at(-1) ?? 0) + 1,
+          eventType: "ExternalEventPersistent",
+          eventData: JSON.stringify({ event_id: (ids.at(-1) ?? 0) + 1, type: "ExternalEventPersistent" })
+        },
         keep: ids.at(-1 - removes) ?? ids[0] ?? 0,
         reason: "random",
         stored: stored === null ? null : [{ key: "k", value: stored, executionId: 1, lastUpdatedAtMs: 7 }],
