@@ -170,6 +170,14 @@ export const layer = <
       }
       const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
       yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
+      yield* provider.announceProcess({
+        build: settings.build,
+        orchestrations: registry.names,
+        activities: [...handlers.keys()],
+        tags: settings.tags,
+        orchestrationSlots: limitOf(settings.orchestrationConcurrency),
+        activitySlots: limitOf(settings.workerConcurrency)
+      })
       const supervisor = supervisors.make()
       const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
@@ -244,3 +252,7 @@ export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Ef
       (services) => Context.get(services, Runtime).failure
     )
   )
+
+// internal
+
+const limitOf = (concurrency: number) => concurrency === Infinity ? null : concurrency

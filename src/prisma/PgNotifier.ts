@@ -56,9 +56,15 @@ export const make = Effect.fnUntraced(
     /** The queues that this process has said it serves. With both, the name has 61 bytes; the server keeps 63. */
     const serves = new Set<Queue>()
     const renamed = Latch.makeUnsafe()
+    /** What the processes that live wait for, by the key of their lock (dx_process_key). */
+    const alive = new Map<string, Latch.Latch>()
     const notifier = yield* notifying.make(options, {
       channels: ["orchestrator", "worker", "changes"],
       applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
+      locks: () => [...alive.keys()],
+      locked: (locks) => {
+        for (const key of locks) alive.get(key)?.openUnsafe()
+      },
       renamed
     })
 
@@ -73,6 +79,23 @@ export const make = Effect.fnUntraced(
           }
           return notifier.announce(hints)
         }),
+      showAlive: Effect.fnUntraced(function*(processId) {
+        const key = BigInt.asIntN(64, BigInt(`0x${processId.replaceAll("-", "").slice(0, 16)}`)).toString()
+        const shown = yield* Effect.acquireRelease(
+          Effect.sync(() => {
+            const shown = Latch.makeUnsafe()
+            alive.set(key, shown)
+            renamed.openUnsafe()
+            return shown
+          }),
+          () =>
+            Effect.sync(() => {
+              alive.delete(key)
+              renamed.openUnsafe()
+            })
+        )
+        yield* shown.await
+      }),
       processes: query<Readonly<Record<Queue, number>>>(
         "countListeners",
         Prisma.sql`SELECT

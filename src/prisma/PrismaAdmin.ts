@@ -27,7 +27,8 @@ import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { models } from "./internal/modelQueries.ts"
-import { bigint, json } from "./internal/rows.ts"
+import { bigint, json, processInfo } from "./internal/rows.ts"
+import type { ProcessInfoRow } from "./internal/rows.ts"
 import * as statements from "./internal/statements.ts"
 import type { Options } from "./PrismaDriver.ts"
 
@@ -172,7 +173,7 @@ const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: S
 } satisfies Partial<AdminDriver["Service"]>)
 
 // Each look compares with one time of the database's clock.
-const queues = ({ client, nowMs, only, query, schemaSql }: Store) => ({
+const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
   queueDepths: Effect.flatMap(nowMs, (now) =>
     Effect.map(
       only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
@@ -239,6 +240,11 @@ const queues = ({ client, nowMs, only, query, schemaSql }: Store) => ({
         GROUP BY item.activity, item.tag
         ORDER BY item.activity, item.tag NULLS FIRST`
     )),
+
+  listProcesses: Effect.map(
+    rows<ProcessInfoRow>("listProcesses", "dx_read_processes", [], plain),
+    (found) => found.map(processInfo)
+  ),
 
   readMessages: ({ instanceId, limit, maxBytes }) =>
     Effect.flatMap(nowMs, (now) =>
@@ -352,6 +358,8 @@ const deletions = ({ rows }: Store) => ({
     }
   )
 } satisfies Partial<AdminDriver["Service"]>)
+
+const plain = { kind: "plain" } as const
 
 const timeless = { kind: "plain", isTimeless: true } as const
 

@@ -276,6 +276,7 @@ const readsBy = (
     countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
     getQueueLoads: send((reads) => reads.getQueueLoads),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
+    listProcesses: send((reads) => reads.listProcesses),
     listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),
     getParentId: (instanceId) => send((reads) => reads.getParentId(instanceId)),
     getInstanceTree: (instanceId) => send((reads) => reads.getInstanceTree(instanceId))

@@ -17,6 +17,7 @@ import type {
   ExecutionInfo,
   InstanceCount,
   OrchestrationLoad,
+  ProcessInfo,
   QueuedActivity,
   QueueDepths,
   QueuePlace,
@@ -228,6 +229,11 @@ export class Admin extends Context.Service<Admin, {
   readonly getQueueLoads: Call<QueueLoads>
   /** Messages and activities of one instance that are queued; none for an unknown instance. */
   readonly getQueuedWork: (instanceId: string) => Call<QueuedWork>
+  /**
+   * Processes of this package that run orchestrations or activities, by the time of their start. Those that died
+   * without closing are listed for a day, and are not alive.
+   */
+  readonly listProcesses: Call<ReadonlyArray<ProcessInfo>>
   /** Direct children; empty for an unknown instance. */
   readonly listChildren: (instanceId: string) => Call<ReadonlyArray<string>>
   /** Fails with `InstanceNotFound`. */

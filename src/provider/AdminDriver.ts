@@ -9,7 +9,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../model/Instance.ts"
-import type { EncodedEvent, ProviderDriver } from "./ProviderDriver.ts"
+import type { EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -147,6 +147,25 @@ export interface QueuedActivity extends QueuePlace {
   readonly executionId: number
   /** The event that scheduled it. */
   readonly eventId: number
+}
+
+/**
+ * A process that runs work, or that has died without closing.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ProcessInfo extends ProcessReport {
+  /** When it started, by the store's clock: milliseconds since the Unix epoch. */
+  readonly sinceMs: number
+  /**
+   * When it was last known to live, milliseconds since the Unix epoch: now, for one that listens and lives. For one
+   * that listened and is dead, when it last began to listen.
+   */
+  readonly seenMs: number
+  /** Whether the store sees at once when it dies; if not, within three minutes. */
+  readonly isListening: boolean
+  readonly isAlive: boolean
 }
 
 /**
@@ -310,6 +329,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   }) => Call<ReadonlyArray<StoredMessage>>
   /** Queued activities of one instance. */
   readonly readActivities: (instanceId: string) => Call<ReadonlyArray<QueuedActivity>>
+  /** Processes that are registered, by the time of their start. */
+  readonly listProcesses: Call<ReadonlyArray<ProcessInfo>>
   /** Ids of the instances whose parent is one of these. */
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   /** Removes the last events of the current execution, which runs again from there; atomic, and kept for people. */

@@ -31,6 +31,7 @@ import * as enqueue from "./internal/enqueue.ts"
 import * as gates from "./internal/gate.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
+import * as processes from "./internal/processes.ts"
 import * as reads from "./internal/reads.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
 import * as waits from "./internal/waits.ts"
@@ -141,6 +142,7 @@ export const make: (
     ...ofActivities,
     ...(yield* optimistic.make(store, wakeups, storeClock, ofActivities.ackWorkItem, settings)),
     ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
+    ...processes.make(store, hints, Option.getOrUndefined(notifier)),
     activity: wakeups.activity,
     onStart: firstTurns.onStart,
     storeNowMs,

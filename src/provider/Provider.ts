@@ -30,7 +30,7 @@ import type {
   SessionConfig,
   Turn
 } from "./calls/turns.ts"
-import type { ServedOrchestration } from "./ProviderDriver.ts"
+import type { ProcessDuties, ServedOrchestration } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 export type * from "./calls/reads.ts"
@@ -128,6 +128,12 @@ export class Provider extends Context.Service<Provider, {
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }) => Effect.Effect<number, ProviderError>
+
+  /**
+   * Shows to operators (`Admin.listProcesses`) what this process is and serves, until the scope is closed. Returns at
+   * once: what is written is repeated in the background until the store answers.
+   */
+  readonly announceProcess: (duties: ProcessDuties) => Effect.Effect<void, never, Scope.Scope>
 
   /**
    * Extends the lock to now + `extendFor`, even an expired one if it was not taken over; otherwise fails with

@@ -55,6 +55,7 @@ import type {
   Settled,
   WorkItemRenewed
 } from "./driver/claims.ts"
+import type { ProcessRegistration } from "./driver/processes.ts"
 import type { EndedInstance, InstanceProgress, LiveLocks, NextDue, ReadProgress, StoredSizes } from "./driver/reads.ts"
 import type {
   EncodedActivity,
@@ -69,6 +70,7 @@ import type {
 import type { ProviderError } from "./ProviderError.ts"
 
 export * from "./driver/claims.ts"
+export type * from "./driver/processes.ts"
 export type * from "./driver/reads.ts"
 export { groupOf, makeAdmission, suspectAfter, suspectGroups } from "./driver/suspects.ts"
 export * from "./driver/turns.ts"
@@ -103,6 +105,14 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }) => Call<number>
+  /**
+   * Writes what a process is and serves or, where it has been written, that it still lives. Returns for how many
+   * milliseconds that holds without another call; null: as long as the notifier shows it, or until it is removed. A
+   * process that is new finds dead ones; those found dead more than a day ago are forgotten.
+   */
+  readonly registerProcess: (process: ProcessRegistration) => Call<number | null>
+  /** Forgets a process that closes. */
+  readonly removeProcess: (id: string) => Call<void>
   /** Extends locks that no other claim took over, expired ones too, and the marks of their batches. */
   readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
   /**

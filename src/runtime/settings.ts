@@ -103,8 +103,8 @@ export interface Settings {
    */
   readonly onMismatch: "block" | "fail" | undefined
   /**
-   * Names the code of this process in the reports of blocked instances, such as a commit. At most 1,024 bytes. Defaults
-   * to undefined: a hash of what the process serves.
+   * Names the code of this process for operators, such as a commit: in reports of blocked instances, and in the list of
+   * processes. At most 1,024 bytes. Defaults to undefined: a hash of what the process serves.
    */
   readonly build: string | undefined
   /**

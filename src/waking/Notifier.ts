@@ -144,6 +144,12 @@ export class Notifier extends Context.Service<Notifier, {
    * rarely.
    */
   readonly processes?: Effect.Effect<Readonly<Record<Queue, number>>, NotifierError> | undefined
+  /**
+   * Shows in the store that the process of this id, a UUID, lives: while this notifier is connected, and until the
+   * scope is closed. Succeeds when it is shown for the first time. Without it, processes write to the store once a
+   * minute that they live.
+   */
+  readonly showAlive?: ((processId: string) => Effect.Effect<void, never, Scope.Scope>) | undefined
 }>()("duroxide-prisma/Notifier") {}
 
 /**

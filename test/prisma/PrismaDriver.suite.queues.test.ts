@@ -1,5 +1,15 @@
 import { shortPollingSuite, suite } from "../utils/prismaSuite.ts"
 
-suite("queueSemantics", "poisonMessage", "blocks", "retries", "cancellation", "longPolling", "sessions", "tagFiltering")
+suite(
+  "queueSemantics",
+  "poisonMessage",
+  "blocks",
+  "retries",
+  "processes",
+  "cancellation",
+  "longPolling",
+  "sessions",
+  "tagFiltering"
+)
 
 shortPollingSuite("longPolling")

@@ -190,6 +190,25 @@ CREATE TABLE queue_dataset_batches (
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX queue_dataset_batches_task_id_idx ON queue_dataset_batches (task_id);
 
+-- The processes that run work, and those that died within a day.
+CREATE TABLE processes (
+  id UUID NOT NULL,
+  build TEXT NOT NULL,
+  host TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  orchestrations TEXT[] NOT NULL, -- name@version
+  activities TEXT[] NOT NULL,
+  untagged BOOLEAN NOT NULL, -- whether it takes activities without a tag
+  tags TEXT[], -- and with these; null: with any
+  orchestration_slots INTEGER, -- this and the next: null without a limit
+  activity_slots INTEGER,
+  since TIMESTAMPTZ NOT NULL,
+  seen_at TIMESTAMPTZ NOT NULL,
+  listens BOOLEAN NOT NULL, -- its session that listens holds the advisory lock of dx_process_key
+  found_dead_at TIMESTAMPTZ,
+  CONSTRAINT processes_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 70);
+
 CREATE TABLE queue_listeners (
   queue TEXT NOT NULL,
   seen_at TIMESTAMPTZ NOT NULL,

@@ -5849,6 +5849,12 @@ BEGIN
 END
 $$;
 
+-- Returns the key of the advisory lock that the listening session of a process holds: the first half of its id.
+CREATE OR REPLACE FUNCTION dx_process_key(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT ('x' || left(replace(p_id::text, '-', ''), 16))::bit(64)::bigint
+$$;
+
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
@@ -6639,6 +6645,60 @@ BEGIN
 END
 $$;
 
+-- Lists the processes that have a row, and whether they live: their session that listens holds the advisory lock of the
+-- row or, for those that do not listen, they have written it within three minutes (dx_register_process).
+--
+-- A standby does not know the locks of its primary: there, a process that listens lives until it is found dead.
+-- Bound: the rows of processes, and one look at the locks of the server. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_processes(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
+  out_id uuid, out_build text, out_host text, out_pid integer,
+  out_orchestrations text[],       -- name@version
+  out_activities text[],
+  out_untagged boolean,            -- whether it takes activities without a tag
+  out_tags text[],                 -- and with these; null: with any
+  out_orchestration_slots integer, -- this and the next: null without a limit
+  out_activity_slots integer, out_since_ms bigint, out_seen_ms bigint, out_listens boolean, out_is_alive boolean
+) LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_is_standby boolean := pg_is_in_recovery();
+BEGIN
+  RETURN QUERY
+  WITH held AS MATERIALIZED (
+    SELECT (l.classid::bigint << 32) | l.objid::bigint AS key
+    FROM pg_locks AS l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+  ),
+  seen AS (
+    SELECT
+      p.*,
+      CASE
+        WHEN NOT p.listens THEN p.seen_at > v_now - interval '3 minutes'
+        WHEN v_is_standby THEN p.found_dead_at IS NULL
+        ELSE dx_process_key(p.id) IN (SELECT held.key FROM held)
+      END AS is_alive
+    FROM processes AS p
+  )
+  SELECT
+    s.id, s.build, s.host, s.pid, s.orchestrations, s.activities, s.untagged, s.tags, s.orchestration_slots,
+    s.activity_slots, floor(extract(epoch FROM s.since) * 1000)::bigint,
+    floor(extract(epoch FROM CASE WHEN s.listens AND s.is_alive THEN v_now ELSE s.seen_at END) * 1000)::bigint,
+    s.listens, s.is_alive
+  FROM seen AS s
+  ORDER BY s.since, s.id;
+END
+$$;
+
 -- Returns the custom status, its version and the value of one key of each item whose instance has ended, or is
 -- elsewhere than the caller knows it to be: in another execution, or with another last event.
 --
@@ -6978,6 +7038,73 @@ BEGIN
   SELECT redriven.queue, dx_wakeup_of(redriven.id, redriven.wakeup), v_now, v_now FROM redriven;
   RETURN v_ids::text[];
 END
+$$;
+
+-- Writes the row of a process, or that it still lives. Returns for how many milliseconds it counts as alive without
+-- another call; null for one whose session that listens holds the lock of dx_process_key, as long as that is held.
+--
+-- With a new row, it notes which processes are dead, and deletes those that were found dead more than a day ago.
+-- Bound: the row; with a new one, what dx_read_processes reads. Locks: the row; rows of dead processes (skip locked).
+CREATE OR REPLACE FUNCTION dx_register_process(
+  -- {id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, listens}
+  p_process jsonb, p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_id uuid := (p_process ->> 'id')::uuid;
+  v_listens boolean := (p_process ->> 'listens')::boolean;
+BEGIN
+  UPDATE processes AS p SET seen_at = v_now, listens = v_listens, found_dead_at = NULL WHERE p.id = v_id;
+  IF NOT FOUND THEN
+    INSERT INTO processes (
+      id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
+      seen_at, listens
+    )
+    VALUES (
+      v_id, p_process ->> 'build', p_process ->> 'host', (p_process ->> 'pid')::integer,
+      ARRAY(SELECT jsonb_array_elements_text(p_process -> 'orchestrations')),
+      ARRAY(SELECT jsonb_array_elements_text(p_process -> 'activities')),
+      (p_process ->> 'untagged')::boolean,
+      CASE
+        WHEN jsonb_typeof(p_process -> 'tags') = 'array'
+        THEN ARRAY(SELECT jsonb_array_elements_text(p_process -> 'tags'))
+      END,
+      (p_process ->> 'orchestration_slots')::integer, (p_process ->> 'activity_slots')::integer, v_now, v_now, v_listens
+    )
+    ON CONFLICT DO NOTHING;
+
+    WITH dead AS (
+      SELECT p.id
+      FROM processes AS p
+      WHERE p.id IN (SELECT r.out_id FROM dx_read_processes(v_now_ms) AS r WHERE NOT r.out_is_alive) AND p.id <> v_id
+      ORDER BY p.id
+      FOR UPDATE SKIP LOCKED
+    ),
+    passed AS (
+      DELETE FROM processes AS p USING dead
+      WHERE p.id = dead.id AND p.found_dead_at < v_now - interval '1 day'
+    )
+    UPDATE processes AS p SET found_dead_at = v_now FROM dead WHERE p.id = dead.id AND p.found_dead_at IS NULL;
+  END IF;
+  RETURN CASE WHEN NOT v_listens THEN 180000 END;
+END
+$$;
+
+-- Deletes the row of a process that closes.
+-- Bound: the row. Locks: the row.
+CREATE OR REPLACE FUNCTION dx_remove_process(p_id uuid) RETURNS void LANGUAGE sql
+SET search_path FROM CURRENT
+AS $$
+  DELETE FROM processes AS p WHERE p.id = p_id
 $$;
 
 -- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other

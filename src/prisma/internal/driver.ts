@@ -10,6 +10,7 @@ import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import { activities } from "./driver/activities.ts"
 import * as calls from "./driver/calls.ts"
 import { orchestrations } from "./driver/orchestrations.ts"
+import { processes } from "./driver/processes.ts"
 import { reads } from "./driver/reads.ts"
 import * as statements from "./statements.ts"
 
@@ -19,6 +20,7 @@ export const make = (connection: statements.Connection, options?: statements.Opt
     name: "prisma",
     ...orchestrations(send),
     ...activities(send),
+    ...processes(send),
     ...reads(send)
   })
 }

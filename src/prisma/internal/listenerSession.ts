@@ -17,12 +17,16 @@ import { connectTimeoutMs } from "./pool.ts"
 
 export interface Options {
   readonly login: Login
-  /** What the session is to be now. The channels are unquoted. */
-  readonly wanted: () => { readonly applicationName: string; readonly channels: ReadonlyArray<string> }
+  /** What the session is to be now. The channels are unquoted; `locks` are keys of shared advisory locks. */
+  readonly wanted: () => {
+    readonly applicationName: string
+    readonly channels: ReadonlyArray<string>
+    readonly locks: ReadonlyArray<string>
+  }
   /** Opened when `wanted` has changed. */
   readonly changed: Latch.Latch
-  /** Called when the server listens to these channels, and to no others. */
-  readonly accepted: (channels: ReadonlyArray<string>) => void
+  /** Called when the server listens to these channels, and to no others, and the session has these locks. */
+  readonly accepted: (channels: ReadonlyArray<string>, locks: ReadonlyArray<string>) => void
   /** Called for every notification, from the moment the server accepts the listener. */
   readonly onNotification: (notification: Notification) => void
 }
@@ -67,21 +71,29 @@ export const open = Effect.fnUntraced(
     state.isOpen = true
     /** A comment alone is an empty query. It says in pg_stat_activity what the connection is for. */
     let heartbeat = ""
+    const held = new Set<string>()
     // One transaction: what was listened to before, and still is, misses nothing.
     const adapt = Effect.gen(function*() {
       options.changed.closeUnsafe()
-      const { applicationName, channels } = options.wanted()
+      const { applicationName, channels, locks } = options.wanted()
       const names = channels.map(quoted)
       heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
       const statements = [
         // The server may be set to end sessions that are idle.
         "SET idle_session_timeout = 0",
+        // It is to notice soon that the host of this process is gone, and to drop the locks then.
+        "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
         `SET application_name = ${pg.escapeLiteral(applicationName)}`,
         "UNLISTEN *",
-        ...names.map((name) => `LISTEN ${name}`)
+        ...names.map((name) => `LISTEN ${name}`),
+        // Shared: the server may not know yet that the connection before this one is lost.
+        ...locks.filter((key) => !held.has(key)).map((key) => `SELECT pg_advisory_lock_shared('${key}')`),
+        ...[...held].filter((key) => !locks.includes(key)).map((key) => `SELECT pg_advisory_unlock_shared('${key}')`)
       ]
       yield* answered(() => client.query(statements.join("; ")))
-      options.accepted(channels)
+      held.clear()
+      for (const key of locks) held.add(key)
+      options.accepted(channels, locks)
     })
     yield* adapt
     const beat = Effect.raceFirst(

@@ -27,7 +27,11 @@ export interface Listener {
   readonly channels: ReadonlyArray<string>
   /** Name of the connection. Of several listeners, the first by the alphabet counts. */
   readonly applicationName: () => string
-  /** Opened when `applicationName` has changed. */
+  /** Keys of shared advisory locks that the connection holds. */
+  readonly locks?: (() => ReadonlyArray<string>) | undefined
+  /** From now on it holds these locks, and whenever it is connected again; also those of other listeners. */
+  readonly locked?: ((locks: ReadonlyArray<string>) => void) | undefined
+  /** Opened when `applicationName` or `locks` have changed. */
   readonly renamed?: Latch.Latch | undefined
   /** What `sendEcho` sends, through the pool. Only once it has arrived is the connection relied on. */
   readonly echo: Notification
@@ -150,11 +154,15 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
       const listeners = [...members].map(({ listener }) => listener)
       return {
         applicationName: listeners.map(({ applicationName }) => applicationName()).sort()[0] ?? "",
-        channels: listeners.flatMap(({ channels }) => channels)
+        channels: listeners.flatMap(({ channels }) => channels),
+        locks: listeners.flatMap(({ locks }) => locks?.() ?? [])
       }
     },
-    accepted: (channels) => {
-      for (const member of members) member.isListening = channels.includes(member.listener.echo.channel)
+    accepted: (channels, locks) => {
+      for (const member of members) {
+        member.isListening = channels.includes(member.listener.echo.channel)
+        member.listener.locked?.(locks)
+      }
       accepted.openUnsafe()
       announce()
     },

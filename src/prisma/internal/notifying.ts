@@ -29,12 +29,14 @@ export interface Ear {
   readonly channels: ReadonlyArray<keyof Channels.Channels>
   readonly applicationName: () => string
   readonly renamed?: Latch.Latch
+  readonly locks?: () => ReadonlyArray<string>
+  readonly locked?: (locks: ReadonlyArray<string>) => void
 }
 
 /** Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL cannot be read. */
 export const make = Effect.fnUntraced(function*(
   options: Options,
-  { applicationName, channels: heard, renamed }: Ear
+  { applicationName, channels: heard, locked, locks, renamed }: Ear
 ): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
   const { listen, query, schema } = yield* Database
   const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
@@ -62,6 +64,8 @@ export const make = Effect.fnUntraced(function*(
           login,
           channels: heard.map((name) => channels[name]),
           applicationName,
+          locks,
+          locked,
           renamed,
           echo,
           sendEcho: notify("checkNotifications", [echo]),

@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import type { Block } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
+import type { ProcessInfo } from "../../provider/AdminDriver.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import type {
   Abandon,
@@ -19,6 +20,7 @@ import type {
   LiveLocks,
   NextDue,
   OrchestrationAck,
+  ProcessRegistration,
   ProviderDriver,
   ReadProgress,
   Renewal
@@ -199,6 +201,20 @@ export const abandonRow = (item: Abandon) => ({
   ignore_attempt: item.ignoreAttempt,
   ...(item.beginsFirst === true && { begins_first: true }),
   ...(item.block !== undefined && { block: item.block })
+})
+
+export const processRow = (process: ProcessRegistration) => ({
+  id: process.id,
+  build: process.build,
+  host: process.host,
+  pid: process.pid,
+  orchestrations: process.orchestrations,
+  activities: process.activities,
+  untagged: process.tags._tag !== "Tags" && process.tags._tag !== "None",
+  tags: process.tags._tag === "None" ? [] : acceptedTags(process.tags),
+  orchestration_slots: process.orchestrationSlots,
+  activity_slots: process.activitySlots,
+  listens: process.isListening
 })
 
 export const progressRow = (item: ReadProgress) => ({
@@ -400,6 +416,46 @@ const lockTimes = (first: bigint | null, last: bigint | null) =>
   first === null ? null : { firstMs: Number(first), lastMs: Number(last) }
 
 const milliseconds = (value: bigint | null) => value === null ? null : Number(value)
+
+export interface ProcessInfoRow {
+  readonly out_id: string
+  readonly out_build: string
+  readonly out_host: string
+  readonly out_pid: number
+  readonly out_orchestrations: ReadonlyArray<string>
+  readonly out_activities: ReadonlyArray<string>
+  readonly out_untagged: boolean
+  readonly out_tags: ReadonlyArray<string> | null
+  readonly out_orchestration_slots: number | null
+  readonly out_activity_slots: number | null
+  readonly out_since_ms: bigint
+  readonly out_seen_ms: bigint
+  readonly out_listens: boolean
+  readonly out_is_alive: boolean
+}
+
+export const processInfo = (row: ProcessInfoRow): ProcessInfo => ({
+  id: row.out_id,
+  build: row.out_build,
+  host: row.out_host,
+  pid: row.out_pid,
+  orchestrations: row.out_orchestrations,
+  activities: row.out_activities,
+  tags: tagFilter(row.out_untagged, row.out_tags),
+  orchestrationSlots: row.out_orchestration_slots,
+  activitySlots: row.out_activity_slots,
+  sinceMs: Number(row.out_since_ms),
+  seenMs: Number(row.out_seen_ms),
+  isListening: row.out_listens,
+  isAlive: row.out_is_alive
+})
+
+const tagFilter = (untagged: boolean, tags: ReadonlyArray<string> | null): TagFilter =>
+  tags === null
+    ? { _tag: "Any" }
+    : tags.length === 0
+    ? { _tag: untagged ? "DefaultOnly" : "None" }
+    : { _tag: untagged ? "DefaultAnd" : "Tags", tags }
 
 export interface BacklogRow {
   readonly out_now_ms: bigint

@@ -168,6 +168,7 @@ const queues = (driver: Driver) => {
     getQueueDepths: driver.queueDepths,
     countInstances: driver.countInstances,
     countMessagesBeforeStart: driver.countMessagesBeforeStart,
+    listProcesses: driver.listProcesses,
     getQueueLoads,
     getQueuedWork
   }

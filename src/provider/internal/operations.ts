@@ -136,6 +136,8 @@ export const operations: Operations = {
   ackOrchestrationItems: { ...settles("orchestrator"), label: "ack_orch", repeats: "set", countsRepeats: true },
   abandonOrchestrationItems: { ...settles("orchestrator"), label: "abandon_orch" },
   retryBlocked: { kind: "write", repeats: "always" },
+  registerProcess: plain,
+  removeProcess: plain,
   renewOrchestrationItemLocks: { ...renews("orchestrator"), label: "renew_orch" },
   deferMessages: plain,
 

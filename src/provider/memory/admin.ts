@@ -111,6 +111,12 @@ const queues = (store: tables.Tables) => {
         .sort((a, b) => inOrder(a.activity, b.activity, "last") || inOrder(a.tag, b.tag, "first"))
     ),
 
+    listProcesses: tables.statement((now) =>
+      [...store.processes.values()]
+        .map((process) => ({ ...process, seenMs: now, isAlive: true }))
+        .sort((a, b) => a.sinceMs - b.sinceMs || (a.id < b.id ? -1 : 1))
+    ),
+
     readMessages: ({ instanceId, limit, maxBytes }) =>
       tables.statement((now) => {
         const ofInstance = [...messages].filter(([, message]) => message.instanceId === instanceId)

@@ -9,6 +9,7 @@ import * as activities from "./activities.ts"
 import * as admin from "./admin.ts"
 import * as claims from "./claims.ts"
 import * as messages from "./messages.ts"
+import * as processes from "./processes.ts"
 import * as reads from "./reads.ts"
 import type { Tables } from "./tables.ts"
 import * as turns from "./turns.ts"
@@ -22,6 +23,7 @@ export const make = (store: Tables): ProviderDriver["Service"] =>
     ...unclaimedTurns.make(store),
     ...messages.make(store),
     ...activities.make(store),
+    ...processes.make(store),
     ...reads.make(store)
   })
 

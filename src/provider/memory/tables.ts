@@ -5,7 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Block, BlockReport } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../../model/Instance.ts"
-import type { EncodedActivity, EncodedEvent } from "../ProviderDriver.ts"
+import type { EncodedActivity, EncodedEvent, ProcessRegistration } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
 
 export interface Lock {
@@ -74,6 +74,10 @@ export interface StoredBlock extends Block {
   readonly lastEventId: number
 }
 
+export interface Process extends ProcessRegistration {
+  readonly sinceMs: number
+}
+
 export interface Tables {
   readonly instances: Map<string, Instance>
   readonly executions: Map<string, Map<number, Execution>>
@@ -84,6 +88,7 @@ export interface Tables {
   /** Locks of instances, with their pauses, whose token is empty. */
   readonly locks: Map<string, Lock>
   readonly blocks: Map<string, StoredBlock>
+  readonly processes: Map<string, Process>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
@@ -101,6 +106,7 @@ export const make = (): Tables => ({
   activities: new Map(),
   locks: new Map(),
   blocks: new Map(),
+  processes: new Map(),
   sessions: new Map(),
   stored: new Map(),
   changed: new Map(),

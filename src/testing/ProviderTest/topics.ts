@@ -20,6 +20,7 @@ import { management } from "./management.ts"
 import { multiExecution } from "./multiExecution.ts"
 import { optimisticTurns } from "./optimisticTurns.ts"
 import { poisonMessage } from "./poisonMessage.ts"
+import { processes } from "./processes.ts"
 import { prune } from "./prune.ts"
 import { queueSemantics } from "./queueSemantics.ts"
 import { queueViews } from "./queueViews.ts"
@@ -49,6 +50,7 @@ export const topics = {
   poisonMessage,
   blocks,
   retries,
+  processes,
   prune,
   queueSemantics,
   queueViews,

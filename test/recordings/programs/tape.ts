@@ -103,6 +103,8 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
       }),
     deferMessages: unused("deferMessages"),
     retryBlocked: () => Effect.succeed(0),
+    registerProcess: () => Effect.succeed(null),
+    removeProcess: () => Effect.void,
     enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
     sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
     readBacklog: unused("readBacklog"),

@@ -1,0 +1,85 @@
+/**
+ * The processes that run work: what is known of them, and until when.
+ */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import type { TagFilter } from "../../model/Instance.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
+import type { ProcessDuties } from "../../provider/ProviderDriver.ts"
+import { elapse, topic } from "./harness.ts"
+
+const duties = (build: string, others: Partial<ProcessDuties> = {}): ProcessDuties => ({
+  build,
+  orchestrations: [],
+  activities: [],
+  tags: { _tag: "DefaultOnly" },
+  orchestrationSlots: 16,
+  activitySlots: 16,
+  ...others
+})
+
+const listProcesses = Effect.flatMap(Admin, (admin) => admin.listProcesses)
+
+/** Waits until so many are listed. */
+const listed = Effect.fnUntraced(function*(count: number) {
+  for (let tries = 0; tries < 500; tries++) {
+    const found = yield* listProcesses
+    if (found.length === count) return found
+    yield* elapse(20)
+  }
+  return assert.fail(`${count} processes are never listed`)
+})
+
+/** Announces a process, until the returned effect. */
+const announce = Effect.fnUntraced(function*(process: ProcessDuties) {
+  const { announceProcess } = yield* Provider
+  const scope = yield* Scope.make()
+  yield* Scope.provide(announceProcess(process), scope)
+  return Scope.close(scope, Exit.void)
+})
+
+const tags: ReadonlyArray<TagFilter> = [
+  { _tag: "DefaultOnly" },
+  { _tag: "Any" },
+  { _tag: "None" },
+  { _tag: "Tags", tags: ["gpu", "eu"] },
+  { _tag: "DefaultAnd", tags: ["gpu"] }
+]
+
+export const processes = topic("processes", {
+  process_is_listed_until_it_closes: Effect.gen(function*() {
+    assert.deepStrictEqual(yield* listProcesses, [])
+    const process = duties("a", { orchestrations: ["Order@1.0.0", "Order@1.1.0"], activities: ["Charge"] })
+    const close = yield* announce(process)
+    const [info] = yield* listed(1)
+    assert.deepInclude(info, { ...process, isAlive: true })
+    assert.match(info!.id, /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/)
+    assert.isAtLeast(info!.seenMs, info!.sinceMs)
+    yield* close
+    assert.deepStrictEqual(yield* listProcesses, [])
+  }),
+
+  processes_are_listed_in_the_order_of_their_start: Effect.gen(function*() {
+    const closes = [yield* announce(duties("b"))]
+    yield* listed(1)
+    yield* elapse(20)
+    closes.push(yield* announce(duties("a", { orchestrationSlots: null, activitySlots: null })))
+    const found = yield* listed(2)
+    assert.deepStrictEqual(found.map(({ build }) => build), ["b", "a"])
+    assert.deepInclude(found[1], { orchestrationSlots: null, activitySlots: null })
+    yield* closes[0]!
+    assert.deepStrictEqual((yield* listProcesses).map(({ build }) => build), ["a"])
+    yield* closes[1]!
+  }),
+
+  process_says_which_tags_it_takes: Effect.gen(function*() {
+    for (const [i, filter] of tags.entries()) {
+      const close = yield* announce(duties(String(i), { tags: filter }))
+      assert.deepStrictEqual((yield* listed(1))[0]!.tags, filter)
+      yield* close
+    }
+  })
+})

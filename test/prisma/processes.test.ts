@@ -1,0 +1,133 @@
+/**
+ * Who lives, as PostgreSQL sees it: by the lock of the session that listens, or by what was written lately.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Database, PrismaProvider } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Scope from "effect/Scope"
+import { hostname } from "node:os"
+import * as Listening from "../utils/listening.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Charge = Activity.make("Charge")
+const Order = Orchestration.make("Order", { version: "1.2.0" })
+
+const application = (url: string, options: Partial<PrismaProvider.Options> = {}) =>
+  Runtime.layer({ orchestrations: [Order], activities: [Charge] }).pipe(
+    Layer.provide([
+      Charge.toLayer(() => Effect.void),
+      Order.toLayer(() => Effect.void),
+      RuntimeConfig.layer({ build: "a1b2", tags: { _tag: "DefaultAnd", tags: ["gpu"] }, workerConcurrency: 4 })
+    ]),
+    Layer.provideMerge(PrismaProvider.layer({ url, ...options })),
+    Layer.provideMerge(Logger.layer([]))
+  )
+
+/** Starts the only process of the application, or the nth. */
+const start = Effect.fnUntraced(function*(url: string, options?: Partial<PrismaProvider.Options>, nth = 1) {
+  const scope = yield* Effect.acquireRelease(Scope.make(), (scope) => Scope.close(scope, Exit.void))
+  const services = yield* Layer.buildWithScope(application(url, options), scope)
+  const { listProcesses } = Context.get(services, Admin.Admin)
+  return {
+    ...Context.get(services, Database.Database),
+    listProcesses,
+    registered: waitUntil(
+      Effect.map(listProcesses, (all) => all.filter(({ build, isAlive }) => build === "a1b2" && isAlive).length === nth)
+    ),
+    close: Scope.close(scope, Exit.void)
+  }
+})
+
+const ids = ["a", "b", "c", "d"].map((first) => `${first}0000000-0000-4000-8000-00000000000f`)
+
+const locks = `
+  SELECT FROM pg_locks
+  WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+/** Rows of other processes: one without its lock, one with it, and two that write, the last four minutes ago. */
+const others = `
+  SELECT dx_register_process(jsonb_build_object(
+    'id', id, 'build', 'x', 'host', 'h', 'pid', 1, 'orchestrations', '[]'::jsonb, 'activities', '[]'::jsonb,
+    'untagged', true, 'tags', '[]'::jsonb, 'listens', n <= 2
+  ))
+  FROM unnest($1::text[]) WITH ORDINALITY AS one (id, n)`
+
+describe("a process", () => {
+  it.live("is known by one statement while it listens, and by none when it has closed", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { close, listProcesses, registered, statementCounts } = yield* start(test.url)
+      yield* registered
+      const [found, ...others] = yield* listProcesses
+      assert.deepStrictEqual(others, [])
+      const { id, seenMs, sinceMs, ...report } = found!
+      assert.match(id, /^[0-9a-f-]{36}$/)
+      assert.isAtLeast(seenMs, sinceMs)
+      assert.deepStrictEqual(report, {
+        build: "a1b2",
+        host: hostname(),
+        pid: process.pid,
+        orchestrations: ["Order@1.2.0"],
+        activities: ["Charge"],
+        tags: { _tag: "DefaultAnd", tags: ["gpu"] },
+        orchestrationSlots: 16,
+        activitySlots: 4,
+        isListening: true,
+        isAlive: true
+      })
+      assert.strictEqual((yield* statementCounts)["registerProcess"], 1)
+      yield* close
+      assert.deepStrictEqual(yield* test.sql("SELECT FROM processes"), [])
+      yield* waitUntil(Effect.map(test.sql(locks), (rows) => rows.length === 0))
+    }).pipe(Effect.scoped))
+
+  it.live("lives on when its connection is lost and opened again", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { listProcesses, registered, statementCounts } = yield* start(test.url)
+      yield* registered
+      assert.strictEqual(yield* Listening.terminate(test), 1)
+      yield* waitUntil(Effect.map(statementCounts, (counts) => counts["registerProcess"] === 2))
+      assert.deepInclude((yield* listProcesses)[0], { isListening: true, isAlive: true })
+    }).pipe(Effect.scoped))
+
+  it.live("that does not listen lives while it writes", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { close, listProcesses, registered } = yield* start(test.url, { longPolling: { enabled: false } })
+      yield* registered
+      assert.deepInclude((yield* listProcesses)[0], { isListening: false, isAlive: true })
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes'")
+      assert.deepInclude((yield* listProcesses)[0], { isListening: false, isAlive: false })
+      yield* close
+    }).pipe(Effect.scoped))
+
+  it.live("is dead as soon as its lock is gone, and is forgotten a day after another one has found that", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      yield* test.sql(others, [ids])
+      yield* test.sql("SELECT pg_advisory_lock_shared(dx_process_key($1::uuid))", [ids[1]])
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes' WHERE id = $1::uuid", [ids[3]])
+      const living = Effect.map(
+        test.sql<{ readonly id: string; readonly lives: boolean }>(
+          "SELECT out_id::text AS id, out_is_alive AS lives FROM dx_read_processes() WHERE out_host = 'h' ORDER BY out_id"
+        ),
+        (rows) => rows.map(({ id, lives }) => `${id[0]} ${lives ? "lives" : "is dead"}`)
+      )
+      assert.deepStrictEqual(yield* living, ["a is dead", "b lives", "c lives", "d is dead"])
+      yield* (yield* start(test.url)).registered
+      assert.deepStrictEqual(yield* living, ["a is dead", "b lives", "c lives", "d is dead"])
+      yield* test.sql("UPDATE processes SET found_dead_at = found_dead_at - interval '25 hours'")
+      yield* (yield* start(test.url, {}, 2)).registered
+      assert.deepStrictEqual(yield* living, ["b lives", "c lives"])
+      yield* test.sql("SELECT pg_advisory_unlock_shared(dx_process_key($1::uuid))", [ids[1]])
+      assert.deepStrictEqual(yield* living, ["b is dead", "c lives"])
+    }).pipe(Effect.scoped))
+})
