@@ -15,6 +15,7 @@ import { readFileSync } from "node:fs"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
+import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { retry } from "./commands/retry.ts"
 import { show } from "./commands/show.ts"
@@ -44,7 +45,7 @@ const verify = Command.make("verify").pipe(
 const root = (env: Io["env"]) =>
   Command.make("duroxide-prisma").pipe(
     Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, and mend it."),
-    Command.withSubcommands([migrate, status, list, show, queues, retry, imports, verify]),
+    Command.withSubcommands([migrate, status, list, show, queues, processes, retry, imports, verify]),
     Command.provide(Settings.layer(env)),
     Command.withGlobalFlags(Settings.flags)
   )

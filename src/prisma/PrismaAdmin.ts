@@ -209,18 +209,23 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
     query<OrchestrationLoad>(
       "readOrchestrationLoads",
       Prisma.sql`
-        SELECT item.orchestration, ${loadSql(now)}
+        SELECT item.orchestration, item.version, item."isOfRust", ${loadSql(now)}
         FROM (
           SELECT
             -- "1000.1.0 =1.0.0 Name"; empty: it waits for a start.
             NULLIF(regexp_replace(q.route, '^\\S+ \\S+ ', ''), '') AS orchestration,
+            CASE left(split_part(q.route, ' ', 2), 1)
+              WHEN '=' THEN substr(split_part(q.route, ' ', 2), 2)
+              WHEN '>' THEN '>=' || substr(split_part(q.route, ' ', 2), 2)
+            END AS version,
+            q.route ~ '^[0-9]{1,3}[.]' AS "isOfRust",
             q.visible_at,
             q.locked_until > ${epochMs(now)} OR l.locked_until > ${epochMs(now)} AS is_locked
           FROM ${schemaSql}.orchestrator_queue AS q
           LEFT JOIN ${schemaSql}.instance_locks AS l ON l.instance_id = q.instance_id
         ) AS item
-        GROUP BY item.orchestration
-        ORDER BY item.orchestration NULLS LAST`
+        GROUP BY item.orchestration, item.version, item."isOfRust"
+        ORDER BY item.orchestration NULLS LAST, item.version NULLS FIRST, item."isOfRust"`
     )),
 
   readActivityLoads: Effect.flatMap(nowMs, (now) =>

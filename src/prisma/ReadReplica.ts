@@ -275,6 +275,7 @@ const readsBy = (
     countInstances: send((reads) => reads.countInstances),
     countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
     getQueueLoads: send((reads) => reads.getQueueLoads),
+    findUnserved: send((reads) => reads.findUnserved),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listProcesses: send((reads) => reads.listProcesses),
     listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),

@@ -73,16 +73,46 @@ export interface InstanceSearch {
 }
 
 /**
+ * How many living processes serve something.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Served {
+  /** Null where only processes of Duroxide in Rust can, and for messages whose instance has not been started. */
+  readonly servedBy: number | null
+}
+
+/**
  * How much waits in the queues, and since when.
  *
  * @category models
  * @since 0.2.0
  */
 export interface QueueLoads {
-  /** By orchestration; last the messages whose instance has not been started. */
-  readonly orchestrations: ReadonlyArray<OrchestrationLoad>
+  /** By orchestration and version; last the messages whose instance has not been started. */
+  readonly orchestrations: ReadonlyArray<OrchestrationLoad & Served>
   /** By name and tag. */
-  readonly activities: ReadonlyArray<ActivityLoad>
+  readonly activities: ReadonlyArray<ActivityLoad & Served>
+}
+
+/**
+ * Work that waits and that no living process serves: none has its code, this version of it, or its tag.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface UnservedWork {
+  readonly kind: "orchestration" | "activity"
+  readonly name: string
+  /** The version that is asked for; `>=1.0.0`: that or a newer one; null: any, and for activities. */
+  readonly version: string | null
+  /** Tag of activities; null without one. */
+  readonly tag: string | null
+  /** Messages, or activities, that could be claimed now. */
+  readonly waiting: number
+  /** How long the oldest of them has been visible. */
+  readonly oldestAgeMs: number | null
 }
 
 /**
@@ -227,6 +257,11 @@ export class Admin extends Context.Service<Admin, {
   readonly countMessagesBeforeStart: Call<number>
   /** Reads every row of both queues. */
   readonly getQueueLoads: Call<QueueLoads>
+  /**
+   * Reads every row of both queues. Processes of Duroxide in Rust are not known: their messages are left out, but an
+   * activity that only they serve is listed.
+   */
+  readonly findUnserved: Call<ReadonlyArray<UnservedWork>>
   /** Messages and activities of one instance that are queued; none for an unknown instance. */
   readonly getQueuedWork: (instanceId: string) => Call<QueuedWork>
   /**

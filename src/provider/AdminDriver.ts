@@ -86,7 +86,7 @@ export interface QueueLoad {
 }
 
 /**
- * Messages to the instances of one orchestration. A message is locked by the turn of its instance.
+ * Messages to the instances of one version of an orchestration. A message is locked by the turn of its instance.
  *
  * @category models
  * @since 0.2.0
@@ -94,6 +94,10 @@ export interface QueueLoad {
 export interface OrchestrationLoad extends QueueLoad {
   /** Null for messages whose instance has not been started. */
   readonly orchestration: string | null
+  /** The version that must run them; `>=1.0.0`: that or a newer one; null: any. */
+  readonly version: string | null
+  /** Whether only processes of Duroxide in Rust run them. */
+  readonly isOfRust: boolean
 }
 
 /**
@@ -316,7 +320,10 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly countInstances: Call<ReadonlyArray<InstanceCount>>
   /** Messages whose instance has not been started: no claim takes them before its start. */
   readonly countMessagesBeforeStart: Call<number>
-  /** Loads in the store's order of names, null last; no entry for an orchestration without messages. */
+  /**
+   * Loads in the store's order of names, null last, then of versions, null first, then those of this package first; no
+   * entry for an orchestration without messages.
+   */
   readonly readOrchestrationLoads: Call<ReadonlyArray<OrchestrationLoad>>
   /** Loads in the store's order of names, then of tags, null first. */
   readonly readActivityLoads: Call<ReadonlyArray<ActivityLoad>>

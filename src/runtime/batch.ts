@@ -3,10 +3,10 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
+import { anyVersion } from "../model/shared/versions.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
 import type { StartedFields } from "../replay/turn.ts"
-import { anyVersion } from "./registry.ts"
 import type { Wanted } from "./registry.ts"
 
 export interface Run {

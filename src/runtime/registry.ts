@@ -1,9 +1,8 @@
 /**
  * The orchestrations and activities that a process serves, by name and version.
  */
-import * as Result from "effect/Result"
-import * as SemVer from "effect/SemVer"
 import * as changeMarker from "../model/shared/changeMarker.ts"
+import { anyVersion, isOlder } from "../model/shared/versions.ts"
 import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
 import type { Code } from "../replay/interpreter.ts"
 
@@ -25,9 +24,6 @@ export interface Registry {
   readonly serves: ReadonlyArray<ServedOrchestration>
 }
 
-/** Texts with which other clients ask for any version. */
-export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
-
 /** Throws on two registrations with the same name and version: a defect of the application. */
 export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry => {
   const versions = new Map<string, Map<string, Registration>>()
@@ -38,13 +34,13 @@ export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry
     if (ofName.has(version)) throw new Error(`orchestration "${name}" ${version} is registered twice`)
     versions.set(name, ofName.set(version, registration))
     const best = newest.get(name)
-    if (best === undefined || isNewer(version, best.version)) newest.set(name, registration)
+    if (best === undefined || isOlder(best.version, version)) newest.set(name, registration)
   }
   return {
     resolve: (name, wanted) => {
       if (typeof wanted === "string") return versions.get(name)?.get(wanted)
       const best = newest.get(name)
-      return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
+      return best !== undefined && wanted !== null && isOlder(best.version, wanted.atLeast) ? undefined : best
     },
     names: registrations.map(({ name, version }) => `${name}@${version}`),
     serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys(), ...anyVersion] }))
@@ -67,9 +63,3 @@ export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: stri
 
 /** Prefix of the activities that are built into each Rust runtime, which would answer calls of these names. */
 const builtIn = "__duroxide_syscall:"
-
-/** Other processes may use any text as a version; a text that is not a semantic version is older than all versions. */
-const isNewer = (version: string, than: string): boolean => {
-  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
-  return Result.isSuccess(one) && (Result.isFailure(other) || SemVer.isGreaterThan(one.success, other.success))
-}

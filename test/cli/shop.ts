@@ -74,6 +74,22 @@ const queues = `
     ('{"ActivityExecute":{"name":"Render"}}', now() + interval '10 minutes', now(), 'x', 1, 2, NULL)
 `
 
+/** A process that lives, and one that has died. The session that inserts them holds the lock of the first. */
+const processes = `
+  INSERT INTO processes (
+    id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
+    seen_at, listens
+  )
+  SELECT
+    id::uuid, build, host, 17, ARRAY['Order@1.0.0', 'Delivery@1.0.0'], ARRAY['Charge'], true, '{}', 16, 16, now(), now(),
+    true
+  FROM (VALUES
+    ('a0000000-0000-4000-8000-000000000000', '3f9c2d1', 'worker-1'),
+    ('b0000000-0000-4000-8000-000000000000', '77ab031', 'worker-2')
+  ) AS one (id, build, host);
+  SELECT pg_advisory_lock_shared(dx_process_key('a0000000-0000-4000-8000-000000000000'))
+`
+
 /** The store, after its process has ended. */
 export class Shop extends Context.Service<Shop, PgServer.TestDatabase>()("test/Shop") {}
 
@@ -114,6 +130,7 @@ export const make = Effect.gen(function*() {
     )
   }).pipe(Effect.provide(application(test.url)), Effect.orDie)
   yield* test.sql(queues)
+  yield* test.sql(processes)
   return test
 })
 

@@ -239,7 +239,7 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
       `INSERT INTO "${schema}".orchestrator_queue (instance_id, work_item, visible_at, created_at)
        SELECT 'early-' || n, '{"QueueMessage":{}}', now(), now() FROM generate_series(1, 5) AS n`
     )
-    assert.match((yield* cli("queues")).stdout, /^\(no instance yet\) +5 /m)
+    assert.match((yield* cli("queues")).stdout, /^\(no instance yet\) +- +5 /m)
     assert.match((yield* cli("status")).stdout, /^messages +none can be claimed; 5 wait for their instance to start$/m)
     assert.deepInclude(JSON.parse((yield* cli("status --json")).stdout), {
       messages: { waiting: 0, oldestAgeMs: null, beforeStart: 5 }

@@ -69,6 +69,16 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       }
     }))
 
+  it.effect("lists the fields of processes --json, and no others", () =>
+    Effect.gen(function*() {
+      const { url } = yield* Shop.Shop
+      const { stdout } = yield* Cli.run("processes --json", { env: { DATABASE_URL: url } })
+      const [process] = JSON.parse(stdout)
+      const [own = ""] = page.slice(page.indexOf("\n## processes\n") + 1).split("\n## ")
+      const rows = [...own.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
+      assert.deepStrictEqual(rows.map(([, field]) => field), Object.keys(process))
+    }))
+
   it.effect("lists the fields of show --json, and no others", () =>
     Effect.gen(function*() {
       const { url } = yield* Shop.Shop

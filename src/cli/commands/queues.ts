@@ -5,6 +5,7 @@ import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
 import type { Backlog } from "../../outbox/OutboxDriver.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { Served } from "../../provider/Admin.ts"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
@@ -44,12 +45,15 @@ const run = Effect.gen(function*() {
   const sections = [
     section(style, found.orchestrations, [
       { title: "MESSAGES TO", value: ({ orchestration }) => orchestration ?? "(no instance yet)" },
-      ...depths
+      { title: "VERSION", value: ({ version }) => version ?? "-" },
+      ...depths,
+      served(style)
     ]),
     section(style, found.activities, [
       { title: "ACTIVITY", value: ({ activity }) => activity },
       { title: "TAG", value: ({ tag }) => tag ?? "-" },
-      ...depths
+      ...depths,
+      served(style)
     ]),
     section(style, found.queues, [
       { title: "QUEUE", value: ({ queue }) => queue },
@@ -90,6 +94,13 @@ const number = <Row>(title: string, value: (row: Row) => number): Column<Row> =>
 const alarming = <Row>(title: string, value: (row: Row) => number, style: Style): Column<Row> => ({
   ...number(title, value),
   mark: (row, text) => value(row) > 0 ? style.red(text) : text
+})
+
+const served = (style: Style): Column<Served> => ({
+  title: "SERVED BY",
+  align: "right",
+  value: ({ servedBy }) => servedBy === null ? "-" : count(servedBy),
+  mark: ({ servedBy }, text) => servedBy === 0 ? style.red(text) : text
 })
 
 const oldest: Column<{ readonly oldestAgeMs: number | null }> = {

@@ -11,6 +11,7 @@ import { age, count, counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
+import { definitionOf, unservedOf } from "../internal/definitions.ts"
 import { describe, kinds } from "../internal/events.ts"
 import { isoTime, marked, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -96,7 +97,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
     : executionId === state.executionId
     ? history
     : yield* admin.readHistoryWithExecutionId(id, state.executionId)
-  const { messages, waits } = Waits.of(current, yield* admin.getQueuedWork(id))
+  const queued = yield* admin.getQueuedWork(id)
+  const { messages, waits } = Waits.of(current, queued)
+  const unserved = isRunning && foreign.length === 0 ? unservedOf(state, queued, waits, yield* admin.listProcesses) : []
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
 
@@ -125,6 +128,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         since: isoTime(sinceMs),
         ...(place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : placeJson(place))
       })),
+      unserved,
       messages: messages.map(({ answers, place, kind, name }) => ({
         kind,
         name,
@@ -165,6 +169,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           (text) => markedState({ block: state.block, status: outcome.status }, text, style)
         ],
         ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
+        ...unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
         ...foreign,

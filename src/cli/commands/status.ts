@@ -5,7 +5,9 @@ import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
 import * as ServerReport from "../../prisma/shared/serverReport.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { UnservedWork } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
+import { definitionOf } from "../internal/definitions.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
@@ -45,6 +47,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const server = yield* ServerReport.read
   const instances = yield* admin.countInstances
   const beforeStart = yield* admin.countMessagesBeforeStart
+  const unserved = yield* admin.findUnserved
   const { backlog, problems, queues, status } = yield* Health.check
   const total = instances.reduce((sum, one) => sum + one.instances, 0)
   yield* answer({
@@ -57,6 +60,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       blocked: backlog?.blockedInstances ?? null,
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
+      unserved,
       tasks: queues === null ? null : tasksOf(queues),
       outbox: queues === null ? null : outboxOf(queues.outbox),
       listening: {
@@ -85,6 +89,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
         ] as const
       ]),
       ...(backlog === null ? [] : waiting(backlog, beforeStart)),
+      ...(unserved.length === 0 ? [] : [["unserved", shownUnserved(unserved), style.red] as const]),
       ...(queues === null ? [] : waitingInQueues(queues)),
       [
         "listening",
@@ -104,6 +109,20 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
     return yield* new CommandError({ code: "Unhealthy", message: problems.join("; "), exit: "no" })
   }
 })
+
+/** Definitions that are listed for people. */
+const mostUnserved = 3
+
+const shownUnserved = (unserved: ReadonlyArray<UnservedWork>): string => {
+  const shown = unserved.slice(0, mostUnserved).map((work) => {
+    const waiting = counted(work.waiting, "waits", "wait")
+    return `${definitionOf(work)}: ${waiting}${
+      work.oldestAgeMs === null ? "" : `, the oldest for ${age(work.oldestAgeMs)}`
+    }`
+  })
+  const others = unserved.length - shown.length
+  return [...shown, ...(others === 0 ? [] : [`${count(others)} more, see queues`])].join("; ")
+}
 
 /** Names and nulls are those of `queues`. */
 const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog, beforeStart: number) => ({

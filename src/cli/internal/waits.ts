@@ -18,6 +18,8 @@ export interface Wait {
   readonly name: string | null
   /** The child; null for other kinds. */
   readonly instanceId: string | null
+  /** Tag of an activity; null without one, and for other kinds. */
+  readonly tag: string | null
   /** The event that began it. */
   readonly eventId: number
   readonly sinceMs: number
@@ -53,7 +55,14 @@ export const of = (
   const listed = new Set<QueuedMessage>()
   const waits = events.flatMap((event): ReadonlyArray<Wait> => {
     if (!ledger.isOpen(event.eventId)) return []
-    const wait = { name: null, instanceId: null, eventId: event.eventId, sinceMs: event.timestampMs, place: null }
+    const wait = {
+      name: null,
+      instanceId: null,
+      tag: null,
+      eventId: event.eventId,
+      sinceMs: event.timestampMs,
+      place: null
+    }
     const id = `${event.executionId} ${event.eventId}`
     switch (event._tag) {
       case "ExternalSubscribed":
@@ -61,7 +70,13 @@ export const of = (
       case "ExternalSubscribedPersistent":
         return [{ ...wait, kind: "mailbox", name: event.name }]
       case "ActivityScheduled":
-        return [{ ...wait, kind: "activity", name: event.name, place: activities.get(id) ?? null }]
+        return [{
+          ...wait,
+          kind: "activity",
+          name: event.name,
+          tag: event.tag ?? null,
+          place: activities.get(id) ?? null
+        }]
       case "SubOrchestrationScheduled":
         return [{ ...wait, kind: "child", name: event.name, instanceId: childId(event) }]
       case "TimerCreated": {

@@ -5,8 +5,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { Admin, FailedDeletion, InstanceFilter, PruneOptions } from "../Admin.ts"
-import type { AdminDriver, Deleted, Listing, Selection, StoredMessage } from "../AdminDriver.ts"
+import type { Admin, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
+import type { AdminDriver, Deleted, Listing, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
   ChildLeftBehind,
   ExecutionNotFound,
@@ -16,6 +16,7 @@ import {
   ProviderError
 } from "../ProviderError.ts"
 import type { Reason } from "../ProviderError.ts"
+import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
@@ -161,7 +162,43 @@ const queues = (driver: Driver) => {
       }))
 
   const getQueueLoads: Service["getQueueLoads"] = Effect.gen(function*() {
-    return { orchestrations: yield* driver.readOrchestrationLoads, activities: yield* driver.readActivityLoads }
+    const orchestrations = yield* driver.readOrchestrationLoads
+    const activities = yield* driver.readActivityLoads
+    const processes = yield* driver.listProcesses
+    return {
+      orchestrations: orchestrations.map((load) => ({
+        ...load,
+        servedBy: load.orchestration === null || load.isOfRust
+          ? null
+          : serversOfOrchestration(processes, load.orchestration, load.version)
+      })),
+      activities: activities.map((load) => ({
+        ...load,
+        servedBy: serversOfActivity(processes, load.activity, load.tag)
+      }))
+    }
+  })
+
+  const findUnserved: Service["findUnserved"] = Effect.map(getQueueLoads, ({ activities, orchestrations }) => {
+    const isUnserved = ({ servedBy, waiting }: Served & QueueLoad) => servedBy === 0 && waiting > 0
+    return [
+      ...orchestrations.filter(isUnserved).map(({ oldestAgeMs, orchestration, version, waiting }) => ({
+        kind: "orchestration" as const,
+        name: orchestration!,
+        version,
+        tag: null,
+        waiting,
+        oldestAgeMs
+      })),
+      ...activities.filter(isUnserved).map(({ activity, oldestAgeMs, tag, waiting }) => ({
+        kind: "activity" as const,
+        name: activity,
+        version: null,
+        tag,
+        waiting,
+        oldestAgeMs
+      }))
+    ]
   })
 
   return {
@@ -170,6 +207,7 @@ const queues = (driver: Driver) => {
     countMessagesBeforeStart: driver.countMessagesBeforeStart,
     listProcesses: driver.listProcesses,
     getQueueLoads,
+    findUnserved,
     getQueuedWork
   }
 }

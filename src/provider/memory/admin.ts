@@ -97,9 +97,12 @@ const queues = (store: tables.Tables) => {
     ),
 
     readOrchestrationLoads: tables.statement((now) =>
-      [...groupsOf(messages.values(), (message) => messagesOf.askedBy(store, message)?.name ?? null)]
-        .map(([orchestration, rows]) => ({ orchestration, ...loadOf(rows, now, (row) => isLocked(row, now)) }))
-        .sort((a, b) => inOrder(a.orchestration, b.orchestration, "last"))
+      [...groupsOf(messages.values(), (message) => JSON.stringify(programOf(store, message))).values()]
+        .map((rows) => ({ ...programOf(store, rows[0]!), ...loadOf(rows, now, (row) => isLocked(row, now)) }))
+        .sort((a, b) =>
+          inOrder(a.orchestration, b.orchestration, "last") || inOrder(a.version, b.version, "first") ||
+          Number(a.isOfRust) - Number(b.isOfRust)
+        )
     ),
 
     readActivityLoads: tables.statement((now) =>
@@ -260,6 +263,18 @@ const loadOf = <Row extends tables.Queued>(
     running: visible.length - waiting.length,
     later: rows.length - visible.length,
     oldestAgeMs: waiting.length === 0 ? null : now - Math.min(...waiting.map(({ visibleAtMs }) => visibleAtMs))
+  }
+}
+
+/** Which code a message asks for. */
+const programOf = (store: tables.Tables, message: tables.Message) => {
+  const asked = messagesOf.askedBy(store, message)
+  const version = asked?.asksFor ?? null
+  const pinned = currentOf(store, message.instanceId)?.pinned ?? null
+  return {
+    orchestration: asked?.name ?? null,
+    version: version === null || asked?.takesNewer !== true ? version : `>=${version}`,
+    isOfRust: pinned !== null && pinned.major < 1000
   }
 }
 

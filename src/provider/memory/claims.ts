@@ -1,9 +1,8 @@
 /**
  * Claims of instances, and what ends them without a turn.
  */
-import * as Result from "effect/Result"
-import * as SemVer from "effect/SemVer"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { isOlder } from "../../model/shared/versions.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../ProviderDriver.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
@@ -224,9 +223,4 @@ const upTo = (maxBytes: number, batch: ReadonlyArray<[number, tables.Message]>) 
       return isWithin
     })
     .sort(([a], [b]) => a - b)
-}
-
-const isOlder = (version: string, than: string): boolean => {
-  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
-  return Result.isSuccess(other) && (Result.isFailure(one) || SemVer.isLessThan(one.success, other.success))
 }

@@ -9,7 +9,7 @@ import type { TagFilter } from "../../model/Instance.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import type { ProcessDuties } from "../../provider/ProviderDriver.ts"
-import { elapse, topic } from "./harness.ts"
+import { claimActivity, elapse, enqueueActivity, enqueueStart, poke, topic } from "./harness.ts"
 
 const duties = (build: string, others: Partial<ProcessDuties> = {}): ProcessDuties => ({
   build,
@@ -81,5 +81,49 @@ export const processes = topic("processes", {
       assert.deepStrictEqual((yield* listed(1))[0]!.tags, filter)
       yield* close
     }
+  }),
+
+  work_is_unserved_without_a_process_for_its_version_or_tag: Effect.gen(function*() {
+    const { findUnserved, getQueueLoads } = yield* Admin
+    const unserved = Effect.map(
+      findUnserved,
+      (all) => all.map(({ kind, name, tag, version, waiting }) => [kind, name, version, tag, waiting])
+    )
+    yield* enqueueStart("one", { orchestration: "Booking", version: "1.0.0" })
+    yield* enqueueStart("two", { orchestration: "Booking", version: "2.0.0" })
+    yield* enqueueStart("any", { orchestration: "Order", version: null })
+    yield* poke("unknown")
+    yield* enqueueActivity("one", 1, { name: "Mail" })
+    yield* enqueueActivity("one", 2, { name: "Mail", tag: "gpu" })
+    assert.deepStrictEqual(yield* unserved, [
+      ["orchestration", "Booking", "1.0.0", null, 1],
+      ["orchestration", "Booking", "2.0.0", null, 1],
+      ["orchestration", "Order", null, null, 1],
+      ["activity", "Mail", null, null, 1],
+      ["activity", "Mail", null, "gpu", 1]
+    ])
+    for (const { oldestAgeMs } of yield* findUnserved) assert.isAtLeast(oldestAgeMs!, 0)
+
+    yield* announce(duties("old", { orchestrations: ["Booking@1.0.0", "Order@1.0.0"], activities: ["Mail"] }))
+    yield* listed(1)
+    assert.deepStrictEqual(yield* unserved, [
+      ["orchestration", "Booking", "2.0.0", null, 1],
+      ["activity", "Mail", null, "gpu", 1]
+    ])
+    const close = yield* announce(duties("new", {
+      orchestrations: ["Booking@1.0.0", "Booking@2.0.0"],
+      activities: ["Mail"],
+      tags: { _tag: "Any" }
+    }))
+    yield* listed(2)
+    assert.deepStrictEqual(yield* unserved, [])
+    const { activities, orchestrations } = yield* getQueueLoads
+    assert.deepStrictEqual(orchestrations.map(({ servedBy }) => servedBy), [2, 1, 1, null])
+    assert.deepStrictEqual(activities.map(({ servedBy }) => servedBy), [2, 1])
+
+    yield* close
+    // Work that a process has claimed does not wait for one.
+    yield* claimActivity(2, { tags: { _tag: "Tags", tags: ["gpu"] }, lockTimeout: "30 seconds" })
+    assert.deepStrictEqual(yield* unserved, [["orchestration", "Booking", "2.0.0", null, 1]])
   })
 })

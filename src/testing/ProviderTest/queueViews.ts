@@ -68,15 +68,15 @@ export const queueViews = topic("queueViews", {
     const { activities, orchestrations } = yield* admin.getQueueLoads
     assert.deepStrictEqual(activities, [])
     assert.deepStrictEqual(orchestrations.map((load) => without("oldestAgeMs", load)), [
-      { orchestration: "Apple", waiting: 1, running: 0, later: 0 },
-      { orchestration: "Bread", waiting: 1, running: 0, later: 1 },
-      { orchestration: null, waiting: 1, running: 0, later: 0 }
+      { orchestration: "Apple", version: "1.0.0", isOfRust: false, servedBy: 0, waiting: 1, running: 0, later: 0 },
+      { orchestration: "Bread", version: "1.0.0", isOfRust: false, servedBy: 0, waiting: 1, running: 0, later: 1 },
+      { orchestration: null, version: null, isOfRust: false, servedBy: null, waiting: 1, running: 0, later: 0 }
     ])
     for (const { oldestAgeMs } of orchestrations) assert.isAtLeast(oldestAgeMs!, 400)
 
     const claimed = yield* claimInstance("a", { lockTimeout: "30 seconds" })
     const [ofApple] = (yield* admin.getQueueLoads).orchestrations
-    assert.deepStrictEqual(ofApple, { orchestration: "Apple", ...idle, running: 1 })
+    assert.deepInclude(ofApple, { orchestration: "Apple", ...idle, running: 1 })
     yield* abandon(claimed.lockToken)
     assert.strictEqual((yield* admin.getQueueLoads).orchestrations[0]?.waiting, 1)
   }),
@@ -99,7 +99,7 @@ export const queueViews = topic("queueViews", {
 
     yield* claimActivity(1, { lockTimeout: 1500 })
     const [audit] = (yield* admin.getQueueLoads).activities
-    assert.deepStrictEqual(audit, { activity: "Audit", tag: null, ...idle, running: 1 })
+    assert.deepStrictEqual(audit, { activity: "Audit", tag: null, servedBy: 0, ...idle, running: 1 })
     yield* elapse(1600)
     assert.deepInclude((yield* admin.getQueueLoads).activities[0], { waiting: 1, running: 0 })
   }),

@@ -1,0 +1,94 @@
+import * as Command from "effect/cli/Command"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import type { TagFilter } from "../../model/Instance.ts"
+import { age, count } from "../../model/shared/quantities.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { ProcessInfo } from "../../provider/AdminDriver.ts"
+import { isoTime } from "../internal/instances.ts"
+import { Output } from "../internal/Output.ts"
+import * as Store from "../internal/store.ts"
+import { shortened, table } from "../internal/table.ts"
+
+export const processes = Command.make("processes", {}, () => Effect.provide(run, Store.layer)).pipe(
+  Command.withShortDescription("Show which processes run work, and what they serve"),
+  Command.withDescription(
+    "Show which processes of this package run orchestrations and activities: their build, their host, whether they are " +
+      "alive, and what they serve. Those that died without closing are listed for a day."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma processes", description: "Every process, those that are alive first" }
+  ])
+)
+
+// internal
+
+/** Columns of what a process serves, where output has no width. */
+const longestList = 60
+
+const run = Effect.gen(function*() {
+  const { answer, columns, style } = yield* Output
+  const all = yield* (yield* Admin).listProcesses
+  const found = [...all.filter(({ isAlive }) => isAlive), ...all.filter(({ isAlive }) => !isAlive)]
+  const nowMs = yield* Clock.currentTimeMillis
+  yield* answer({
+    json: found.map((process) => ({
+      id: process.id,
+      alive: process.isAlive,
+      build: process.build,
+      host: process.host,
+      pid: process.pid,
+      since: isoTime(process.sinceMs),
+      seenAt: isoTime(process.seenMs),
+      listening: process.isListening,
+      orchestrations: process.orchestrations,
+      activities: process.activities,
+      tags: tagsOf(process.tags),
+      slots: { orchestrations: process.orchestrationSlots, activities: process.activitySlots }
+    })),
+    text: found.length === 0 ? ["no processes"] : table(found, [
+      { title: "BUILD", value: ({ build }) => shortened(build, 20) },
+      { title: "HOST", value: ({ host, pid }) => `${host}/${pid}` },
+      {
+        title: "STATE",
+        value: ({ isAlive, isListening }) => isAlive ? isListening ? "alive" : "alive, polls" : "dead",
+        mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
+      },
+      { title: "SINCE", value: ({ sinceMs }) => `${age(nowMs - sinceMs)} ago` },
+      { title: "SLOTS", value: slotsOf },
+      { title: "SERVES", value: (process) => shortened(servedBy(process), Math.max(longestList, columns - 70)) }
+    ], style)
+  })
+})
+
+/** The tags that are taken, null for activities without one; null: any. */
+const tagsOf = (filter: TagFilter): ReadonlyArray<string | null> | null => {
+  switch (filter._tag) {
+    case "Any":
+      return null
+    case "None":
+      return []
+    case "DefaultOnly":
+      return [null]
+    case "DefaultAnd":
+      return [null, ...filter.tags]
+    case "Tags":
+      return filter.tags
+  }
+}
+
+const slotsOf = ({ activities, activitySlots, orchestrationSlots, orchestrations }: ProcessInfo): string => {
+  const slots = (served: ReadonlyArray<string>, limit: number | null) =>
+    served.length === 0 ? "-" : limit === null ? "any" : count(limit)
+  return `${slots(orchestrations, orchestrationSlots)}/${slots(activities, activitySlots)}`
+}
+
+const servedBy = ({ activities, orchestrations, tags }: ProcessInfo): string => {
+  const taken = tagsOf(tags)
+  const tagged = taken === null
+    ? " (any tag)"
+    : taken.every((tag) => tag === null)
+    ? ""
+    : ` (tags ${taken.map((tag) => tag ?? "none").join(", ")})`
+  return [...orchestrations, ...activities.map((name) => `${name}${tagged}`)].join(", ") || "-"
+}
