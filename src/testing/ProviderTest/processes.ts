@@ -104,7 +104,7 @@ export const processes = topic("processes", {
     ])
     for (const { oldestAgeMs } of yield* findUnserved) assert.isAtLeast(oldestAgeMs!, 0)
 
-    yield* announce(duties("old", { orchestrations: ["Booking@1.0.0", "Order@1.0.0"], activities: ["Mail"] }))
+    const closeOld = yield* announce(duties("old", { orchestrations: ["Booking@1.0.0", "Order@1.0.0"], activities: ["Mail"] }))
     yield* listed(1)
     assert.deepStrictEqual(yield* unserved, [
       ["orchestration", "Booking", "2.0.0", null, 1],
@@ -125,5 +125,6 @@ export const processes = topic("processes", {
     // Work that a process has claimed does not wait for one.
     yield* claimActivity(2, { tags: { _tag: "Tags", tags: ["gpu"] }, lockTimeout: "30 seconds" })
     assert.deepStrictEqual(yield* unserved, [["orchestration", "Booking", "2.0.0", null, 1]])
+    yield* closeOld
   })
 })
