@@ -16,6 +16,7 @@ import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
 import type { Block } from "./model/Block.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
+import type { Pause } from "./model/Pause.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
 import type { Ids } from "./model/shared/definitions.ts"
@@ -153,6 +154,8 @@ export type Status =
     readonly customStatus: Option.Option<string>
     /** Why no process can run its next turn, unless it is on its way. */
     readonly block: Option.Option<Block>
+    /** What an operator has paused, as long as it keeps the instance from its next turn. */
+    readonly pause: Option.Option<Pause>
   }
   | { readonly _tag: "Completed"; readonly output: string; readonly customStatus: Option.Option<string> }
   | {
@@ -530,7 +533,8 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
         _tag: "Running",
         executionId: state.executionId,
         customStatus,
-        block: Option.fromNullOr(state.block)
+        block: Option.fromNullOr(state.block),
+        pause: Option.fromNullOr(state.pause)
       }
     }
     if (end._tag === "Completed") return { ...end, customStatus }

@@ -27,6 +27,7 @@ import * as heldOnes from "./runtime/heldActivities.ts"
 import * as messageSweep from "./runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
 import * as outcomesOf from "./runtime/outcomes.ts"
+import * as pauses from "./runtime/pauses.ts"
 import * as registries from "./runtime/registry.ts"
 import { fingerprint, UnsetOnMismatch } from "./runtime/settings.ts"
 import type { Complete } from "./runtime/settings.ts"
@@ -181,12 +182,13 @@ export const layer = <
       const supervisor = supervisors.make()
       const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
+      const paused = yield* pauses.make({ provider, registry, activities: [...handlers.keys()], tags: settings.tags })
       let activities: workerDispatcher.WorkerDispatcher | undefined
       const eventLoop = yield* eventLoops.watch(() => activities?.running() ?? [])
       // A process that serves no definition of a kind claims no work of that kind.
       const turns = registry.names.length === 0
         ? undefined
-        : yield* orchestrationDispatcher.make({ provider, registry, settings, eventLoop, supervisor })
+        : yield* orchestrationDispatcher.make({ provider, registry, settings, paused, eventLoop, supervisor })
       if (handlers.size > 0 && settings.tags._tag !== "None") {
         const outcomes = outcomesOf.make({
           provider,
@@ -201,6 +203,7 @@ export const layer = <
           heldActivities,
           outcomes,
           settings,
+          paused,
           supervisor
         })
         turns?.optimisticTurns.handOverTo(activities.handOverSlots)

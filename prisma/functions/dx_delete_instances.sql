@@ -82,6 +82,7 @@ BEGIN
   DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
   DELETE FROM removed_events AS r WHERE r.instance_id = ANY (p_instance_ids);
+  DELETE FROM paused AS p WHERE p.target = 'instance' AND p.name = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w

@@ -49,7 +49,9 @@ BEGIN
   FROM unnest(v_running) AS running (id)
   ORDER BY 1
   ON CONFLICT (instance_id) DO UPDATE
-  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at;
+  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at
+  -- What an operator has paused is held already, and stays paused if the deletion stops.
+  WHERE l.lock_token <> '' OR l.locked_until < dx_no_end();
 
   SELECT COALESCE(array_agg(child.id), '{}') INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);

@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABL
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
   out_custom_status text, out_custom_status_version integer,
   out_block jsonb,                 -- fields as in Block; null unless the instance is blocked
+  out_pause jsonb,                 -- of dx_pause_of; null unless the instance is paused
   out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
@@ -29,6 +30,7 @@ BEGIN
       FROM blocked_instances AS b
       WHERE b.instance_id = i.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ),
+    CASE WHEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed') THEN dx_pause_of(i) END,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i

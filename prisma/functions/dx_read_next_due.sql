@@ -6,7 +6,8 @@
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint
+  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
+  out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
@@ -28,7 +29,7 @@ BEGIN
     out_orchestrator_ms,
     (
       SELECT l.locked_until FROM instance_locks AS l
-      WHERE l.lock_token = '' AND l.locked_until > v_now_ms
+      WHERE l.lock_token = '' AND l.locked_until > v_now_ms AND l.locked_until < dx_no_end()
       ORDER BY l.locked_until LIMIT 1
     )
   );
@@ -57,6 +58,7 @@ BEGIN
     FROM dx_routes_of_sessions() AS present
   )
   SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
+  out_paused := dx_read_paused();
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END

@@ -21,6 +21,7 @@ BEGIN
     JOIN instances AS i ON i.instance_id = b.instance_id
     JOIN instance_locks AS l ON l.instance_id = b.instance_id
     WHERE i.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
+      AND l.locked_until < dx_no_end() -- an operator has paused it
       AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ORDER BY l.instance_id COLLATE "C"
     FOR UPDATE OF l SKIP LOCKED

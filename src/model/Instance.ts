@@ -5,6 +5,7 @@
  */
 
 import type { Block } from "./Block.ts"
+import type { Pause } from "./Pause.ts"
 
 /**
  * A Duroxide core version, the space in which executions are pinned.
@@ -76,6 +77,8 @@ export interface InstanceState {
   readonly customStatusVersion: number
   /** Why a `Running` instance is blocked; null unless no process could run its next turn. */
   readonly block: Block | null
+  /** What keeps an instance that has not ended paused; null unless an operator has paused it. */
+  readonly pause: Pause | null
   /** Milliseconds since the Unix epoch. */
   readonly createdAtMs: number
   readonly updatedAtMs: number

@@ -10,6 +10,8 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { ExecutionStatus } from "../model/Instance.ts"
+import type { PauseTarget } from "../model/Pause.ts"
+import { keyOf } from "../model/shared/pauses.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
 import type {
   ActivityLoad,
@@ -18,6 +20,7 @@ import type {
   InstanceCount,
   Listing,
   OrchestrationLoad,
+  PauseOutcome,
   QueuedActivity,
   Selection,
   StoredMessage
@@ -42,7 +45,7 @@ export const make: (
   options?: Options
 ) => Effect.Effect<AdminDriver["Service"], never, Database | ProviderDriver> = Effect.fnUntraced(function*(options) {
   const store = yield* openStore(options)
-  return AdminDriver.of({ ...reads(store), ...queues(store), ...deletions(store) })
+  return AdminDriver.of({ ...reads(store), ...queues(store), ...pauses(store), ...deletions(store) })
 })
 
 /**
@@ -63,15 +66,15 @@ type Store = Effect.Success<ReturnType<typeof openStore>>
 const openStore = Effect.fnUntraced(function*(options?: Options) {
   const database = yield* Database
   const { client, query, schemaSql } = database
-  const { rows } = statements.make(database, options)
-  const { readHistory, readInstances } = yield* ProviderDriver
+  const { answer, rows } = statements.make(database, options)
+  const { readHistory, readInstances, readPaused } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return { client, nowMs, only, query, readHistory, readInstances, rows, schemaSql }
+  return { answer, client, nowMs, only, query, readHistory, readInstances, readPaused, rows, schemaSql }
 })
 
 const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: Store) => ({
@@ -289,6 +292,24 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
       ))
 } satisfies Partial<AdminDriver["Service"]>)
 
+// Stored functions: each is one transaction, which announces what it has done.
+const pauses = ({ answer, client, readPaused }: Store) => ({
+  pause: ({ reason, target }) =>
+    answer<PauseOutcome>("pause", "dx_pause", [...keySql(target), Prisma.sql`${reason}::text`], { kind: "plain" })
+      .pipe(Effect.retry(deadlocked)),
+
+  resume: (target) => answer<boolean>("resume", "dx_resume", keySql(target), timeless).pipe(Effect.retry(deadlocked)),
+
+  readPaused,
+
+  countPausedInstances: models("countPausedInstances", () => client.paused.count({ where: { target: "instance" } }))
+} satisfies Partial<AdminDriver["Service"]>)
+
+const keySql = (target: PauseTarget) => {
+  const key = keyOf(target)
+  return [key.target, key.name, key.version].map((text) => Prisma.sql`${text}::text`)
+}
+
 const deletions = ({ rows }: Store) => ({
   // A stored function: one transaction that locks in the same order as all other statements.
   holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
@@ -409,7 +430,7 @@ const versionOf = ({ duroxideVersionMajor: major, duroxideVersionMinor: minor, d
 
 /** Only the conditions that are given: each costs a look at every row. */
 const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {
-  const { idPrefix, isBlocked, limit, orchestrationName, parentInstanceId, status } = listing
+  const { idPrefix, isBlocked, isPaused, limit, orchestrationName, parentInstanceId, status } = listing
   const conditions = [
     ...(status === null ? [] : [Prisma.sql`e.status = ${status}`]),
     ...(orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
@@ -420,6 +441,13 @@ const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {
           SELECT FROM ${schemaSql}.blocked_instances AS b
           WHERE b.instance_id = i.instance_id
             AND ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
+        )`]
+      : []),
+    ...(isPaused
+      ? [Prisma.sql`${schemaSql}.dx_pause_of(i) IS NOT NULL AND NOT EXISTS (
+          SELECT FROM ${schemaSql}.executions AS current
+          WHERE current.instance_id = i.instance_id AND current.execution_id = i.current_execution_id
+            AND current.status IN ('Completed', 'Failed')
         )`]
       : [])
   ]

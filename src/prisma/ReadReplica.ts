@@ -64,8 +64,10 @@ export type Reads = Omit<
   | "deleteInstance"
   | "deleteInstancesAtomic"
   | "deleteInstanceBulk"
+  | "pause"
   | "pruneExecutions"
   | "pruneExecutionsBulk"
+  | "resume"
   | "retry"
 >
 
@@ -276,6 +278,7 @@ const readsBy = (
     countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
     getQueueLoads: send((reads) => reads.getQueueLoads),
     findUnserved: send((reads) => reads.findUnserved),
+    getPauses: send((reads) => reads.getPauses),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listProcesses: send((reads) => reads.listProcesses),
     listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),

@@ -10,6 +10,7 @@ import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Event from "../model/Event.ts"
 import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type {
   ActivityLoad,
@@ -68,6 +69,8 @@ export interface InstanceSearch {
   readonly idPrefix?: string | undefined
   /** Only those that are blocked. Defaults to false: blocked or not. */
   readonly isBlocked?: boolean | undefined
+  /** Only those that have not ended and are paused, by any target. Defaults to false: paused or not. */
+  readonly isPaused?: boolean | undefined
   /** Most instances to return, the newest first: 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined
 }
@@ -138,6 +141,19 @@ export interface QueuedWork {
   /** In the order of delivery: all timers, and the first 50 others. */
   readonly messages: ReadonlyArray<QueuedMessage>
   readonly activities: ReadonlyArray<QueuedActivity>
+}
+
+/**
+ * What operators have paused.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Pauses {
+  /** Besides single instances, the oldest first. */
+  readonly targets: ReadonlyArray<Pause>
+  /** How many instances were paused by themselves; `findInstances` with `isPaused` finds them. */
+  readonly instances: number
 }
 
 /**
@@ -275,6 +291,24 @@ export class Admin extends Context.Service<Admin, {
   readonly getParentId: (instanceId: string) => Call<Option.Option<string>>
   /** An unknown id is a tree of itself. */
   readonly getInstanceTree: (instanceId: string) => Call<InstanceTree>
+  readonly getPauses: Call<Pauses>
+  /**
+   * Pauses an instance, a definition, activities of a name or a tag, or everything, until `resume`. Pausing it again
+   * changes the reason alone.
+   *
+   * No process claims its turns or activities. Starts and messages are accepted and wait, in order; timers that fall
+   * due fire after the resume. Activities that run are not interrupted, and their outcomes are stored. A turn of a
+   * paused instance that is under way is not stored, and runs again after the resume. All processes learn of a pause at
+   * once where notifications arrive, otherwise with their next look.
+   *
+   * Fails with `InstanceNotFound` and `InstanceEnded` for an instance that cannot be paused.
+   */
+  readonly pause: (target: PauseTarget, options?: { readonly reason?: string | undefined }) => Call<void>
+  /**
+   * Ends the pause of exactly this target: an instance that was paused by itself stays paused when its definition is
+   * resumed. Returns whether the target was paused.
+   */
+  readonly resume: (target: PauseTarget) => Call<boolean>
   /**
    * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
    * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.

@@ -9,6 +9,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { PauseTarget } from "../model/Pause.ts"
 import type { EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
@@ -212,6 +213,14 @@ export type HoldOutcome =
   | { readonly _tag: "StillRunning"; readonly instanceId: string }
 
 /**
+ * The outcome of a pause: an instance that is unknown or has ended is not paused.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type PauseOutcome = "Paused" | "NotFound" | "Ended"
+
+/**
  * Which instances a bulk operation is about.
  *
  * @category models
@@ -242,6 +251,8 @@ export interface Listing {
   readonly idPrefix: string | null
   /** Only those that are blocked. */
   readonly isBlocked: boolean
+  /** Only those that are paused. */
+  readonly isPaused: boolean
   readonly limit: number | null
 }
 
@@ -352,6 +363,18 @@ export class AdminDriver extends Context.Service<AdminDriver, {
     readonly mustHaveEnded: ReadonlyArray<string>
     readonly holdForMs: number
   }) => Call<HoldOutcome>
+  /**
+   * Pauses what an operator names until `resume`; pausing it again changes the reason. No claim, first turn or
+   * optimistic turn takes a paused instance, and a turn of it under way loses its lock, uncounted. Processes take other
+   * targets out of what they claim.
+   */
+  readonly pause: (options: { readonly target: PauseTarget; readonly reason: string | null }) => Call<PauseOutcome>
+  /** Ends a pause of exactly this target; returns whether there was one. */
+  readonly resume: (target: PauseTarget) => Call<boolean>
+  /** `readPaused` of `ProviderDriver`. */
+  readonly readPaused: ProviderDriver["Service"]["readPaused"]
+  /** How many instances were paused by themselves. */
+  readonly countPausedInstances: Call<number>
   /**
    * Deletes all of the set, or nothing: history, executions, rows of both queues, locks, key-values, instances.
    * `mustHaveEnded` names those that must not be running, looked at while no claim can take them.

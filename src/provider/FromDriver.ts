@@ -31,6 +31,7 @@ import * as enqueue from "./internal/enqueue.ts"
 import * as gates from "./internal/gate.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
+import * as pausesOf from "./internal/pauses.ts"
 import * as processes from "./internal/processes.ts"
 import * as reads from "./internal/reads.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
@@ -129,7 +130,20 @@ export const make: (
   const storeClock = storeClocks.make(clock)
   const hints = yield* makeHints(Option.getOrUndefined(notifier), { ...longPolling, storeNowMs: storeClock.nowMs })
   const waiting = yield* waits.make(store, hints, settings)
-  const { locks, wakeups } = yield* makeWakeups(store, waiting.stored, { hints, storeClock, settings: longPolling })
+  let wake = () => {}
+  const pauses = yield* pausesOf.make(store.readPaused, store.pauseListeners, hints, longPolling, () => wake())
+  const { readNextDue } = store
+  const { locks, wakeups } = yield* makeWakeups(
+    readNextDue === undefined
+      ? store
+      : { ...store, readNextDue: Effect.tap(readNextDue, (due) => Effect.sync(() => pauses.heard(due))) },
+    waiting.stored,
+    { hints, storeClock, settings: longPolling }
+  )
+  wake = () => {
+    wakeups.orchestrators.wake("Stored")
+    wakeups.workers.wake("Stored")
+  }
   reportTo(locks)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
@@ -148,6 +162,7 @@ export const make: (
     storeNowMs,
     ...ofReads,
     ...waiting.operations,
+    onPaused: pauses.onPaused,
     onCancelled: wakeups.onCancelled
   }
 }, Effect.updateContext(tracing.withoutSpan))

@@ -17,6 +17,7 @@ import type * as Scope from "effect/Scope"
 import type { BlockReport } from "../model/Block.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
+import type { Pause } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Backlog } from "./Backlog.ts"
 import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
@@ -355,6 +356,14 @@ export class Provider extends Context.Service<Provider, {
    */
   readonly onChanged: (
     listener: (hasChanged: (instanceId: string) => boolean) => void
+  ) => Effect.Effect<void, never, Scope.Scope>
+
+  /**
+   * Calls `listener` with what is paused besides single instances, at each answer of the store, until the scope is
+   * closed. A caller that claims leaves out what is paused, and everything before the first answer.
+   */
+  readonly onPaused: (
+    listener: (pauses: ReadonlyArray<Pause>) => void
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /** Whether other processes that use this package announce to this one which activities they cancel. */

@@ -44,6 +44,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { InstanceState } from "../model/Instance.ts"
+import type { Pause } from "../model/Pause.ts"
 import type { Backlog } from "./Backlog.ts"
 import type {
   Abandon,
@@ -222,6 +223,17 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * What could be claimed now. It may stop counting at `limit` rows of each definition, the longest visible first.
    */
   readonly readBacklog: (options: { readonly limit: number }) => Call<Backlog>
+
+  /**
+   * What is paused besides single instances, the oldest pause first. Called when a process starts, when it learns that
+   * something was paused or resumed, and in place of fallback looks.
+   */
+  readonly readPaused: Call<ReadonlyArray<Pause>>
+
+  /**
+   * Called by a store in this process when something was paused or resumed. Optional: others have the hint `Paused`.
+   */
+  readonly pauseListeners?: Set<() => void>
 
   /**
    * When work next becomes claimable by the passing of time alone. Optional: without it, fallback looks find what other

@@ -107,6 +107,21 @@ export class InstanceRunning extends Schema.TaggedError<InstanceRunning>(id("Ins
 }
 
 /**
+ * The instance has ended; there is nothing to pause.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class InstanceEnded extends Schema.TaggedError<InstanceEnded>(id("InstanceEnded"))("InstanceEnded", {
+  instanceId: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} has ended`
+  }
+}
+
+/**
  * The instance is a sub-orchestration; only whole trees are deleted, from their root.
  *
  * @category reasons
@@ -364,6 +379,7 @@ export const Reason = Schema.Union([
   InstanceNotFound,
   ExecutionNotFound,
   InstanceRunning,
+  InstanceEnded,
   InstanceHasParent,
   ChildLeftBehind,
   RetryRefused,

@@ -71,7 +71,7 @@ export type InstanceDecision =
   /** The instance has ended: its messages are deleted, and parents whose child could not start are notified. */
   | { readonly _tag: "Drop"; readonly rejections: ReadonlyArray<WorkItem.WorkItem> }
   | { readonly _tag: "FailAsPoison"; readonly turn: Turn; readonly deliveries: number }
-  | Abandon<"HistoryUnreadable" | "Early" | "Unserved">
+  | Abandon<"HistoryUnreadable" | "Early" | "Unserved" | "Paused">
 
 /** Why the claim of an instance is abandoned. */
 export type InstanceAbandoned =
@@ -79,6 +79,7 @@ export type InstanceAbandoned =
   | "HistoryNotRead"
   | "Early"
   | "Unserved"
+  | "Paused"
   | "TurnNotStored"
   | "MessagesNotDropped"
   | "Blocked"
@@ -87,8 +88,9 @@ export type InstanceAbandoned =
 /** `warm` is the program of this instance that waits in memory, if there is one. */
 export const instance = (
   { attemptCount, item }: Pick<Claimed<OrchestrationItem>, "attemptCount" | "item">,
-  { maxAttempts, registry, warm }: {
+  { isPaused, maxAttempts, registry, warm }: {
     readonly registry: Pick<Registry, "resolve">
+    readonly isPaused: (name: string, version: string) => boolean
     readonly maxAttempts: number
     readonly warm: WarmProgram | undefined
   }
@@ -96,6 +98,7 @@ export const instance = (
   const earlierDeliveries = attemptCount - 1
   if (item.isKnownHistory) {
     const batch = warm === undefined || earlierDeliveries >= maxAttempts ? undefined : batches.read(item, warm.started)
+    if (batch?._tag === "Run" && isPaused(warm!.started.name, warm!.started.version)) return postponed("Paused")
     return batch?._tag === "Run" ? { _tag: "Resume", batch, warm: warm! } : { _tag: "ReadHistory" }
   }
   const batch = batches.read(item)
@@ -111,7 +114,9 @@ export const instance = (
   if (batch._tag === "Early") return { ...postponed("Early"), beginsFirst: true }
   const registration = registry.resolve(batch.started.name, batch.version)
   if (registration === undefined) return unserved(`${batch.started.name}@${batch.started.version}`)
-  return { _tag: "Replay", batch, registration }
+  return isPaused(registration.name, registration.version)
+    ? postponed("Paused")
+    : { _tag: "Replay", batch, registration }
 }
 
 /** What happens to an instance when the store does not take its turn. */
@@ -141,7 +146,8 @@ export const unstoredTurn = (error: ProviderError, origin: TurnOrigin, item: Orc
 export const firstTurn = (
   start: WorkItem.Of<"StartOrchestration">,
   nowMs: number,
-  registry: Pick<Registry, "resolve">
+  registry: Pick<Registry, "resolve">,
+  isPaused: (name: string, version: string) => boolean
 ):
   | { readonly item: OrchestrationItem; readonly batch: batches.Run; readonly registration: Registration }
   | undefined =>
@@ -160,7 +166,7 @@ export const firstTurn = (
     enqueuedAtMs: [nowMs],
     keyValues: new Map()
   }
-  const decision = instance({ attemptCount: 1, item }, { registry, maxAttempts: 1, warm: undefined })
+  const decision = instance({ attemptCount: 1, item }, { registry, isPaused, maxAttempts: 1, warm: undefined })
   return decision._tag === "Replay" ? { item, ...decision } : undefined
 }
 
@@ -193,11 +199,15 @@ export type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"Activit
 export type ActivityDecision<Handler> =
   | { readonly _tag: "Run"; readonly handler: Handler }
   | { readonly _tag: "FailAsPoison"; readonly completion: Completion; readonly deliveries: number }
-  | Abandon<"Unserved">
+  | Abandon<"Unserved" | "Paused">
 
 export const activity = <Handler>(
   { attemptCount, item }: Pick<Claimed<Activity>, "attemptCount" | "item">,
-  { handlers, maxAttempts }: { readonly handlers: ReadonlyMap<string, Handler>; readonly maxAttempts: number }
+  { handlers, isPaused, maxAttempts }: {
+    readonly handlers: ReadonlyMap<string, Handler>
+    readonly isPaused: (name: string, tag: string | undefined) => boolean
+    readonly maxAttempts: number
+  }
 ): ActivityDecision<Handler> => {
   const earlierDeliveries = attemptCount - 1
   if (earlierDeliveries >= maxAttempts) {
@@ -205,6 +215,7 @@ export const activity = <Handler>(
     return { _tag: "FailAsPoison", completion, deliveries: earlierDeliveries }
   }
   const handler = handlers.get(item.name)
+  if (isPaused(item.name, item.tag)) return postponed("Paused")
   return handler === undefined ? unserved(item.name) : { _tag: "Run", handler }
 }
 

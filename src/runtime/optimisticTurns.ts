@@ -47,8 +47,8 @@ export type StoreOutcome = (
 /** The slots for activities that are handed over. */
 export interface HandOverSlots {
   /** What they serve. */
-  readonly activities: ReadonlySet<string>
-  readonly tags: Settings["tags"]
+  readonly activities: () => ReadonlySet<string>
+  readonly tags: () => Settings["tags"]
   readonly lockTimeout: Settings["workerLockTimeout"]
   /** Keeps room for up to `most` activities; returns for how many. */
   readonly reserve: (most: number) => number
@@ -68,10 +68,12 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly runner: TurnRunner
   readonly pauses: Pauses
   readonly unstored: UnstoredTurns
+  /** Whether an operator has paused this version of an orchestration. */
+  readonly isPaused: (name: string, version: string) => boolean
   /** Whether another turn may begin now. */
   readonly isFree: (firstTurns: number) => boolean
 }): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
-  const { isFree, pauses, provider, registry, runner, settings, unstored, warm } = options
+  const { isFree, isPaused, pauses, provider, registry, runner, settings, unstored, warm } = options
   const clock = yield* Clock.Clock
   const context = yield* Effect.context<never>()
   const runFork = Effect.runForkWith(context)
@@ -79,12 +81,12 @@ export const make = Effect.fnUntraced(function*(options: {
   let slots: HandOverSlots | undefined
 
   const reserve = (turn: Turn): Reserved | undefined => {
-    const most = slots === undefined ? 0 : decide.mayBeHandedOver(turn, slots.activities)
+    const most = slots === undefined ? 0 : decide.mayBeHandedOver(turn, slots.activities())
     const limit = most === 0 ? 0 : slots!.reserve(most)
     if (limit === 0) return undefined
     const { activities, lockTimeout, tags } = slots!
     return {
-      handOver: { limit, spare: slots!.free(), lockTimeout, activities: [...activities], tags },
+      handOver: { limit, spare: slots!.free(), lockTimeout, activities: [...activities()], tags: tags() },
       askedAtMs: monotonicMs(clock)
     }
   }
@@ -123,7 +125,7 @@ export const make = Effect.fnUntraced(function*(options: {
   if (settings.optimisticTurns && !settings.verifyReplay) {
     yield* provider.onStart((start, nowMs, pinnedVersion) => {
       const isOurs = coreVersion.isWithin(pinnedVersion, coreVersion.supported)
-      const first = isOurs && isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry) : undefined
+      const first = isOurs && isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry, isPaused) : undefined
       if (first === undefined) return undefined
       const { batch: { executionId }, item: { instanceId }, registration: { name } } = first
       const { traceparent } = start
@@ -178,7 +180,9 @@ export const make = Effect.fnUntraced(function*(options: {
   const advance = (instanceId: string, outcomes: ReadonlyArray<Outcome>): Effect.Effect<void> => {
     const program = warm.peek(instanceId)
     const clockMs = provider.storeNowMs()
-    if (program === undefined || clockMs === undefined) return Effect.sync(() => settle(outcomes, "Unstored"))
+    if (program === undefined || clockMs === undefined || isPaused(program.started.name, program.started.version)) {
+      return Effect.sync(() => settle(outcomes, "Unstored"))
+    }
     const fitting = outcomes.filter(({ activity }) => decide.canAdvance(activity, program))
     settle(outcomes.filter((outcome) => !fitting.includes(outcome)), "Unstored")
     if (fitting.length === 0) return Effect.void

@@ -23,6 +23,7 @@ import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
 import * as optimistic from "./optimisticTurns.ts"
+import type { Pauses as Paused } from "./pauses.ts"
 import { NewsOfTheHour, Pauses, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { component, countTurn, executionOf, report, reportBlock, reportWarm } from "./reports.ts"
@@ -40,10 +41,12 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly registry: Registry
   readonly settings: Complete
+  /** What may be claimed. */
+  readonly paused: Paused
   readonly eventLoop: EventLoop
   readonly supervisor: Supervisor
 }): Effect.fn.Return<Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
-  const { provider, registry, settings, supervisor } = options
+  const { paused, provider, registry, settings, supervisor } = options
   const looks = claims.looks(yield* Clock.Clock)
   const warm = new WarmInstances(settings)
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
@@ -51,20 +54,34 @@ export const make = Effect.fnUntraced(function*(options: {
   const pauses = new Pauses()
   const unstored = new UnstoredTurns()
   const news = new NewsOfTheHour(yield* Clock.Clock)
-  const parts: Parts = { provider, registry, settings, warm, runner, pauses, unstored, news }
+  paused.onAnswer(() => looks.answered())
+  const parts: Parts = {
+    provider,
+    registry,
+    isPaused: paused.isOrchestrationPaused,
+    settings,
+    warm,
+    runner,
+    pauses,
+    unstored,
+    news
+  }
   const dispatcher = yield* slots.make({
     name: component,
     concurrency: settings.orchestrationConcurrency,
     looks,
-    claim: Effect.suspend(() =>
-      provider.fetchOrchestrationItem({
-        lockTimeout: settings.orchestrationLockTimeout,
-        pollTimeout: settings.pollTimeout,
-        versions: Option.some(coreVersion.supported),
-        serves: registry.serves,
-        isKnown: usesWarm ? (end) => warm.hasSeen(end) : undefined,
-        onLook: looks.answered
-      })
+    claim: paused.claiming(
+      () => paused.serves().length > 0,
+      Effect.suspend(() =>
+        provider.fetchOrchestrationItem({
+          lockTimeout: settings.orchestrationLockTimeout,
+          pollTimeout: settings.pollTimeout,
+          versions: Option.some(coreVersion.supported),
+          serves: paused.serves(),
+          isKnown: usesWarm ? (end) => warm.hasSeen(end) : undefined,
+          onLook: looks.answered
+        })
+      )
     ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
   }, supervisor)
   return {
@@ -84,6 +101,7 @@ export const make = Effect.fnUntraced(function*(options: {
 interface Parts {
   readonly provider: Provider["Service"]
   readonly registry: Registry
+  readonly isPaused: Paused["isOrchestrationPaused"]
   readonly settings: Complete
   readonly warm: WarmInstances
   readonly runner: TurnRunner
@@ -130,7 +148,7 @@ const deliver = (
   claimed: Claimed<OrchestrationItem>,
   settlement: settlements.Settlement
 ): Effect.Effect<void> => {
-  const { provider, registry, runner, settings: { maxAttempts } } = parts
+  const { isPaused, provider, registry, runner, settings: { maxAttempts } } = parts
   const { attemptCount, item: claimedItem } = claimed
   const { instanceId } = claimedItem
   const warm = parts.warm.take(instanceId)
@@ -139,7 +157,7 @@ const deliver = (
   /** `ran` is the turn that the warm program has already run, if it has. */
   const proceed = (item: OrchestrationItem, ran?: turns.Ran): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const decision = decide.instance({ attemptCount, item }, { registry, maxAttempts, warm })
+      const decision = decide.instance({ attemptCount, item }, { registry, isPaused, maxAttempts, warm })
       switch (decision._tag) {
         case "Resume": {
           const { batch, warm } = decision

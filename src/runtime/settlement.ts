@@ -114,6 +114,7 @@ const lines: { readonly [B in InstanceAbandoned]: Log } = {
   MessagesNotDropped: errorOnce("messages not dropped"),
   Early: debug("messages wait for the start of their execution"),
   Unserved: debug("instance abandoned, its version is not served here"),
+  Paused: debug("instance abandoned, an operator has paused its orchestration"),
   // Logged before, once for many instances.
   Blocked: debug("instance is blocked"),
   // Logged before, with its cause.

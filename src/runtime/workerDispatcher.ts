@@ -33,6 +33,7 @@ import type { HeldActivities } from "./heldActivities.ts"
 import type { HandOverSlots } from "./optimisticTurns.ts"
 import { component, count } from "./outcomes.ts"
 import type { Outcomes } from "./outcomes.ts"
+import type { Pauses } from "./pauses.ts"
 import * as sessionsOf from "./sessions.ts"
 import type { Complete } from "./settings.ts"
 import type { Dispatcher } from "./shutdown.ts"
@@ -54,9 +55,11 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly heldActivities: HeldActivities
   readonly outcomes: Outcomes
   readonly settings: Complete
+  /** What may be claimed. */
+  readonly paused: Pauses
   readonly supervisor: Supervisor
 }): Effect.fn.Return<WorkerDispatcher, never, Scope.Scope> {
-  const { handlers, heldActivities, outcomes, provider, settings, supervisor } = options
+  const { handlers, heldActivities, outcomes, paused, provider, settings, supervisor } = options
   const clock = yield* Clock.Clock
   const looks = claims.looks(clock)
   const sessions = yield* sessionsOf.make({ provider, settings, supervisor })
@@ -85,7 +88,11 @@ export const make = Effect.fnUntraced(function*(options: {
     heldActivities.enter(delivery, askedAtMs)
     delivery.isAdmitted = sessions.admit(claimed.item)
     if (isStopping() || !delivery.isAdmitted) return settle(delivery, outcomes.abandon(delivery, givenBack))
-    const decision = decide.activity(claimed, { handlers, maxAttempts: settings.maxAttempts })
+    const decision = decide.activity(claimed, {
+      handlers,
+      isPaused: paused.isActivityPaused,
+      maxAttempts: settings.maxAttempts
+    })
     switch (decision._tag) {
       case "Run":
         delivery.handler = decision.handler
@@ -255,29 +262,33 @@ export const make = Effect.fnUntraced(function*(options: {
   // -- loops ---------------------------------------------------------------------------------------
 
   let lookedAtMs = 0
-  const claim = Effect.suspend(() =>
-    Effect.raceFirst(
-      Effect.map(
-        provider.fetchWorkItems({
-          lockTimeout: settings.workerLockTimeout,
-          pollTimeout: settings.pollTimeout,
-          tags: settings.tags,
-          activities: [...handlers.keys()],
-          session: sessions.forClaim(),
-          most: () => {
-            lookedAtMs = monotonicMs(clock)
-            return slots.room()
-          },
-          onLook: looks.answered
-        }),
-        (claimed) => {
-          if (claimed.length > 0) slots.claimTook(monotonicMs(clock) - lookedAtMs)
-          for (const one of claimed) accept(one, lookedAtMs)
-          beginNext()
-          return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"
-        }
-      ),
-      Effect.as(sessions.limitCrossed, "Something" as const)
+  const mayClaim = () => paused.activities().size > 0 && paused.tags()._tag !== "None"
+  const claim = paused.claiming(
+    mayClaim,
+    Effect.suspend(() =>
+      Effect.raceFirst(
+        Effect.map(
+          provider.fetchWorkItems({
+            lockTimeout: settings.workerLockTimeout,
+            pollTimeout: settings.pollTimeout,
+            tags: paused.tags(),
+            activities: [...paused.activities()],
+            session: sessions.forClaim(),
+            most: () => {
+              lookedAtMs = monotonicMs(clock)
+              return slots.room()
+            },
+            onLook: looks.answered
+          }),
+          (claimed) => {
+            if (claimed.length > 0) slots.claimTook(monotonicMs(clock) - lookedAtMs)
+            for (const one of claimed) accept(one, lookedAtMs)
+            beginNext()
+            return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"
+          }
+        ),
+        Effect.as(sessions.limitCrossed, "Something" as const)
+      )
     )
   )
   const repeated = claims.repeated(component, clock)(
@@ -299,6 +310,15 @@ export const make = Effect.fnUntraced(function*(options: {
     queued.closeUnsafe()
     return queued.await
   }))
+
+  paused.onAnswer((hasChanged) => {
+    looks.answered()
+    if (!hasChanged) return
+    for (const delivery of slots.takeWaiting()) {
+      if (paused.isActivityPaused(delivery.item.name, delivery.item.tag)) giveBack(delivery)
+      else slots.add(delivery)
+    }
+  })
 
   const giveBackWaiting = Effect.sync(() => slots.takeWaiting().forEach(giveBack))
   const loops = Effect.raceFirst(
@@ -331,8 +351,8 @@ export const make = Effect.fnUntraced(function*(options: {
       Effect.all([loopEnded, ...Array.from(deliveries, interrupt)], { concurrency: "unbounded", discard: true })
     ),
     handOverSlots: {
-      activities: new Set(handlers.keys()),
-      tags: settings.tags,
+      activities: paused.activities,
+      tags: paused.tags,
       lockTimeout: settings.workerLockTimeout,
       reserve: (most) => isStopping() ? 0 : slots.reserve(most),
       free: () => slots.room(),

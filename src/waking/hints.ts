@@ -255,6 +255,7 @@ class Outgoing {
   private readonly changed = new Set<string>()
   private isWaiting = false
   private isSampled = false
+  private isPaused = false
   private isHello = false
 
   add(hint: Hint): void {
@@ -274,6 +275,8 @@ class Outgoing {
         return void (this.isWaiting = true)
       case "Sampled":
         return void (this.isSampled = true)
+      case "Paused":
+        return void (this.isPaused = true)
       case "Hello":
         return void (this.isHello = true)
       case "Topic":
@@ -293,7 +296,8 @@ class Outgoing {
       ...[...this.taken].map(([queue, ids]) => Hint.Taken({ queue, ids: [...ids] })),
       ...(this.changed.size > 0 ? [Hint.Changed({ fingerprints: [...this.changed] })] : []),
       ...(this.isWaiting ? [Hint.Waiting()] : []),
-      ...(this.isSampled ? [Hint.Sampled()] : [])
+      ...(this.isSampled ? [Hint.Sampled()] : []),
+      ...(this.isPaused ? [Hint.Paused()] : [])
     ]
     this.work.clear()
     this.alone.clear()
@@ -301,7 +305,11 @@ class Outgoing {
     this.serves.clear()
     this.locks.clear()
     this.changed.clear()
-    this.isWaiting = this.isSampled = this.isHello = false
+    this.isWaiting =
+      this.isSampled =
+      this.isPaused =
+      this.isHello =
+        false
     return hints
   }
 }

@@ -26,6 +26,7 @@ describe("startOrchestrations:", () => {
         customStatus: null,
         customStatusVersion: 0,
         block: null,
+        pause: null,
         createdAtMs: 3000,
         updatedAtMs: 3000
       }])

@@ -6,6 +6,7 @@ suite(
   "blocks",
   "retries",
   "processes",
+  "pauses",
   "cancellation",
   "longPolling",
   "sessions",

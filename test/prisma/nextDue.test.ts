@@ -18,9 +18,10 @@ const open = Effect.gen(function*() {
     ...test,
     nextDue: Effect.flatMap(
       test.driver.readNextDue!,
-      ({ nowMs, ...due }) =>
+      ({ nowMs, paused, ...due }) =>
         Effect.map(Clock.currentTimeMillis, (clockMs) => {
           assert.strictEqual(nowMs, clockMs)
+          assert.deepStrictEqual(paused, [])
           return due
         })
     )

@@ -90,7 +90,7 @@ const warm: WarmProgram = {
 }
 
 const decided = (item: OrchestrationItem, attemptCount: number, program?: WarmProgram) =>
-  decide.instance({ attemptCount, item }, { registry, maxAttempts, warm: program })
+  decide.instance({ attemptCount, item }, { registry, isPaused: () => false, maxAttempts, warm: program })
 
 /** The tag for most; details for an abandonment and for a failure. */
 const brief = (decision: decide.InstanceDecision | decide.UnstoredTurn): string => {
@@ -235,6 +235,7 @@ describe("An activity that is delivered", () => {
   const delivered = (attemptCount: number, name = "Job") => {
     const decision = decide.activity({ attemptCount, item: { ...job, name } }, {
       handlers: new Map([["Job", "handler"]]),
+      isPaused: () => false,
       maxAttempts
     })
     return decision._tag === "Abandon"
@@ -307,7 +308,7 @@ describe("An activity that is delivered", () => {
 
 describe("A turn without a claim:", () => {
   const first = (version: string | null) => {
-    const decision = decide.firstTurn(start(version), 5, registry)
+    const decision = decide.firstTurn(start(version), 5, registry, () => false)
     return decision && `${decision.registration.version} at ${decision.item.nowMs}`
   }
   const activity = (fields: Partial<decide.Activity> = {}): decide.Activity => ({

@@ -88,6 +88,7 @@ const driverOn = Effect.fnUntraced(function*(
     parentInstanceId: null,
     idPrefix: null,
     isBlocked: false,
+    isPaused: false,
     limit: null
   })
   return { ...test, driver, admin, listed, statements }

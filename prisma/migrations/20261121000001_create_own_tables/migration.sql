@@ -1,4 +1,4 @@
--- Purpose: creates the tables that only this package has: of blocked instances, queues, outbox, tasks, data sets and imports. Records in
+-- Purpose: creates the tables that only this package has: of blocked instances, pauses, queues, outbox, tasks, data sets and imports. Records in
 -- every queued row which processes may take it, so that a claim never reads work of others, and in every message since
 -- when it may be delivered, whatever the clock does afterwards.
 -- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of
@@ -33,6 +33,16 @@ CREATE TABLE removed_events (
   reason TEXT NOT NULL,
   events TEXT[] NOT NULL,
   CONSTRAINT removed_events_pkey PRIMARY KEY (instance_id, removed_at)
+);
+
+-- What an operator has paused: one instance, one definition, a tag, everything. An instance also has a lock without an end.
+CREATE TABLE paused (
+  target TEXT NOT NULL,
+  name TEXT NOT NULL,
+  version TEXT NOT NULL,
+  reason TEXT,
+  since TIMESTAMPTZ NOT NULL,
+  CONSTRAINT paused_pkey PRIMARY KEY (target, name, version)
 );
 
 CREATE TABLE queue_messages (

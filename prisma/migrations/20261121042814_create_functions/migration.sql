@@ -2709,6 +2709,19 @@ BEGIN
 END
 $$;
 
+-- Notifies all processes of this schema to read what is paused. A part of dx_pause and dx_resume. It fails no statement, as
+-- dx_notify.
+CREATE OR REPLACE FUNCTION dx_announce_pauses() RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN;
+  END IF;
+  PERFORM pg_notify(dx_channel('changes'), '- paused');
+END
+$$;
+
 -- Whether an execution of an orchestration has begun and not ended.
 --
 -- Bound: one row. Locks: none.
@@ -4483,6 +4496,7 @@ BEGIN
   DELETE FROM history AS h WHERE h.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_events_deleted = ROW_COUNT;
   DELETE FROM removed_events AS r WHERE r.instance_id = ANY (p_instance_ids);
+  DELETE FROM paused AS p WHERE p.target = 'instance' AND p.name = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
@@ -5561,6 +5575,13 @@ BEGIN
 END
 $$;
 
+-- The end of a lock that an operator sets, in milliseconds: that of the year 9999. No clock reaches it, and every client
+-- reads it.
+CREATE OR REPLACE FUNCTION dx_no_end() RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT 253402300799999
+$$;
+
 -- Takes instances away from the processes that run them, so that a tree can be deleted in several transactions.
 --
 -- Returns one row. out_still_running is an id of p_must_have_ended that has not ended; then nothing was held. Otherwise
@@ -5618,7 +5639,9 @@ BEGIN
   FROM unnest(v_running) AS running (id)
   ORDER BY 1
   ON CONFLICT (instance_id) DO UPDATE
-  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at;
+  SET lock_token = excluded.lock_token, locked_until = excluded.locked_until, locked_at = excluded.locked_at
+  -- What an operator has paused is held already, and stays paused if the deletion stops.
+  WHERE l.lock_token <> '' OR l.locked_until < dx_no_end();
 
   SELECT COALESCE(array_agg(child.id), '{}') INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);
@@ -5847,6 +5870,98 @@ BEGIN
   VALUES (p_dataset_uuid, v_version, 'Building', v_now);
   RETURN jsonb_build_object('_tag', 'Opened', 'version', v_version);
 END
+$$;
+
+-- Pauses what an operator names, until dx_resume. Pausing it again only gives it another reason.
+--
+-- An instance gets a lock without a holder and without an end: no process takes it, Duroxide's included. A process that
+-- runs it has lost its lock: its turn is not stored, its messages are free again, and the delivery does not count. All
+-- other targets are rows alone, which processes read when they start and whenever they are notified.
+--
+-- Returns Paused, or for an instance NotFound or Ended; then nothing has changed. Announces it to all processes.
+-- Bound: one row; of an instance its lock and its batch. Locks: advisory lock of the instance (waits for a claim), its
+-- lock row (waits for a turn that is being stored), messages of its batch, the row of paused.
+CREATE OR REPLACE FUNCTION dx_pause(
+  p_target text,                   -- as in the table, and so are the following
+  p_name text, p_version text, p_reason text, p_now_ms bigint DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_since timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_lock record;
+BEGIN
+  IF p_target = 'instance' THEN
+    PERFORM pg_advisory_xact_lock(hashtext(p_name));
+    SELECT l.lock_token, l.locked_until INTO v_lock FROM instance_locks AS l
+    WHERE l.instance_id = p_name
+    FOR UPDATE;
+    -- This sees the turn that the lock has waited for.
+    IF NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = p_name) THEN
+      RETURN 'NotFound';
+    END IF;
+    IF NOT EXISTS (SELECT FROM dx_running_instances(ARRAY[p_name])) THEN
+      RETURN 'Ended';
+    END IF;
+    INSERT INTO instance_locks AS l (instance_id, lock_token, locked_until, locked_at)
+    VALUES (p_name, '', dx_no_end(), v_now_ms)
+    ON CONFLICT (instance_id) DO UPDATE
+    SET lock_token = EXCLUDED.lock_token, locked_until = EXCLUDED.locked_until, locked_at = EXCLUDED.locked_at;
+    IF v_lock.lock_token <> '' THEN
+      UPDATE orchestrator_queue AS q
+      SET lock_token = NULL, locked_until = NULL,
+          -- A holder that died before counts.
+          attempt_count = CASE
+            WHEN v_lock.locked_until > v_now_ms THEN greatest(q.attempt_count - 1, 0)
+            ELSE q.attempt_count
+          END
+      WHERE q.instance_id = p_name AND q.lock_token = v_lock.lock_token;
+    END IF;
+    -- Duroxide deletes an instance without this row.
+    DELETE FROM paused AS p USING instances AS i
+    WHERE p.target = 'instance' AND p.name = p_name AND i.instance_id = p_name AND p.since < i.created_at;
+  END IF;
+
+  INSERT INTO paused (target, name, version, reason, since)
+  VALUES (p_target, p_name, p_version, p_reason, v_since)
+  ON CONFLICT (target, name, version) DO UPDATE SET reason = EXCLUDED.reason;
+  PERFORM dx_announce_pauses();
+  RETURN 'Paused';
+END
+$$;
+
+-- Returns why an instance that has not ended is paused: fields as in dx_read_paused; null if it is not. The narrowest of several
+-- pauses counts.
+--
+-- Bound: four rows. Locks: none.
+CREATE OR REPLACE FUNCTION dx_pause_of(p_instance instances) RETURNS jsonb LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT jsonb_build_object(
+    'target', p.target, 'name', p.name, 'version', p.version, 'reason', p.reason,
+    'sinceMs', floor(extract(epoch FROM p.since) * 1000)::bigint
+  )
+  FROM (
+    VALUES
+      (1, 'instance', p_instance.instance_id, ''),
+      (
+        2, 'orchestration', p_instance.orchestration_name,
+        -- Before its first turn, its route says which version it asks for.
+        COALESCE(p_instance.orchestration_version, substr(split_part(p_instance.route, ' ', 2), 2))
+      ),
+      (3, 'orchestration', p_instance.orchestration_name, ''),
+      (4, 'everything', '', '')
+  ) AS wanted (width, target, name, version)
+  JOIN paused AS p ON p.target = wanted.target AND p.name = wanted.name AND p.version = wanted.version
+  WHERE wanted.width > 1 OR p.since >= p_instance.created_at
+  ORDER BY wanted.width LIMIT 1
 $$;
 
 -- Returns the key of the advisory lock that the listening session of a process holds: the first half of its id.
@@ -6375,6 +6490,7 @@ CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABL
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
   out_custom_status text, out_custom_status_version integer,
   out_block jsonb,                 -- fields as in Block; null unless the instance is blocked
+  out_pause jsonb,                 -- of dx_pause_of; null unless the instance is paused
   out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
@@ -6402,6 +6518,7 @@ BEGIN
       FROM blocked_instances AS b
       WHERE b.instance_id = i.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ),
+    CASE WHEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed') THEN dx_pause_of(i) END,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i
@@ -6514,6 +6631,33 @@ BEGIN
 END
 $$;
 
+-- Returns what is paused besides single instances, as an array: [{target, name, version, reason, sinceMs}].
+--
+-- Bound: the rows of these targets. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_paused(
+  p_targets text[] DEFAULT '{orchestration,activity,tag,everything}'
+) RETURNS json LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  SELECT COALESCE(
+    json_agg(
+      json_build_object(
+        'target', p.target, 'name', p.name, 'version', p.version, 'reason', p.reason,
+        'sinceMs', floor(extract(epoch FROM p.since) * 1000)::bigint
+      )
+      ORDER BY p.since, p.target, p.name, p.version
+    ),
+    '[]'
+  )
+  FROM paused AS p WHERE p.target = ANY (p_targets)
+$$;
+
 -- Returns when something happens next in each queue by the passing of time alone: the first moment, later than now, at
 -- which a row becomes visible or a pause ends. Null: nothing is due.
 --
@@ -6522,7 +6666,8 @@ $$;
 --
 -- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
-  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint
+  out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
+  out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -6550,7 +6695,7 @@ BEGIN
     out_orchestrator_ms,
     (
       SELECT l.locked_until FROM instance_locks AS l
-      WHERE l.lock_token = '' AND l.locked_until > v_now_ms
+      WHERE l.lock_token = '' AND l.locked_until > v_now_ms AND l.locked_until < dx_no_end()
       ORDER BY l.locked_until LIMIT 1
     )
   );
@@ -6579,6 +6724,7 @@ BEGIN
     FROM dx_routes_of_sessions() AS present
   )
   SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
+  out_paused := dx_read_paused();
   out_now_ms := v_now_ms;
   RETURN NEXT;
 END
@@ -7374,6 +7520,42 @@ BEGIN
 END
 $$;
 
+-- Ends what dx_pause has begun: exactly this target, no wider or narrower one.
+--
+-- Returns whether it was paused. Announces it to all processes.
+-- Bound: one row, and the lock of an instance. Locks: advisory lock of the instance (waits for a claim), its lock row,
+-- the row of paused.
+CREATE OR REPLACE FUNCTION dx_resume(
+  p_target text,                   -- as in the table, and so are the following
+  p_name text, p_version text
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  IF p_target = 'instance' THEN
+    PERFORM pg_advisory_xact_lock(hashtext(p_name));
+    DELETE FROM instance_locks AS l
+    WHERE l.instance_id = p_name AND l.lock_token = '' AND l.locked_until >= dx_no_end();
+  END IF;
+  DELETE FROM paused AS p WHERE p.target = p_target AND p.name = p_name AND p.version = p_version;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM dx_announce_pauses();
+  IF p_target = 'instance' THEN
+    -- Duroxide knows this channel alone.
+    PERFORM dx_notify('orch_work', ARRAY[now()]);
+  END IF;
+  RETURN true;
+END
+$$;
+
 -- Lets blocked instances of these orchestrations, and blocked activities, be claimed at once, and deletes the blocks of
 -- instances that have continued, have ended or were deleted.
 --
@@ -7403,6 +7585,7 @@ BEGIN
     JOIN instances AS i ON i.instance_id = b.instance_id
     JOIN instance_locks AS l ON l.instance_id = b.instance_id
     WHERE i.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
+      AND l.locked_until < dx_no_end() -- an operator has paused it
       AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ORDER BY l.instance_id COLLATE "C"
     FOR UPDATE OF l SKIP LOCKED

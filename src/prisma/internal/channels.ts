@@ -12,7 +12,7 @@
  *
  * The channel of changes:
  * - `<sender> changed <fingerprint> …`; from a trigger the sender is `-`
- * - `<sender> waiting`, `<sender> sampled`, `<sender> hello`
+ * - `<sender> waiting`, `<sender> sampled`, `<sender> paused`, `<sender> hello`
  *
  * The channel of topics, one hint per line; `dx_hint` writes the same without a sender:
  * - `<topic>[ @<milliseconds since the Unix epoch>][ ~<sender>]`
@@ -80,6 +80,7 @@ export const encode = (
       })),
     Waiting: () => [{ channel: channels.changes, payload: `${sender} waiting` }],
     Sampled: () => [{ channel: channels.changes, payload: `${sender} sampled` }],
+    Paused: () => [{ channel: channels.changes, payload: `${sender} paused` }],
     Hello: () => [{ channel: channels.changes, payload: `${sender} hello` }],
     Topic: ({ atMs, topic }) => {
       lines.push(`${topic}${atMs === 0 ? "" : ` @${wholeMs(atMs)}`} ~${sender}\n`)
@@ -164,7 +165,9 @@ const decodeWork = (queue: Queue, payload: string): ReadonlyArray<Received> => {
   }]
 }
 
-const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting|sampled|hello))$/
+const words = { waiting: Hint.Waiting(), sampled: Hint.Sampled(), paused: Hint.Paused(), hello: Hint.Hello() }
+
+const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting|sampled|paused|hello))$/
 
 const decodeChanges = (payload: string): ReadonlyArray<Received> => {
   const found = changes.exec(payload)
@@ -174,7 +177,7 @@ const decodeChanges = (payload: string): ReadonlyArray<Received> => {
   if (fingerprints !== undefined) {
     return [{ hint: Hint.Changed({ fingerprints: fingerprints.slice(1).split(" ") }), sender }]
   }
-  return [{ hint: word === "waiting" ? Hint.Waiting() : word === "sampled" ? Hint.Sampled() : Hint.Hello(), sender }]
+  return [{ hint: words[word as keyof typeof words], sender }]
 }
 
 const topicLine = /^(o|[mt] \S+)(?: @(\d{1,15}))?(?: ~([0-9a-z]{12}))?$/

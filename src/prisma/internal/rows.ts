@@ -4,6 +4,9 @@
 import * as Effect from "effect/Effect"
 import type { Block } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
+import type { Pause } from "../../model/Pause.ts"
+import { pauseOf } from "../../model/shared/pauses.ts"
+import type { PausedRow } from "../../model/shared/pauses.ts"
 import type { ProcessInfo } from "../../provider/AdminDriver.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import type {
@@ -315,6 +318,7 @@ export interface InstanceStateRow {
   readonly out_custom_status_version: number
   /** The fields of `Block`. */
   readonly out_block: Block | null
+  readonly out_pause: PausedRow | null
   readonly out_created_at_ms: bigint
   readonly out_updated_at_ms: bigint
 }
@@ -332,6 +336,7 @@ export const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceStat
     customStatus: row.out_custom_status,
     customStatusVersion: row.out_custom_status_version,
     block: row.out_block,
+    pause: row.out_pause === null ? null : pauseOf(row.out_pause) ?? null,
     createdAtMs: Number(row.out_created_at_ms),
     updatedAtMs: Number(row.out_updated_at_ms)
   }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
@@ -390,13 +395,18 @@ export interface NextDueRow {
   readonly out_now_ms: bigint
   readonly out_orchestrator_ms: bigint | null
   readonly out_worker_ms: bigint | null
+  readonly out_paused: ReadonlyArray<PausedRow>
 }
 
 export const nextDue = (row: NextDueRow): NextDue => ({
   nowMs: Number(row.out_now_ms),
   orchestratorMs: milliseconds(row.out_orchestrator_ms),
-  workerMs: milliseconds(row.out_worker_ms)
+  workerMs: milliseconds(row.out_worker_ms),
+  paused: pauses(row.out_paused)
 })
+
+export const pauses = (rows: ReadonlyArray<PausedRow>): ReadonlyArray<Pause> =>
+  rows.flatMap((row) => pauseOf(row) ?? [])
 
 export interface LiveLocksRow {
   readonly out_now_ms: bigint

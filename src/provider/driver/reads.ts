@@ -1,6 +1,7 @@
 /**
  * What a driver answers about instances, due times and locks, without a claim.
  */
+import type { Pause } from "../../model/Pause.ts"
 
 /**
  * An instance whose current execution has ended.
@@ -85,6 +86,8 @@ export interface NextDue {
   readonly nowMs: number
   readonly orchestratorMs: number | null
   readonly workerMs: number | null
+  /** What `readPaused` reads, from the same look. Optional: without it, that is read after fallback looks. */
+  readonly paused?: ReadonlyArray<Pause>
 }
 
 /**

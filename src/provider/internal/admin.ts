@@ -4,12 +4,14 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
+import type { PauseTarget } from "../../model/Pause.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
 import type { AdminDriver, Deleted, Listing, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
   ChildLeftBehind,
   ExecutionNotFound,
+  InstanceEnded,
   InstanceHasParent,
   InstanceNotFound,
   InstanceRunning,
@@ -29,6 +31,7 @@ type Driver = AdminDriver["Service"]
 export const make = (driver: Driver): Service => ({
   ...reads(driver),
   ...queues(driver),
+  ...pauses(driver),
   ...deletions(driver),
   ...prunings(driver),
   ...retries(driver)
@@ -61,6 +64,7 @@ const reads = (driver: Driver) => {
           parentInstanceId: search.parentInstanceId ?? null,
           idPrefix: search.idPrefix ?? null,
           isBlocked: search.isBlocked ?? false,
+          isPaused: search.isPaused ?? false,
           limit: search.limit ?? 100
         })
         const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
@@ -137,6 +141,7 @@ const everyInstance: Listing = {
   parentInstanceId: null,
   idPrefix: null,
   isBlocked: false,
+  isPaused: false,
   limit: null
 }
 
@@ -222,6 +227,55 @@ const decodeMessage = ({ workItem, ...message }: StoredMessage) => ({
   ...message,
   item: workItem === null ? null : Option.getOrNull(Result.getSuccess(WorkItem.decode(workItem)))
 })
+
+// -- pauses ----------------------------------------------------------------------------------------
+
+const pauses = (driver: Driver) => {
+  const pause: Service["pause"] = (target, options) =>
+    checked(
+      "pause",
+      [...problemsOf(target), check.text("reason", options?.reason)],
+      () =>
+        Effect.flatMap(driver.pause({ target, reason: options?.reason ?? null }), (outcome) => {
+          if (outcome === "Paused" || target._tag !== "Instance") return Effect.void
+          const { instanceId } = target
+          return fail(
+            "pause",
+            outcome === "Ended" ? new InstanceEnded({ instanceId }) : new InstanceNotFound({ instanceId })
+          )
+        })
+    )
+
+  return {
+    pause,
+    resume: (target: PauseTarget) => checked("resume", problemsOf(target), () => driver.resume(target)),
+    getPauses: Effect.gen(function*() {
+      return { targets: yield* driver.readPaused, instances: yield* driver.countPausedInstances }
+    })
+  }
+}
+
+/** An empty text stands for all of them in the store. */
+const given = (
+  field: string,
+  value: string | undefined,
+  problem: (field: string, value: string | undefined) => check.Problem
+) => value === "" ? [field, "is empty"] as const : problem(field, value)
+
+const problemsOf = (target: PauseTarget) => {
+  switch (target._tag) {
+    case "Instance":
+      return [check.id("instanceId", target.instanceId)]
+    case "Orchestration":
+      return [given("name", target.name, check.name), given("version", target.version, check.name)]
+    case "Activity":
+      return [given("name", target.name, check.name)]
+    case "Tag":
+      return [given("tag", target.tag, check.tag)]
+    case "Everything":
+      return []
+  }
+}
 
 // -- deletions -------------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ export const id = (field: string, value: string | null | undefined, maxBytes?: n
 /** The name or the version of a definition. */
 export const name = (field: string, value: string | null | undefined): Problem => id(field, value, maxNameBytes)
 
+export const tag = (field: string, value: string | undefined): Problem => id(field, value, maxTagBytes)
+
 // -- items -----------------------------------------------------------------------------------------
 
 export const activity = (item: WorkItem.Of<"ActivityExecute">): Problem =>

@@ -50,7 +50,7 @@ type Answer<K extends keyof Driver> = Call<K> extends (input: never) => Effect.E
   : Call<K> extends Effect.Effect<infer A, unknown> ? A
   : never
 
-type Operations = { readonly [K in Exclude<keyof Driver, "name">]-?: Operation<Input<K>, Answer<K>> }
+type Operations = { readonly [K in Exclude<keyof Driver, "name" | "pauseListeners">]-?: Operation<Input<K>, Answer<K>> }
 
 // -- what answers mean -----------------------------------------------------------------------------
 
@@ -178,6 +178,7 @@ export const operations: Operations = {
   readBacklog: read,
   readNextDue: read,
   readLocks: read,
+  readPaused: read,
   appendHistory: plain,
   sweepMessages: { kind: "plain", repeats: "always" }
 }

@@ -3,6 +3,8 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import { PauseTarget } from "../../model/Pause.ts"
+import { keyOf } from "../../model/shared/pauses.ts"
 import { AdminDriver } from "../AdminDriver.ts"
 import type {
   CutOutcome,
@@ -10,6 +12,7 @@ import type {
   HoldOutcome,
   InstanceCount,
   Listing,
+  PauseOutcome,
   QueueLoad,
   QueuePlace,
   Selection
@@ -23,6 +26,7 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
   AdminDriver.of({
     ...reads(store),
     ...queues(store),
+    ...pauses(store),
     ...deletions(store),
     readHistory: readsOf.make(store).readHistory
   })
@@ -146,6 +150,52 @@ const queues = (store: tables.Tables) => {
   } satisfies Partial<AdminDriver["Service"]>
 }
 
+const pauses = (store: tables.Tables) => {
+  const announce = () => {
+    for (const listener of store.pauseListeners) listener()
+  }
+  return {
+    pause: ({ reason, target }) =>
+      tables.statement((now): PauseOutcome => {
+        if (target._tag === "Instance") {
+          const { instanceId } = target
+          if (!store.instances.has(instanceId)) return "NotFound"
+          if (hasEnded(store, instanceId)) return "Ended"
+          const lock = store.locks.get(instanceId)
+          if (lock !== undefined && lock.token !== "") {
+            for (const [, message] of messagesOf.batchOf(store, instanceId, lock.token)) {
+              // A holder that died before counts.
+              tables.abandon(message, lock.untilMs > now)
+            }
+          }
+          store.locks.set(instanceId, { token: "", untilMs: tables.noEndMs })
+        }
+        const row = keyOf(target)
+        const key = tables.pausedKey(row)
+        store.paused.set(key, { ...row, reason, sinceMs: store.paused.get(key)?.sinceMs ?? now })
+        announce()
+        return "Paused"
+      }),
+
+    resume: (target) =>
+      Effect.sync(() => {
+        if (target._tag === "Instance") {
+          const lock = store.locks.get(target.instanceId)
+          if (lock?.token === "" && lock.untilMs >= tables.noEndMs) store.locks.delete(target.instanceId)
+        }
+        const wasPaused = store.paused.delete(tables.pausedKey(keyOf(target)))
+        if (wasPaused) announce()
+        return wasPaused
+      }),
+
+    readPaused: Effect.sync(() => tables.pausesOf(store)),
+
+    countPausedInstances: Effect.sync(() =>
+      [...store.paused.values()].filter(({ target }) => target === "instance").length
+    )
+  } satisfies Partial<AdminDriver["Service"]>
+}
+
 const deletions = (store: tables.Tables) => {
   const { executions, history, instances, locks } = store
   return {
@@ -155,7 +205,8 @@ const deletions = (store: tables.Tables) => {
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         for (const id of instanceIds) {
           // No claim hands out such a token.
-          if (!hasEnded(store, id)) locks.set(id, { token: "held", untilMs: now + holdForMs })
+          const isPaused = locks.get(id)?.token === "" && locks.get(id)!.untilMs >= tables.noEndMs
+          if (!hasEnded(store, id) && !isPaused) locks.set(id, { token: "held", untilMs: now + holdForMs })
         }
         return {
           _tag: "Held",
@@ -305,7 +356,8 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing) =>
     (listing.orchestrationName === null || name === listing.orchestrationName) &&
     (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
     (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix)) &&
-    (!listing.isBlocked || tables.blockOf(store, instanceId) !== undefined)
+    (!listing.isBlocked || tables.blockOf(store, instanceId) !== undefined) &&
+    (!listing.isPaused || tables.stateOf(store, instanceId)?.pause !== null)
 }
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
@@ -333,7 +385,7 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
 }
 
 const remove = (
-  { activities, blocks, changed, executions, history, instances, locks, messages, stored }: tables.Tables,
+  { activities, blocks, changed, executions, history, instances, locks, messages, paused, stored }: tables.Tables,
   instanceIds: ReadonlyArray<string>
 ): DeleteOutcome => {
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
@@ -347,6 +399,7 @@ const remove = (
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
     for (const table of [executions, history, locks, blocks, stored, changed]) table.delete(instanceId)
+    paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   return { _tag: "Deleted", deleted }
 }

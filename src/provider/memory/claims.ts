@@ -46,7 +46,8 @@ export const make = (store: tables.Tables) =>
             count++
           }
           const lock = store.locks.get(instanceId)
-          const isPaused = lock !== undefined && lock.token === "" && lock.untilMs > now
+          const isPaused = lock !== undefined && lock.token === "" && lock.untilMs > now &&
+            lock.untilMs < tables.noEndMs
           if (!isPaused || !orchestrations.includes(store.instances.get(instanceId)!.name)) continue
           store.locks.delete(instanceId)
           count++

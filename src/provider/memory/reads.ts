@@ -70,10 +70,17 @@ export const make = (store: tables.Tables) =>
       orchestratorMs: earliest(now, [
         ...[...store.messages.values()].map(({ visibleAtMs }) => visibleAtMs),
         // Pauses.
-        ...[...store.locks.values()].filter(({ token }) => token === "").map(({ untilMs }) => untilMs)
+        ...[...store.locks.values()].filter(({ token, untilMs }) => token === "" && untilMs < tables.noEndMs).map((
+          { untilMs }
+        ) => untilMs)
       ]),
-      workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs))
+      workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs)),
+      paused: tables.pausesOf(store)
     })),
+
+    readPaused: Effect.sync(() => tables.pausesOf(store)),
+
+    pauseListeners: store.pauseListeners,
 
     readLocks: tables.statement((now) => ({
       nowMs: now,

@@ -5,6 +5,10 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Block, BlockReport } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../../model/Instance.ts"
+import { PauseTarget } from "../../model/Pause.ts"
+import type { Pause } from "../../model/Pause.ts"
+import * as pauses from "../../model/shared/pauses.ts"
+import type { PausedKey, PausedRow } from "../../model/shared/pauses.ts"
 import type { EncodedActivity, EncodedEvent, ProcessRegistration } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
 
@@ -78,6 +82,9 @@ export interface Process extends ProcessRegistration {
   readonly sinceMs: number
 }
 
+/** The end of a lock that an operator sets: the end of the year 9999. */
+export const noEndMs = 253_402_300_799_999
+
 export interface Tables {
   readonly instances: Map<string, Instance>
   readonly executions: Map<string, Map<number, Execution>>
@@ -89,6 +96,10 @@ export interface Tables {
   readonly locks: Map<string, Lock>
   readonly blocks: Map<string, StoredBlock>
   readonly processes: Map<string, Process>
+  /** By the texts of their keys. */
+  readonly paused: Map<string, PausedRow>
+  /** Called when something was paused or resumed. */
+  readonly pauseListeners: Set<() => void>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
@@ -107,6 +118,8 @@ export const make = (): Tables => ({
   locks: new Map(),
   blocks: new Map(),
   processes: new Map(),
+  paused: new Map(),
+  pauseListeners: new Set(),
   sessions: new Map(),
   stored: new Map(),
   changed: new Map(),
@@ -252,6 +265,7 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     customStatus: instance.customStatus,
     customStatusVersion: instance.customStatusVersion,
     block: blockOf(tables, instanceId) ?? null,
+    pause: execution?.status === "Completed" || execution?.status === "Failed" ? null : pauseIn(tables, instanceId),
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
@@ -280,6 +294,28 @@ export const blockOf = (tables: Tables, instanceId: string): Block | undefined =
   const { executionId, lastEventId: last, ...block } = stored
   return last === lastEventId(tables, instanceId, executionId) ? block : undefined
 }
+
+export const pausedKey = ({ name, target, version }: PausedKey): string => JSON.stringify([target, name, version])
+
+/** The narrowest pause of an instance that has not ended. */
+const pauseIn = ({ instances, paused }: Tables, instanceId: string): Pause | null => {
+  const { asksFor, name, version: current } = instances.get(instanceId)!
+  const version = current ?? asksFor
+  const [found] = [
+    PauseTarget.Instance({ instanceId }),
+    ...(version === null ? [] : [PauseTarget.Orchestration({ name, version })]),
+    PauseTarget.Orchestration({ name }),
+    PauseTarget.Everything()
+  ].flatMap((target) => paused.get(pausedKey(pauses.keyOf(target))) ?? [])
+  return found === undefined ? null : pauses.pauseOf(found) ?? null
+}
+
+/** What is paused besides single instances, the oldest pause first. */
+export const pausesOf = ({ paused }: Tables): ReadonlyArray<Pause> =>
+  [...paused.values()]
+    .filter(({ target }) => target !== "instance")
+    .sort((a, b) => a.sinceMs - b.sinceMs || (pausedKey(a) < pausedKey(b) ? -1 : 1))
+    .flatMap((row) => pauses.pauseOf(row) ?? [])
 
 export const bytesOf = (texts: ReadonlyArray<string>): number =>
   texts.reduce((sum, text) => sum + new TextEncoder().encode(text).length, 0)

@@ -15,6 +15,7 @@ const faultsOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
   "InstanceNotFound",
   "ExecutionNotFound",
   "InstanceRunning",
+  "InstanceEnded",
   "InstanceHasParent",
   "ChildLeftBehind",
   "DataCorrupted",

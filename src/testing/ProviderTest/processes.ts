@@ -104,7 +104,9 @@ export const processes = topic("processes", {
     ])
     for (const { oldestAgeMs } of yield* findUnserved) assert.isAtLeast(oldestAgeMs!, 0)
 
-    const closeOld = yield* announce(duties("old", { orchestrations: ["Booking@1.0.0", "Order@1.0.0"], activities: ["Mail"] }))
+    const closeOld = yield* announce(
+      duties("old", { orchestrations: ["Booking@1.0.0", "Order@1.0.0"], activities: ["Mail"] })
+    )
     yield* listed(1)
     assert.deepStrictEqual(yield* unserved, [
       ["orchestration", "Booking", "2.0.0", null, 1],

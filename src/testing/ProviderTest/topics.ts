@@ -19,6 +19,7 @@ import { longPolling } from "./longPolling.ts"
 import { management } from "./management.ts"
 import { multiExecution } from "./multiExecution.ts"
 import { optimisticTurns } from "./optimisticTurns.ts"
+import { pauses } from "./pauses.ts"
 import { poisonMessage } from "./poisonMessage.ts"
 import { processes } from "./processes.ts"
 import { prune } from "./prune.ts"
@@ -51,6 +52,7 @@ export const topics = {
   blocks,
   retries,
   processes,
+  pauses,
   prune,
   queueSemantics,
   queueViews,

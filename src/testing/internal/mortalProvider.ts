@@ -45,6 +45,7 @@ export const make = (
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
       onChanged: (listener) => provider.onChanged((hasChanged) => alive ? listener(hasChanged) : undefined),
+      onPaused: (listener) => provider.onPaused((pauses) => alive ? listener(pauses) : undefined),
       isNotified: provider.isNotified,
       onStart: (begin) =>
         provider.onStart((start, nowMs, pinnedVersion) => {

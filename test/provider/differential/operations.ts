@@ -6,6 +6,7 @@
  */
 import type { BlockReport } from "../../../src/model/Block.ts"
 import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
+import type { PauseTarget } from "../../../src/model/Pause.ts"
 import type { Listing } from "../../../src/provider/AdminDriver.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
@@ -141,6 +142,8 @@ export type Operation =
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }
+  | { readonly call: "pause"; readonly target: PauseTarget; readonly reason: string | null }
+  | { readonly call: "resume"; readonly target: PauseTarget }
   | { readonly call: "renewOrchestrationItemLocks"; readonly items: ReadonlyArray<Renewal> }
   | {
     readonly call: "deferMessages"

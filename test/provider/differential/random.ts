@@ -3,6 +3,7 @@
  */
 import * as fc from "fast-check"
 import type { CoreVersion, ExecutionStatus, TagFilter } from "../../../src/model/Instance.ts"
+import { PauseTarget } from "../../../src/model/Pause.ts"
 import type { HandOver, ServedOrchestration } from "../../../src/provider/ProviderDriver.ts"
 import { instanceIds, lastExecutionId } from "./operations.ts"
 import type {
@@ -174,6 +175,15 @@ const block = fc.record({
   eventId: fc.nat(3),
   build: fc.constantFrom("one", "other")
 })
+const pauseTarget = fc.oneof(
+  { weight: 3, arbitrary: instanceId.map((id) => PauseTarget.Instance({ instanceId: id })) },
+  fc.constantFrom<PauseTarget>(
+    PauseTarget.Orchestration({ name: "One" }),
+    PauseTarget.Orchestration({ name: "One", version: "1.0.0" }),
+    PauseTarget.Tag({ tag: "gpu" }),
+    PauseTarget.Everything()
+  )
+)
 const abandons = some(
   fc.record({
     token: handle,
@@ -257,6 +267,8 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     orchestrations: fc.subarray(["One", "Other"]),
     activities: fc.subarray(["One", "One #gpu"])
   }),
+  call(1, "pause", { target: pauseTarget, reason: orNull(fc.constantFrom("look", "ç 😀")) }),
+  call(2, "resume", { target: pauseTarget }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),
   call(2, "deferMessages", {
     items: some(fc.record({ token: handle, positions: few(fc.nat(2)), delayMs: ms }), 2)
@@ -324,7 +336,8 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     orchestrationName: orNull(fc.constantFrom("One", "Other")),
     parentInstanceId: orNull(instanceId),
     idPrefix: orNull(instanceId.map((id) => id.slice(0, 1))),
-    isBlocked: fc.boolean()
+    isBlocked: fc.boolean(),
+    isPaused: fc.boolean()
   }),
   call(1, "listChildren", { instanceIds: fc.subarray([...instanceIds]) }),
   call(1, "readExecution", { instanceId, executionId }),

@@ -173,6 +173,10 @@ const perform = Effect.fnUntraced(function*(
       )
     case "retryBlocked":
       return yield* driver.retryBlocked(operation)
+    case "pause":
+      return [yield* admin.pause(operation), yield* driver.readPaused]
+    case "resume":
+      return [yield* admin.resume(operation.target), yield* driver.readPaused]
     case "renewOrchestrationItemLocks":
       return yield* driver.renewOrchestrationItemLocks(withTokens(side.turns, operation.items))
     case "deferMessages":

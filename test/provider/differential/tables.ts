@@ -64,6 +64,13 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.triedAtMs,
       row.tries
     ])),
+    paused: sorted([...tables.paused.values()].map((row) => [
+      row.target,
+      row.name,
+      row.version,
+      row.reason,
+      row.sinceMs
+    ])),
     sessions: sorted([...tables.sessions].map(([sessionId, row]) => [
       sessionId,
       row.workerId,
@@ -135,6 +142,7 @@ const columns = {
     of: `instance_id, execution_id, last_event_id, reason, problem, event_id, build, ${ms("since")}, ${ms("tried_at")},
          tries`
   },
+  paused: { by: "target, name, version", of: `target, name, version, reason, ${ms("since")}` },
   sessions: { by: "session_id", of: "session_id, worker_id, locked_until, last_activity_at" },
   kv_store: { by: "instance_id, key", of: "instance_id, key, value, execution_id, last_updated_at_ms" },
   kv_delta: { by: "instance_id, key", of: "instance_id, key, value, last_updated_at_ms" }

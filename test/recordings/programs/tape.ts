@@ -105,6 +105,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     retryBlocked: () => Effect.succeed(0),
     registerProcess: () => Effect.succeed(null),
     removeProcess: () => Effect.void,
+    readPaused: Effect.succeed([]),
     enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
     sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
     readBacklog: unused("readBacklog"),

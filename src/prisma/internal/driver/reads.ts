@@ -2,6 +2,7 @@
  * Reads, and `appendHistory` for tools and tests.
  */
 import * as Effect from "effect/Effect"
+import type { PausedRow } from "../../../model/shared/pauses.ts"
 import type { EndedInstance, InstanceProgress, ProviderDriver } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
 import {
@@ -14,6 +15,7 @@ import {
   json,
   liveLocks,
   nextDue,
+  pauses,
   progressRow
 } from "../rows.ts"
 import type {
@@ -140,6 +142,13 @@ export const reads = ({ answer, rows: rowsOf }: Calls) => ({
   readNextDue: Effect.map(
     rowsOf<NextDueRow>("readNextDue", "dx_read_next_due", [], plain),
     ([row]) => nextDue(row!)
+  ),
+
+  readPaused: Effect.map(
+    answer<ReadonlyArray<PausedRow>>("readPaused", "dx_read_paused", [
+      Prisma.sql`${["orchestration", "activity", "tag", "everything"]}::text[]`
+    ], timeless),
+    pauses
   ),
 
   readLocks: Effect.map(
