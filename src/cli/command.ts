@@ -15,6 +15,7 @@ import { readFileSync } from "node:fs"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
+import { pause, resume } from "./commands/pause.ts"
 import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { retry } from "./commands/retry.ts"
@@ -44,8 +45,8 @@ const verify = Command.make("verify").pipe(
 /** The whole tree. `env` has the variables of the process. */
 const root = (env: Io["env"]) =>
   Command.make("duroxide-prisma").pipe(
-    Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, and mend it."),
-    Command.withSubcommands([migrate, status, list, show, queues, processes, retry, imports, verify]),
+    Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, pause and mend it."),
+    Command.withSubcommands([migrate, status, list, show, queues, processes, pause, resume, retry, imports, verify]),
     Command.provide(Settings.layer(env)),
     Command.withGlobalFlags(Settings.flags)
   )

@@ -43,6 +43,11 @@ export const list = Command.make("list", {
     Flag.withDescription("Only instances whose next turn no process could run"),
     Flag.withDefault(false)
   ),
+  paused: Flag.Boolean("paused").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Only instances that are paused, by themselves or with their definition"),
+    Flag.withDefault(false)
+  ),
   limit: Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Most instances to list, 1 to 1000. Defaults to 20"),
@@ -67,12 +72,13 @@ export const list = Command.make("list", {
 /** What an instance shows of itself, or why it failed. */
 const longestDetail = 40
 
-const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, prefix, status }: {
+const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, paused, prefix, status }: {
   readonly status: Option.Option<"Running" | "Completed" | "Failed">
   readonly name: Option.Option<string>
   readonly prefix: Option.Option<string>
   readonly parent: Option.Option<string>
   readonly blocked: boolean
+  readonly paused: boolean
   readonly limit: number
 }) {
   const admin = yield* Admin
@@ -83,12 +89,13 @@ const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, prefix, 
     idPrefix: Option.getOrUndefined(prefix),
     parentInstanceId: Option.getOrUndefined(parent),
     isBlocked: blocked,
+    isPaused: paused,
     limit
   })
   const nowMs = yield* Clock.currentTimeMillis
   const rows = found.map((state) => {
     const { error, status } = outcomeOf(state)
-    const detail = error ?? state.block?.problem ?? state.customStatus ?? ""
+    const detail = error ?? state.pause?.reason ?? state.block?.problem ?? state.customStatus ?? ""
     return { ...state, shown: shownStatus(state, status), status, detail }
   })
   yield* answer({

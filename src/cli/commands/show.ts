@@ -13,7 +13,7 @@ import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
 import { definitionOf, unservedOf } from "../internal/definitions.ts"
 import { describe, kinds } from "../internal/events.ts"
-import { isoTime, marked, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
+import { isoTime, marked, markedState, outcomeOf, shownPause, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
@@ -166,8 +166,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         [
           "status",
           shownStatus(state, outcome.status),
-          (text) => markedState({ block: state.block, status: outcome.status }, text, style)
+          (text) => markedState({ block: state.block, pause: state.pause, status: outcome.status }, text, style)
         ],
+        ...(state.pause === null ? [] : [["paused", shownPause(state.pause, nowMs), style.red] as const]),
         ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
         ...unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],

@@ -1,4 +1,5 @@
 import * as Command from "effect/cli/Command"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
@@ -9,6 +10,7 @@ import type { UnservedWork } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import { definitionOf } from "../internal/definitions.ts"
 import { CommandError } from "../internal/failure.ts"
+import { pauseJson, shownPause } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
@@ -48,6 +50,8 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const instances = yield* admin.countInstances
   const beforeStart = yield* admin.countMessagesBeforeStart
   const unserved = yield* admin.findUnserved
+  const pauses = yield* admin.getPauses
+  const nowMs = yield* Clock.currentTimeMillis
   const { backlog, problems, queues, status } = yield* Health.check
   const total = instances.reduce((sum, one) => sum + one.instances, 0)
   yield* answer({
@@ -58,6 +62,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
       blocked: backlog?.blockedInstances ?? null,
+      paused: { targets: pauses.targets.map(pauseJson), instances: pauses.instances },
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
       unserved,
@@ -81,6 +86,10 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
           "none" :
           `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
       ],
+      ...pauses.targets.map((pause): Field => ["paused", shownPause(pause, nowMs), style.red]),
+      ...(pauses.instances === 0 ? [] : [
+        ["paused", `${counted(pauses.instances, "instance", "instances")}; see list --paused`, style.red] as const
+      ]),
       ...(backlog === null || backlog.blockedInstances === 0 ? [] : [
         [
           "blocked",

@@ -2,7 +2,10 @@
  * An instance as the command line shows it.
  */
 import type { InstanceState } from "../../model/Instance.ts"
+import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { explain } from "../../model/shared/explained.ts"
+import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
+import { age } from "../../model/shared/quantities.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
@@ -46,9 +49,28 @@ export const toJson = (state: InstanceState) => ({
     triedAt: isoTime(state.block.triedAtMs),
     tries: state.block.tries
   },
+  paused: state.pause === null ? null : pauseJson(state.pause),
   createdAt: isoTime(state.createdAtMs),
   updatedAt: isoTime(state.updatedAtMs)
 })
+
+/** A target of a pause; null where it has no name or version. */
+export const targetJson = (target: PauseTarget) => {
+  const { name, target: kind, version } = keyOf(target)
+  return { target: kind, name: name === "" ? null : name, version: version === "" ? null : version }
+}
+
+export const pauseJson = ({ reason, sinceMs, target }: Pause) => ({
+  ...targetJson(target),
+  reason,
+  since: isoTime(sinceMs)
+})
+
+/** Such as `everything, for 5 min: incident 7`. */
+export const shownPause = ({ reason, sinceMs, target }: Pause, nowMs: number): string =>
+  `${target._tag === "Instance" ? "by itself" : shownTarget(target)}, for ${age(nowMs - sinceMs)}${
+    reason === null ? "" : `: ${reason}`
+  }`
 
 export const isoTime = (ms: number): string => new Date(ms).toISOString()
 
@@ -62,13 +84,13 @@ export const marked = (status: Status, text: string, style: Style): string =>
     ? style.yellow(text)
     : text
 
-/** The status of an instance, and whether it is blocked. */
-export const shownStatus = ({ block }: Pick<InstanceState, "block">, status: Status): string =>
-  block === null ? status : `${status}, blocked`
+/** The status of an instance, and whether it is paused or blocked. */
+export const shownStatus = ({ block, pause }: Pick<InstanceState, "block" | "pause">, status: Status): string =>
+  [status, ...(pause === null ? [] : ["paused"]), ...(block === null ? [] : ["blocked"])].join(", ")
 
-/** Marks a status, and that of a blocked instance as a failed one. */
+/** Marks a status, and that of an instance that is paused or blocked as a failed one. */
 export const markedState = (
-  { block, status }: { readonly block: InstanceState["block"]; readonly status: Status },
+  { block, pause, status }: Pick<InstanceState, "block" | "pause"> & { readonly status: Status },
   text: string,
   style: Style
-): string => block === null ? marked(status, text, style) : style.red(text)
+): string => block === null && pause === null ? marked(status, text, style) : style.red(text)
