@@ -24,6 +24,7 @@ import * as FromDriver from "../provider/FromDriver.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ConfigurationInvalid, ProviderError, Unavailable } from "../provider/ProviderError.ts"
 import { isOfTheCall } from "../provider/shared/isOfTheCall.ts"
+import { Notifier } from "../waking/Notifier.ts"
 import * as Database from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
@@ -197,7 +198,8 @@ export const layerConfig = (
 export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
   Admin,
   Effect.gen(function*() {
-    const primary = FromDriver.makeAdmin(yield* AdminDriver)
+    const notifier = Option.getOrUndefined(yield* Effect.serviceOption(Notifier))
+    const primary = FromDriver.makeAdmin(yield* AdminDriver, notifier)
     return Option.match(yield* Effect.serviceOption(ReadReplica), {
       onNone: () => primary,
       onSome: (replica) => ({ ...primary, ...readsOf(replica, primary) })

@@ -199,12 +199,14 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
   Layer.effect(Provider, Effect.flatMap(ProviderDriver, (driver) => make(driver, options)))
 
 /**
- * Joins a management driver with the rules of the contract.
+ * Joins a management driver with the rules of the contract. With a notifier, processes that only it reaches learn at
+ * once of what is paused and resumed.
  *
  * @category constructors
  * @since 0.2.0
  */
-export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => admin.make(gates.counted(driver))
+export const makeAdmin = (driver: AdminDriver["Service"], notifier?: Notifier["Service"]): Admin["Service"] =>
+  admin.make(gates.counted(driver), notifier)
 
 /**
  * The management service of the driver in context.
@@ -214,7 +216,9 @@ export const makeAdmin = (driver: AdminDriver["Service"]): Admin["Service"] => a
  */
 export const layerAdmin: Layer.Layer<Admin, never, AdminDriver> = Layer.effect(
   Admin,
-  Effect.map(AdminDriver, makeAdmin)
+  Effect.gen(function*() {
+    return makeAdmin(yield* AdminDriver, Option.getOrUndefined(yield* Effect.serviceOption(Notifier)))
+  })
 )
 
 // internal

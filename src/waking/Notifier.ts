@@ -36,7 +36,7 @@ export type Queue = "orchestrator" | "worker"
  *   first 8 hexadecimal digits of the SHA-256 of an instance id.
  * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
- * - `Paused`: an operator has paused or resumed something. Sent by the store, never by a process.
+ * - `Paused`: an operator has paused or resumed something. A store that notifies says it, too.
  * - `Hello`: the sender has just connected, and asks for the `Waiting` of the others.
  * - `Topic`: who waits for this topic of queues, outbox or tasks should look at `atMs`, milliseconds since the Unix
  *   epoch by the store's clock; 0: now. Providers neither send nor need these.

@@ -80,6 +80,7 @@ export const make = Effect.fnUntraced(function*(
   /** A look finds all the work that is visible, and the last time of a sender's locks is the one that counts. */
   const keyOf = ({ hint, sender }: Received): string => {
     if (hint._tag === "Changed") return "changed"
+    if (hint._tag === "Paused") return "paused"
     if (hint._tag === "Locks") return `locks of ${sender}, ${hint.queue}`
     const isVisible = hint._tag === "Work" && hint.visibleAtMs <= (storeNowMs() ?? clock.currentTimeMillisUnsafe())
     return isVisible ? `work, ${hint.queue}` : JSON.stringify([sender, hint])

@@ -26,6 +26,7 @@ const hint = fc.oneof(
   fc.array(fingerprint, { minLength: 1, maxLength: 800 }).map((fingerprints) => Hint.Changed({ fingerprints })),
   fc.constant(Hint.Waiting()),
   fc.constant(Hint.Sampled()),
+  fc.constant(Hint.Paused()),
   fc.constant(Hint.Hello()),
   queue.map((queue) => Hint.Serves({ queue }))
 )

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
-import { Admin, FromDriver, MemoryDriver, Pause, ProviderDriver } from "duroxide-prisma/provider"
+import { Admin, AdminDriver, FromDriver, MemoryDriver, Notifier, Pause, ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -237,6 +237,25 @@ describe("Activities", () => {
         assert.deepStrictEqual(world.charged, ["it", "refund it"])
       }).pipe(inMemory))
   }
+})
+
+describe("An Admin with a notifier", () => {
+  it.effect("announces what it pauses and resumes", () =>
+    Effect.gen(function*() {
+      const bus = Notifier.makeInProcess()
+      const heard: Array<string> = []
+      yield* bus.connect("other").listen({
+        connected: () => {},
+        disconnected: () => {},
+        receive: ({ hint }) => void heard.push(hint._tag)
+      })
+      const admin = FromDriver.makeAdmin(yield* AdminDriver.AdminDriver, bus.connect("admin"))
+      yield* admin.pause(PauseTarget.Everything())
+      assert.deepStrictEqual(heard, ["Paused"])
+      assert.isTrue(yield* admin.resume(PauseTarget.Everything()))
+      assert.isFalse(yield* admin.resume(PauseTarget.Everything()))
+      assert.deepStrictEqual(heard, ["Paused", "Paused"])
+    }).pipe(inMemory))
 })
 
 describe("Everything", () => {

@@ -6,6 +6,8 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { PauseTarget } from "../../model/Pause.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
+import { Hint } from "../../waking/Notifier.ts"
+import type { Notifier } from "../../waking/Notifier.ts"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
 import type { AdminDriver, Deleted, Listing, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
@@ -28,10 +30,10 @@ import { retries } from "./retry.ts"
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
 
-export const make = (driver: Driver): Service => ({
+export const make = (driver: Driver, notifier?: Notifier["Service"]): Service => ({
   ...reads(driver),
   ...queues(driver),
-  ...pauses(driver),
+  ...pauses(driver, notifier),
   ...deletions(driver),
   ...prunings(driver),
   ...retries(driver)
@@ -230,14 +232,19 @@ const decodeMessage = ({ workItem, ...message }: StoredMessage) => ({
 
 // -- pauses ----------------------------------------------------------------------------------------
 
-const pauses = (driver: Driver) => {
+const pauses = (driver: Driver, notifier: Notifier["Service"] | undefined) => {
+  /** The store says it to those that listen to it. Who does not hear it, finds it with the next look. */
+  const announce = Effect.suspend(() => notifier === undefined ? Effect.void : notifier.announce([Hint.Paused()])).pipe(
+    Effect.ignore
+  )
+
   const pause: Service["pause"] = (target, options) =>
     checked(
       "pause",
       [...problemsOf(target), check.text("reason", options?.reason)],
       () =>
         Effect.flatMap(driver.pause({ target, reason: options?.reason ?? null }), (outcome) => {
-          if (outcome === "Paused" || target._tag !== "Instance") return Effect.void
+          if (outcome === "Paused" || target._tag !== "Instance") return announce
           const { instanceId } = target
           return fail(
             "pause",
@@ -248,7 +255,12 @@ const pauses = (driver: Driver) => {
 
   return {
     pause,
-    resume: (target: PauseTarget) => checked("resume", problemsOf(target), () => driver.resume(target)),
+    resume: (target: PauseTarget) =>
+      checked(
+        "resume",
+        problemsOf(target),
+        () => Effect.tap(driver.resume(target), (wasPaused) => wasPaused ? announce : Effect.void)
+      ),
     getPauses: Effect.gen(function*() {
       return { targets: yield* driver.readPaused, instances: yield* driver.countPausedInstances }
     })

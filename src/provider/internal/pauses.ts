@@ -40,7 +40,9 @@ export const make = Effect.fnUntraced(function*(
   let nextMs = Number.POSITIVE_INFINITY
 
   const answered = (pauses: ReadonlyArray<Pause>, isAnswer: boolean) => {
-    const betweenMs = hints.isConnected() ? fallbackPollMs * beyondLooks : Math.max(unconnectedMs, aggressivePollMs)
+    // Without looks of the process, because all it serves is paused, these stand for them.
+    const connectedMs = pauses.length > 0 ? fallbackPollMs : fallbackPollMs * beyondLooks
+    const betweenMs = hints.isConnected() ? connectedMs : Math.max(unconnectedMs, aggressivePollMs)
     nextMs = monotonicMs(clock) + betweenMs
     const isNews = known !== undefined && (isAnswer || JSON.stringify(pauses) !== JSON.stringify(known))
     known = pauses
