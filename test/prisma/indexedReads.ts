@@ -430,6 +430,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["instances_pkey", "executions_pkey"],
     20
   ],
+  "readPaused": ["SELECT dx_read_paused()", ["paused_pkey"], 20],
   "readNextDue": [
     `SELECT * FROM dx_read_next_due(${now})`,
     [
