@@ -272,7 +272,7 @@ const deliver = (
       case "Release":
         return Effect.andThen(
           Effect.logWarning(
-            `${component}: turn not stored, its lock is lost: another process has the instance, or an earlier try stored the turn`
+            `${component}: turn not stored, its lock is lost: another process has the instance, an operator has paused it, or an earlier try stored the turn`
           ),
           settlement.release
         )

@@ -85,8 +85,8 @@ it.live("pause and resume name what they did, and fail with one line", () =>
       version: null
     })
     assert.notInclude((yield* run("status")).stdout, "paused")
-    yield* says("resume a", "error: instance a is not paused", 1)
-    yield* says("resume --all", "error: everything is not paused", 1)
+    yield* says("resume a", "error: there is no pause of instance a", 1)
+    yield* says("resume --all", "error: there is no pause of everything", 1)
     yield* says("pause nothing", "error: instance nothing not found", 1)
     for (const args of ["pause", "resume", "pause a --all"]) {
       yield* says(args, "error: name one of: the id of an instance, --orchestration, --activity, --tag, --all", 2)

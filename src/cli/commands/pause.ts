@@ -95,7 +95,11 @@ const runPause = Effect.fnUntraced(function*({ reason, ...flags }: Flags & { rea
 const runResume = Effect.fnUntraced(function*(flags: Flags) {
   const target = yield* targetOf(flags)
   if (!(yield* (yield* Admin).resume(target))) {
-    return yield* new CommandError({ code: "NotPaused", message: `${shownTarget(target)} is not paused`, exit: "no" })
+    return yield* new CommandError({
+      code: "NotPaused",
+      message: `there is no pause of ${shownTarget(target)}`,
+      exit: "no"
+    })
   }
   const { answer } = yield* Output
   yield* answer({
