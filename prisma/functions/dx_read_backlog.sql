@@ -89,13 +89,7 @@ BEGIN
 
   SELECT count(*)
   INTO out_blocked_instances
-  FROM (
-    SELECT
-    FROM blocked_instances AS b
-    JOIN instances AS i ON i.instance_id = b.instance_id
-    WHERE dx_is_blocked(b, i.current_execution_id, i.created_at)
-    LIMIT p_limit
-  ) AS blocked;
+  FROM (SELECT FROM dx_present_blocks() LIMIT p_limit) AS blocked;
 
   RETURN NEXT;
 END

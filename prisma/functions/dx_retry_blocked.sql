@@ -17,12 +17,10 @@ DECLARE
 BEGIN
   WITH pause AS (
     SELECT l.instance_id
-    FROM blocked_instances AS b
-    JOIN instances AS i ON i.instance_id = b.instance_id
+    FROM dx_present_blocks() AS b
     JOIN instance_locks AS l ON l.instance_id = b.instance_id
-    WHERE i.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
+    WHERE b.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
       AND l.locked_until < dx_no_end() -- an operator has paused it
-      AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ORDER BY l.instance_id COLLATE "C"
     FOR UPDATE OF l SKIP LOCKED
   )
@@ -31,12 +29,11 @@ BEGIN
 
   WITH delayed AS (
     SELECT w.id
-    FROM blocked_instances AS b
-    JOIN instances AS i ON i.instance_id = b.instance_id
+    FROM dx_present_blocks() AS b
     JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
     WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
-      AND dx_is_served(w.route, p_activities, true, NULL)
-      AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+      -- The route is the name, and the tag if it has one.
+      AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
     ORDER BY w.id
     FOR UPDATE OF w SKIP LOCKED
   )
@@ -46,8 +43,10 @@ BEGIN
   WITH passed AS (
     SELECT b.instance_id
     FROM blocked_instances AS b
-    LEFT JOIN instances AS i ON i.instance_id = b.instance_id
-    WHERE i.instance_id IS NULL OR NOT dx_is_blocked(b, i.current_execution_id, i.created_at)
+    WHERE NOT EXISTS (
+      SELECT FROM instances AS i
+      WHERE i.instance_id = b.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    )
     ORDER BY b.instance_id COLLATE "C"
     FOR UPDATE OF b SKIP LOCKED
   )

@@ -230,7 +230,8 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
       "orchestrator_queue_route_visible_at_id_idx",
       "instance_locks_pkey",
       "worker_queue_route_visible_at_id_idx",
-      "worker_queue_route_visible_at_id_session_idx"
+      "worker_queue_route_visible_at_id_session_idx",
+      "blocked_instances_pkey"
     ],
     // Ten rows of each of the 103 routes of both queues, the locks of the instances, and the 60,000 executions, which
     // fill less than 1,000 pages.
@@ -412,6 +413,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
       "history_pkey",
       "kv_store_pkey",
       "kv_delta_pkey",
+      "removed_events_pkey",
       "worker_queue_instance_id_execution_id_activity_id_idx",
       "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_instance_id_idx"

@@ -20,7 +20,7 @@ describe("indexes:", () => {
       const names = yield* sql<{ name: string }>(
         `SELECT indexname AS name FROM pg_indexes
          WHERE schemaname = $1 AND tablename NOT LIKE '\\_%' AND tablename NOT LIKE 'queue\\_%'
-           AND tablename <> 'sqlite_imports' -- one row per file`,
+           AND tablename NOT IN ('sqlite_imports', 'processes') -- one row per file, or per process`,
         [schema]
       )
       const read = new Set(Object.values(cases).flatMap(([, indexes]) => indexes))

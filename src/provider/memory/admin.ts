@@ -233,7 +233,8 @@ const deletions = (store: tables.Tables) => {
           tables.lastEventId(store, instanceId, executionId) === cut.lastEventId &&
           tables.executionOf(store, instanceId, executionId)?.status === cut.status
         if (!isRead) return "Changed"
-        locks.delete(instanceId)
+        // An operator's pause stays.
+        if (lock?.untilMs !== tables.noEndMs) locks.delete(instanceId)
         store.blocks.delete(instanceId)
         if (instance.customStatus !== cut.customStatus) instance.customStatusVersion++
         instance.customStatus = cut.customStatus

@@ -112,9 +112,18 @@ const perform = Effect.fnUntraced(function*(
   const now = yield* Clock.currentTimeMillis
   switch (operation.call) {
     case "startOrchestrations": {
+      // When mail arrives that was sent before a delayed start is unspecified to the millisecond.
+      const early = yield* Effect.forEach(operation.starts, ({ delayMs, instanceId }) =>
+        delayMs === null
+          ? Effect.succeed(false)
+          : Effect.map(
+            admin.readMessages({ instanceId, limit: 1, maxBytes: 0 }),
+            (messages) => messages.length > 0
+          ))
       const answers = yield* driver.startOrchestrations(
         operation.starts.map(({ firstTurn = null, ...start }, position) => ({
           ...start,
+          delayMs: early[position] === true ? null : start.delayMs,
           orchestrationName: "Started",
           workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step),
           ...(firstTurn !== null && {
@@ -209,11 +218,15 @@ const perform = Effect.fnUntraced(function*(
       return yield* driver.renewSessionLocks(operation)
     case "cleanupOrphanedSessions":
       return yield* driver.cleanupOrphanedSessions
-    case "appendHistory":
+    case "appendHistory": {
+      // What a tool gives an instance before its delayed start is unspecified: mail may arrive with the start, or before.
+      const queued = yield* admin.readMessages({ instanceId: operation.instanceId, limit: 100, maxBytes: 1_000_000 })
+      if (queued.some(({ kind, visibleAtMs }) => kind === "StartOrchestration" && visibleAtMs > now)) return
       return yield* driver.appendHistory({
         ...operation,
         history: operation.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + index))
       })
+    }
     case "readInstanceStats":
       return yield* driver.readInstanceStats(operation.instanceId)
     case "readKeyValues":
