@@ -221,7 +221,12 @@ export const activity = <Handler>(
 
 /** What happens when a handler has ended. */
 export type HandlerEnd =
-  | { readonly _tag: "Store"; readonly completion: Completion }
+  | {
+    readonly _tag: "Store"
+    readonly completion: Completion
+    /** The handler never ran, because its Schema refuses the payload: to be logged as a death. */
+    readonly unread?: PayloadMismatch
+  }
   | Abandon<"HandlerInterrupted" | "Blocked">
 
 export const handlerEnd = (
@@ -240,7 +245,7 @@ export const handlerEnd = (
     // Only this package writes the start of the execution; others' activities fail as they do in Duroxide.
     return mayBlock && item.startedAtMs !== undefined
       ? blocked({ reason: "DataUnreadable", problem: error.message, eventId: item.id })
-      : { _tag: "Store", completion: failed(item, ErrorDetails.died(error)) }
+      : { _tag: "Store", completion: failed(item, ErrorDetails.died(error)), unread: error }
   }
   // The handler interrupted itself: its outcome is unknown.
   return { _tag: "Abandon", because: "HandlerInterrupted", pause: "none", counts: true }

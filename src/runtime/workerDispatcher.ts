@@ -4,6 +4,7 @@
  * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out.
  * An activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
  */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -195,7 +196,10 @@ export const make = Effect.fnUntraced(function*(options: {
           if (delivery.phase !== "Running") return Effect.void
           const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
           return decision._tag === "Store"
-            ? settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
+            ? Effect.andThen(
+              decision.unread === undefined ? Effect.void : logDeath(decision.unread),
+              settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
+            )
             : settled(delivery, restore(outcomes.abandon(delivery, decision)))
         }
       )
@@ -370,6 +374,9 @@ export const make = Effect.fnUntraced(function*(options: {
 })
 
 // internal
+
+/** A logger that throws must not change what is recorded. */
+const logDeath = (defect: unknown) => Effect.exit(Effect.logError(`${component}: activity died`, Cause.die(defect)))
 
 /** A claimed activity, until its claim is settled. */
 class Delivery extends Held {

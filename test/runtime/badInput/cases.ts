@@ -367,9 +367,10 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "call with too much",
       `payload of activity "Work" has 4194305 bytes, the limit is 4194304`
     ),
-    "call an activity with a payload that the handler's Schema refuses": deedFails(
+    "call an activity with a payload that the handler's Schema refuses": deedBlocks(
       "call as others do",
-      `activity "Work" died: payload of activity "Work" does not match its schema: `
+      "DataUnreadable",
+      `payload of activity "Work" does not match its schema: `
     )
   },
 
