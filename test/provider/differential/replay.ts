@@ -219,7 +219,7 @@ const perform = Effect.fnUntraced(function*(
     case "cleanupOrphanedSessions":
       return yield* driver.cleanupOrphanedSessions
     case "appendHistory": {
-      // What a tool gives an instance before its delayed start is unspecified: mail may arrive with the start, or before.
+      // Unspecified: what a tool gives an instance before its delayed start. Mail may arrive with the start, or before.
       const queued = yield* admin.readMessages({ instanceId: operation.instanceId, limit: 100, maxBytes: 1_000_000 })
       if (queued.some(({ kind, visibleAtMs }) => kind === "StartOrchestration" && visibleAtMs > now)) return
       return yield* driver.appendHistory({
