@@ -46,8 +46,8 @@ export class Ledger {
   private readonly givenUp: ReadonlySet<number>
 
   /**
-   * The ledger of a history that is not replayed. A cancel event stands behind all arrivals of its turn, although the
-   * code gave up the wait before they came. So a cancelled wait receives nothing.
+   * Makes the ledger of stored events, without their program. A wait with a cancel event receives nothing, not even
+   * what arrived before that event: the code had given it up already.
    */
   static of(events: ReadonlyArray<Event.Event>): Ledger {
     const givenUp = events.flatMap((event) => isSubscriptionCancel(event) ? event.sourceEventId! : [])

@@ -75,9 +75,9 @@ export const unknownStart = (item: OrchestrationItem): StartedFields => ({
 // internal
 
 /**
- * A timer is in the queue from the moment it is set, but it arrives when it is due. So after an outage, a signal that
- * came in time does not lose against a timeout that passed later. Timers only move back; all other messages keep their
- * places.
+ * Orders a batch: a timer is in the queue from the moment it is set, but it arrives when it is due. So after an outage,
+ * a signal that came in time does not lose against a timeout that passed later. Timers only move back; all other
+ * messages keep their places.
  */
 const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
   const ordered: Array<WorkItem.WorkItem> = []

@@ -127,7 +127,7 @@ export type UnstoredTurn =
   | { readonly _tag: "Release" }
   | Abandon<"TurnNotStored">
 
-/** Where a turn came from: a warm program; a replay, or poison; or a failure because the store refused another turn. */
+/** What made the turn that the store has not taken: a warm program, a replay (or poison), or an earlier refusal. */
 export type TurnOrigin = "Resume" | "Replay" | "Refusal"
 
 export const unstoredTurn = (error: ProviderError, origin: TurnOrigin, item: OrchestrationItem): UnstoredTurn => {

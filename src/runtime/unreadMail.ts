@@ -92,7 +92,7 @@ const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkIte
 
 const none: ReadonlySet<WorkItem.WorkItem> = new Set()
 
-/** The carried mail that came with this batch: the last messages of each mailbox, because it is read from the front. */
+/** Carried mail of this batch. Programs read from the front, so these are the last messages of each mailbox. */
 const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Mail> => {
   const unread = new Map<string, number>()
   for (const { name } of carried) unread.set(name, (unread.get(name) ?? 0) + 1)

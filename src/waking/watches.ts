@@ -27,8 +27,7 @@ export interface Changes {
   /** Until the returned function is called, other processes announce to this one what its callers wait for. */
   readonly watch: (id: string, watcher: Watcher) => () => void
   /**
-   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while
-   * they do not.
+   * Time from which other processes announce changes here, monotonic milliseconds; infinite if they do not.
    */
   readonly announcedSinceMs: () => number
 }

@@ -37,7 +37,7 @@ export interface Message {
   readonly place: QueuePlace
 }
 
-/** Open waits in the order they began, and the messages that are not the timers among them. */
+/** Open waits in the order they began, and the messages of the queue; timers count as waits. */
 export const of = (
   events: ReadonlyArray<Event.Event>,
   queued: QueuedWork

@@ -9,7 +9,7 @@
  * Only a process that called the store during the outage knows of it. One that starts afterwards takes over at once.
  */
 
-/** The claims and renewals of one queue: its table may be locked while the other one works. Monotonic milliseconds. */
+/** Claims and renewals of one queue: one table may be locked alone. Monotonic milliseconds. */
 export interface Takeovers {
   /** Whether a claim that is sent now takes over expired locks. */
   readonly allowed: (lockTimeoutMs: number, nowMs: number) => boolean
