@@ -6,10 +6,9 @@ import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { spawn } from "node:child_process"
 import { cp, mkdtemp, rm } from "node:fs/promises"
-import { createServer } from "node:net"
-import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as Command from "../utils/command.ts"
 import * as Docs from "../utils/docs.ts"
 import { names as ours } from "../utils/migrations.ts"
 import * as Packed from "../utils/packed.ts"
@@ -188,7 +187,7 @@ describe("docs/http.md, Bundling:", () => {
       })
 
       const { sql, url } = yield* PgServer.emptyDatabase
-      const port = yield* Effect.promise(freePort)
+      const port = yield* Command.freePort
       const copy = yield* Effect.promise(() => moved(made, ".next/standalone"))
       yield* Effect.acquireRelease(
         Effect.promise(() => serverIn(copy, { DATABASE_URL: url, PORT: String(port), HOSTNAME: "127.0.0.1" })),
@@ -208,14 +207,6 @@ describe("docs/http.md, Bundling:", () => {
 })
 
 // internal
-
-const freePort = () =>
-  new Promise<number>((resolve) => {
-    const server = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 
 /** The server of a standalone output, after it has reported that it is ready. */
 const serverIn = (copy: string, env: Readonly<Record<string, string>>) => {

@@ -8,6 +8,7 @@ import * as net from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { isRoot, serverUser } from "../../src/server/internal/embeddedPostgres.ts"
+import * as Command from "../utils/command.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -17,7 +18,7 @@ export const poolSize = 3
 /** Started for the scope; the same address as `url`, through the pooler. */
 export const inFrontOf = Effect.fnUntraced(function*(url: string) {
   const server = new URL(PgServer.server().url)
-  const port = yield* Effect.promise(freePort)
+  const port = yield* Command.freePort
   const folder = yield* Effect.acquireRelease(
     Effect.promise(() => mkdtemp(path.join(tmpdir(), "duroxide-prisma-pgbouncer-"))),
     (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true }))
@@ -64,14 +65,6 @@ default_pool_size = ${poolSize}
   pooled.port = String(port)
   return pooled.toString()
 })
-
-const freePort = () =>
-  new Promise<number>((resolve) => {
-    const server = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as net.AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 
 const answers = (port: number) =>
   new Promise<boolean>((resolve) => {

@@ -20,6 +20,7 @@ import { Prisma } from "../../src/prisma/generated/client.js"
 import { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as SqlFault from "../../src/provider/SqlFault.ts"
 import * as embedded from "../../src/server/internal/embeddedPostgres.ts"
+import * as Command from "../utils/command.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 /** Error of `pg`. */
@@ -158,7 +159,7 @@ const germanServer = Effect.fnUntraced(function*(bin: string) {
   }
   const data = path.join(folder, "data")
   run("initdb", [`--pgdata=${data}`, "--username=postgres", "--auth=trust", "--locale=C.UTF-8", "--no-sync"])
-  const port = 40_000 + Math.floor(Math.random() * 20_000)
+  const port = yield* Command.freePort
   const options = `-p ${port} -h 127.0.0.1 -k ${folder} -c lc_messages=C.UTF-8 -c fsync=off`
   yield* Effect.acquireRelease(
     Effect.sync(() => run("pg_ctl", ["-D", data, "-l", path.join(folder, "log"), "-w", "-o", options, "start"])),

@@ -2,10 +2,10 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
-import * as net from "node:net"
 import { fileURLToPath } from "node:url"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
+import * as Command from "../utils/command.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { prismaCli } from "../utils/prismaCli.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -14,15 +14,6 @@ const root = fileURLToPath(new URL("../..", import.meta.url))
 const schemaFile = readFileSync(new URL("../../prisma/schema.prisma", import.meta.url), "utf8")
 const tables = [...schemaFile.matchAll(/@@map\("(\w+)"\)/g)].map((found) => String(found[1])).sort()
 
-const freePort = Effect.promise(() =>
-  new Promise<number>((resolve) => {
-    const server = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as net.AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
-)
-
 const status = (url: string) => Effect.promise(() => fetch(url).then((response) => response.status, () => 0))
 
 it.live("prisma studio: serves the database without downloading an engine", () =>
@@ -30,7 +21,7 @@ it.live("prisma studio: serves the database without downloading an engine", () =
     const { url } = yield* PgServer.database
     const target = new URL(url)
     target.searchParams.delete("schema") // Studio shows every schema
-    const port = yield* freePort
+    const port = yield* Command.freePort
     const studio = yield* Effect.acquireRelease(
       Effect.sync(() =>
         spawn(

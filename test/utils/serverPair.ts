@@ -9,12 +9,12 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as fs from "node:fs/promises"
-import * as net from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as pg from "pg"
 import * as embedded from "../../src/server/internal/embeddedPostgres.ts"
 import * as LatencyProxy from "../programs/latencyProxy.ts"
+import * as Command from "./command.ts"
 
 export interface Server {
   readonly port: number
@@ -72,7 +72,7 @@ export const make: Effect.Effect<Pair, never, Scope.Scope> = Effect.gen(function
   )
 
   const place = (data: string, port: number, primaryPort: number): Place => ({ data, port, primaryPort, programs })
-  const [primaryPort, standbyPort] = [yield* freePort, yield* freePort]
+  const [primaryPort, standbyPort] = [yield* Command.freePort, yield* Command.freePort]
   yield* Effect.promise(async () => {
     await fs.cp(data, copy, { recursive: true })
     if (user !== undefined) {
@@ -220,13 +220,3 @@ const folder = (name: string) =>
     }),
     (made) => Effect.promise(() => fs.rm(made, { recursive: true, force: true, maxRetries: 5 }))
   )
-
-const freePort = Effect.promise(() =>
-  new Promise<number>((resolve) => {
-    const socket = net.createServer()
-    socket.listen(0, "127.0.0.1", () => {
-      const { port } = socket.address() as net.AddressInfo
-      socket.close(() => resolve(port))
-    })
-  })
-)
