@@ -37,7 +37,7 @@ export const schemaOf = <Input extends PayloadInput>(
   return schema as SchemaOf<Input>
 }
 
-/** The value does not match the Schema, or the text is not JSON of it. Names the path, never the value. */
+/** The value does not match the Schema, or the text is not its JSON. Names fields, never values or keys of records. */
 export class PayloadMismatch extends Schema.TaggedError<PayloadMismatch>("duroxide-prisma/PayloadMismatch")(
   "PayloadMismatch",
   {
