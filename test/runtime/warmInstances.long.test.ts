@@ -260,13 +260,13 @@ const unstorable = Effect.flatMap(
   ({ perform }) => Effect.asVoid(perform({ _tag: "WaitExternal", name: "no\0name" }))
 )
 
-/** A whole application in memory and in virtual time. */
+/** A whole application in memory and in virtual time, in which an instance that would block fails at once. */
 const inMemory = (
   runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,
   options: RuntimeConfig.Options = {}
 ) =>
   Layer.mergeAll(runtime, Client.layer, FromDriver.layerAdmin).pipe(
-    Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", ...options })),
+    Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", onMismatch: "fail", ...options })),
     Layer.provideMerge(FromDriver.layer({ longPolling: { aggressivePollInterval: "1000 days" } })),
     Layer.provide(MemoryDriver.layer),
     Layer.provideMerge(Logger.layer([]))
