@@ -48,11 +48,13 @@ describe(`A wrong deploy over ${bookings} running instances, rolled out and back
 
             const wrong = yield* ChildProcess.start("booking", url, build)
             yield* wrong.printed("ready")
-            // All timers are due.
-            yield* Effect.sleep("6 seconds")
-            const found = yield* findInstances({ isBlocked: true, limit: 1_000 })
-            if (blocks) assert.isAtLeast(found.length, bookings - charged)
-            else assert.lengthOf(found, 0)
+            const blocked = Effect.map(findInstances({ isBlocked: true, limit: 1_000 }), (found) => found.length)
+            if (blocks) yield* waitUntil(Effect.map(blocked, (n) => n >= bookings - charged))
+            else {
+              // All timers are due.
+              yield* Effect.sleep("6 seconds")
+              assert.strictEqual(yield* blocked, 0)
+            }
             assert.lengthOf(yield* findInstances({ status: "Failed", limit: 1_000 }), 0)
             yield* wrong.stop
 
