@@ -223,7 +223,7 @@ export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
  */
 export const mismatch = (action: Action, event: RequestEvent): string | undefined => {
   const expected = describeEvent(event)
-  const other = () => `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
+  const other = () => `history has ${expected}, the code asks for ${describeAction(action)}`
   const fields = record(action, { eventId: event.eventId, executionId: event.executionId, nowMs: 0 })
   if (fields._tag !== event._tag || subject(fields) !== subject(event)) return other()
   for (const field of compared) {
@@ -235,10 +235,10 @@ export const mismatch = (action: Action, event: RequestEvent): string | undefine
       : ""
     if (where === undefined) continue
     const what = field === "sessionId" ? "session" : where === "" || !hasValue(field) ? field : `${field} at ${where}`
-    return `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${what}`
+    return `history has ${expected}, the code asks for the same with another ${what}`
   }
   return event._tag === "OrchestrationChained" && (fields as typeof event).instance !== event.instance
-    ? `event ${event.eventId}: history has ${expected}, the code asks for the same with another instance`
+    ? `history has ${expected}, the code asks for the same with another instance`
     : undefined
 }
 

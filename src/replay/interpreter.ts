@@ -83,8 +83,10 @@ export class Unreadable {
 /** The code does not do what its history says. */
 export class Nondeterminism {
   readonly message: string
-  constructor(message: string) {
-    this.message = message
+  readonly eventId: number
+  constructor(eventId: number, problem: string) {
+    this.message = `event ${eventId}: ${problem}`
+    this.eventId = eventId
   }
 }
 
@@ -128,13 +130,14 @@ export class Interpreter {
       this.isReplaying = isReplaying
       this.eventId = event.eventId
       if (this.running === undefined && event._tag !== "OrchestrationStarted") {
-        throw new Nondeterminism(`event ${event.eventId}: history must begin with OrchestrationStarted`)
+        throw new Nondeterminism(event.eventId, "history must begin with OrchestrationStarted")
       }
       this.nowMs = Math.max(this.nowMs, event.timestampMs)
       if (isRequest(event)) return this.match(event)
       if (isCompletion(event) && !this.ledger.unanswered.has(event.sourceEventId!)) {
         throw new Nondeterminism(
-          `event ${event.eventId}: ${event._tag} answers event ${event.sourceEventId}, which is not open`
+          event.eventId,
+          `${event._tag} answers event ${event.sourceEventId}, which is not open`
         )
       }
       this.deliver(this.ledger.add(event))
@@ -359,14 +362,15 @@ export class Interpreter {
     if (next === undefined) {
       if (!mayBeMissing(event) || this.options.strict) {
         throw new Nondeterminism(
-          `event ${event.eventId}: history has ${describeEvent(event)}, the code asks for nothing more`
+          event.eventId,
+          `history has ${describeEvent(event)}, the code asks for nothing more`
         )
       }
       this.ledger.add(event)
       return
     }
     const problem = mismatch("action" in next ? next.action : next, event)
-    if (problem !== undefined) throw new Nondeterminism(problem)
+    if (problem !== undefined) throw new Nondeterminism(event.eventId, problem)
     this.emitted.shift()
     this.record(next, event)
   }

@@ -243,7 +243,8 @@ class Program {
           !dropped.has(event.sourceEventId!)
         ) {
           throw new Nondeterminism(
-            `event ${event.eventId}: history says the code gave up event ${event.sourceEventId}, now it did not`
+            event.eventId,
+            `history says the code gave up event ${event.sourceEventId}, now it did not`
           )
         }
       }
@@ -376,10 +377,10 @@ class Program {
     if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
     const expected = history.slice(index).find(action.isRequest)
+    const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
-      expected === undefined
-        ? `event ${history.at(-1)!.eventId}: history has the code waiting for more, the code has already ended`
-        : `event ${expected.eventId}: history has ${action.describeEvent(expected)}, the code has already ended`
+      (expected ?? history.at(-1)!).eventId,
+      `history has ${held}, the code has already ended`
     )
   }
 }
@@ -404,13 +405,8 @@ const attempt = (f: () => void): Problem | undefined => {
   } catch (problem) {
     const { message } = problem as Error
     if (problem instanceof Nondeterminism) {
-      const eventId = Number(/^event (\d+):/.exec(message)?.[1])
-      return {
-        details: ErrorDetails.nondeterminism(message),
-        reason: "HistoryDiffers",
-        message,
-        ...(eventId > 0 && { eventId })
-      }
+      const { eventId } = problem
+      return { details: ErrorDetails.nondeterminism(message), reason: "HistoryDiffers", message, eventId }
     }
     if (problem instanceof InvalidProgram) {
       return { details: ErrorDetails.invalidProgram(message), reason: problem.reason, message }
