@@ -4,6 +4,7 @@
 import type * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { ServedBy } from "../model/shared/definitions.ts"
+import { childId } from "../model/shared/identifiers.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import { whereDifferent } from "./difference.ts"
@@ -211,10 +212,6 @@ export const dispatch = (
       return undefined
   }
 }
-
-/** The full id of a child. The event holds an automatic id without its prefix, the id of the parent. */
-export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
-  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
 
 /**
  * Why a request of the code is not the recorded one, or undefined when it is. Not compared: what every replay computes

@@ -5,6 +5,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
 import { anyRust } from "../model/shared/coreVersion.ts"
+import { childId } from "../model/shared/identifiers.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
@@ -256,7 +257,7 @@ const terminalReason = {
 
 const cancelChild = (child: Event.Of<"SubOrchestrationScheduled">, reason: string): WorkItem.WorkItem => ({
   _tag: "CancelInstance",
-  instance: action.childId(child),
+  instance: childId(child),
   reason
 })
 

@@ -3,6 +3,7 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
+import { isEnd } from "../model/shared/recordedEnds.ts"
 import { anyVersion } from "../model/shared/versions.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
@@ -39,7 +40,7 @@ export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationS
   const recorded = running ?? history[0]
 
   if (recorded?._tag === "OrchestrationStarted") {
-    const ended = history.findLast(isTerminal)
+    const ended = history.findLast(isEnd)
     const state = ended === undefined ? "running" : "terminal"
     const rejections = item.messages.flatMap((message) => rejectStart(recorded, message, state))
     if (ended === undefined) {
@@ -99,10 +100,6 @@ const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): Readon
   }
   return [...ordered, ...timers]
 }
-
-const isTerminal = (event: Event.Event) =>
-  event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
-  event._tag === "OrchestrationContinuedAsNew"
 
 const run = (
   fields: Omit<Run, "_tag" | "version">,

@@ -12,13 +12,15 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
+import { isArrival } from "../model/shared/recordedArrivals.ts"
+import { isClosing, isEnd, isOwnEnd } from "../model/shared/recordedEnds.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { isRequest, mismatch } from "../replay/action.ts"
 import { whereDifferent } from "../replay/difference.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
-import { codeAfter, isArrival } from "./internal/codeAfter.ts"
+import { codeAfter } from "./internal/codeAfter.ts"
 import type { StoredValue } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
 import * as differences from "./internal/difference.ts"
@@ -340,7 +342,7 @@ const split = (events: Events): readonly [recorded: Events, expected: ReadonlyAr
   const end = events.findIndex(isEnd)
   if (end < 0) return [events, []]
   let count = end
-  if (isOwnEnd(events, events[end]!)) {
+  if (isOwnEnd(events[end]!, events)) {
     while (count > 1 && !isArrival(events[count - 1]!, events)) count--
     return [take(events, count), events.slice(count)]
   }
@@ -351,23 +353,6 @@ const split = (events: Events): readonly [recorded: Events, expected: ReadonlyAr
 }
 
 const take = (events: Events, count: number) => events.slice(0, count) as unknown as Events
-
-const isEnd = (event: Event.Event) =>
-  event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
-  event._tag === "OrchestrationContinuedAsNew"
-
-/** Events that close open requests because of an end. */
-const isClosing = (event: Event.Event) => "reason" in event && event.reason.startsWith("orchestration_terminal")
-
-/** Whether the program caused the end, itself or through an arrival, and not the runtime. */
-const isOwnEnd = (events: Events, end: Event.Event): boolean => {
-  if (end._tag !== "OrchestrationFailed" || end.details._tag === "Application") return true
-  const details = JSON.stringify(end.details)
-  return events.some((event) =>
-    (event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed") &&
-    JSON.stringify(event.details) === details
-  )
-}
 
 const statusOf = (end: Event.Event | undefined) => {
   switch (end?._tag) {

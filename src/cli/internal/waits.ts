@@ -5,10 +5,10 @@
  * message is deleted. So a timer counts while its message is in the queue.
  */
 import type * as Event from "../../model/Event.ts"
+import { childId } from "../../model/shared/identifiers.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { QueuedMessage, QueuedWork } from "../../provider/Admin.ts"
 import type { QueuedActivity, QueuePlace } from "../../provider/AdminDriver.ts"
-import { childId } from "../../replay/action.ts"
 import { Ledger } from "../../replay/ledger.ts"
 
 /** An open wait: the next turn runs as soon as one of them ends. */

@@ -6,6 +6,7 @@
  * `provider/internal/check` checks ids before they are stored.
  */
 import * as Effect from "effect/Effect"
+import type * as Event from "../Event.ts"
 import { problemOf } from "./text.ts"
 
 // These are indexed. An entry of a PostgreSQL index holds at most 2,704 bytes, and a key shares its entry with the id
@@ -78,6 +79,10 @@ export const checkChildId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::")
     ? unfit("instanceId", "'sub::' at the beginning marks ids the runtime gives")
     : checkGivenId(instanceId)
+
+/** The full id of a child. The event holds an automatic id without its prefix, the id of the parent. */
+export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
+  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
 
 // internal
 

@@ -3,6 +3,11 @@
  */
 import type * as Event from "../Event.ts"
 import type * as WorkItem from "../WorkItem.ts"
+import * as changeMarker from "./changeMarker.ts"
+
+/** Whether an event of these was made from a message, so that the code resumes with it. */
+export const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean =>
+  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
 
 /** The message that an event was made from; undefined for an event that no message has brought. */
 export const messageOf = (event: Event.Event): WorkItem.WorkItem | undefined => {

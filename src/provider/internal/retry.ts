@@ -12,7 +12,9 @@ import * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
-import { messageOf } from "../../model/shared/recordedArrivals.ts"
+import { childId } from "../../model/shared/identifiers.ts"
+import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
+import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
 import * as retryMail from "../../model/shared/retryMail.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, Retried, RetryOptions } from "../Admin.ts"
@@ -174,31 +176,10 @@ const readEvents = (driver: Driver, { executionId, instanceId }: Pick<InstanceSt
 
 // -- what stays ------------------------------------------------------------------------------------
 
-const isEnd = (event: Event.Event) =>
-  event._tag === "OrchestrationFailed" || event._tag === "OrchestrationCompleted" ||
-  event._tag === "OrchestrationContinuedAsNew"
-
-/** Whether a message has brought it. */
-const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>) =>
-  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
-
-const isFailedAnswer = (event: Event.Event) =>
-  event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed"
-
 /** The last event before those that end the execution; the last one of an execution that has not ended. */
 const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
   const first = events.findIndex((event) => isEnd(event) || isClosing(event))
   return events.at(first < 0 ? -1 : first - 1)!.eventId
-}
-
-/** Because of the end. */
-const isClosing = (event: Event.Event) => "reason" in event && event.reason.startsWith("orchestration_terminal")
-
-/** The runtime ended the execution without running its code, and so without recording what had arrived. */
-const isFromRuntime = (end: Event.Event, arrived: ReadonlyArray<Event.Event>) => {
-  if (end._tag !== "OrchestrationFailed" || end.details._tag === "Application") return false
-  const details = JSON.stringify(end.details)
-  return !arrived.some((event) => "details" in event && JSON.stringify(event.details) === details)
 }
 
 /**
@@ -214,7 +195,7 @@ const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: numbe
   let first = last
   while (first > least && isArrival(events[first - 1]!, events)) first--
   const arrived = events.slice(first, last + 1)
-  if (isFromRuntime(end, arrived)) return most
+  if (!isOwnEnd(end, arrived)) return most
   const bad = arrived.findIndex((event) => isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
   return events[first + Math.max(0, bad) - 1]!.eventId
 }
@@ -270,7 +251,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     openChildren: kept.filter((event): event is Event.Of<"SubOrchestrationScheduled"> =>
       event._tag === "SubOrchestrationScheduled" && isOpen(event) && (hasEnded || failed.has(event.eventId))
     ),
-    laterChildren: removed.flatMap((event) => event._tag === "SubOrchestrationScheduled" ? childIdOf(event) : []),
+    laterChildren: removed.flatMap((event) => event._tag === "SubOrchestrationScheduled" ? childId(event) : []),
     removedActivities: removed.flatMap((event) => event._tag === "ActivityScheduled" ? event.eventId : []),
     removedTimers: removed.flatMap((event) =>
       event._tag !== "TimerCreated" ? [] : [{
@@ -283,10 +264,6 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     )
   }
 }
-
-/** The event holds an automatic id without its prefix, the id of the parent. */
-const childIdOf = (event: Event.Of<"SubOrchestrationScheduled">): string =>
-  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
 
 // -- family ----------------------------------------------------------------------------------------
 
@@ -323,14 +300,14 @@ const answersOf = Effect.fnUntraced(function*(
   instanceId: string,
   children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
 ) {
-  const states = new Map((yield* driver.readInstances(children.map(childIdOf))).map((one) => [one.instanceId, one]))
+  const states = new Map((yield* driver.readInstances(children.map(childId))).map((one) => [one.instanceId, one]))
   const answers: Array<WorkItem.WorkItem> = []
   const toRetry: Array<string> = []
   for (const child of children) {
-    const childId = childIdOf(child)
-    const state = states.get(childId)
+    const id = childId(child)
+    const state = states.get(id)
     const end = state === undefined ? undefined : endOf(state)
-    if (end?._tag === "Failed") toRetry.push(childId)
+    if (end?._tag === "Failed") toRetry.push(id)
     else if (end?._tag === "Completed") {
       answers.push({
         _tag: "SubOrchCompleted",
@@ -339,8 +316,8 @@ const answersOf = Effect.fnUntraced(function*(
         parentId: child.eventId,
         result: end.output
       })
-    } else if ((yield* readQueue(driver, childId)).some(({ kind }) => kind === "CancelInstance")) {
-      return yield* refuse(instanceId, `its child ${childId} is being cancelled; repeat the call when it has ended`)
+    } else if ((yield* readQueue(driver, id)).some(({ kind }) => kind === "CancelInstance")) {
+      return yield* refuse(instanceId, `its child ${id} is being cancelled; repeat the call when it has ended`)
     }
   }
   return { answers, toRetry }

@@ -5,8 +5,7 @@ import * as Context from "effect/Context"
 import * as References from "effect/References"
 import type { ErrorDetails } from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
-import * as changeMarker from "../../model/shared/changeMarker.ts"
-import { messageOf } from "../../model/shared/recordedArrivals.ts"
+import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import type { Code } from "../../replay/interpreter.ts"
 import * as turns from "../../replay/turn.ts"
 
@@ -49,10 +48,6 @@ export const codeAfter = (
   }
   return first!
 }
-
-/** Whether an event of these was made from a message, so that the code resumes with it. */
-export const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean =>
-  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
 
 // internal
 
