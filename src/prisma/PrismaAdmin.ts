@@ -223,6 +223,9 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
             END AS version,
             q.route ~ '^[0-9]{1,3}[.]' AS "isOfRust",
             q.visible_at,
+            -- A pause is a lock without a token.
+            q.visible_at <= ${timeSql(now)} AND (l.locked_until > ${epochMs(now)} AND l.lock_token = '') IS NOT TRUE
+              AS is_due,
             q.locked_until > ${epochMs(now)} OR l.locked_until > ${epochMs(now)} AS is_locked
           FROM ${schemaSql}.orchestrator_queue AS q
           LEFT JOIN ${schemaSql}.instance_locks AS l ON l.instance_id = q.instance_id
@@ -242,6 +245,7 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
               ELSE left(w.route, -length(' #' || w.tag)) END AS activity,
             ${schemaSql}.dx_tag(w.tag) AS tag,
             w.visible_at,
+            w.visible_at <= ${timeSql(now)} AS is_due,
             w.locked_until > ${epochMs(now)} AS is_locked
           FROM ${schemaSql}.worker_queue AS w
         ) AS item
@@ -403,16 +407,14 @@ const timeSql = (now: number | null) =>
 
 const epochMs = (now: number | null) => Prisma.sql`extract(epoch FROM ${timeSql(now)}) * 1000`
 
-/** `QueueLoad` of the rows of `item`, which have `visible_at` and `is_locked`. */
+/** `QueueLoad` of the rows of `item`, which have `visible_at`, `is_due` and `is_locked`. */
 const loadSql = (now: number | null) =>
   Prisma.sql`
-    count(*) FILTER (WHERE item.visible_at <= ${timeSql(now)} AND item.is_locked IS NOT TRUE)::float8 AS waiting,
-    count(*) FILTER (WHERE item.visible_at <= ${timeSql(now)} AND item.is_locked)::float8 AS running,
-    count(*) FILTER (WHERE item.visible_at > ${timeSql(now)})::float8 AS later,
+    count(*) FILTER (WHERE item.is_due AND item.is_locked IS NOT TRUE)::float8 AS waiting,
+    count(*) FILTER (WHERE item.is_due AND item.is_locked)::float8 AS running,
+    count(*) FILTER (WHERE NOT item.is_due)::float8 AS later,
     floor(extract(epoch FROM ${timeSql(now)} - min(item.visible_at)
-      FILTER (WHERE item.visible_at <= ${
-    timeSql(now)
-  } AND item.is_locked IS NOT TRUE)) * 1000)::float8 AS "oldestAgeMs"`
+      FILTER (WHERE item.is_due AND item.is_locked IS NOT TRUE)) * 1000)::float8 AS "oldestAgeMs"`
 
 /** `QueuePlace` of the row `item`. */
 const placeSql = (now: number | null) =>

@@ -89,6 +89,10 @@ const queues = (store: tables.Tables) => {
   const { activities, locks, messages } = store
   const isLocked = ({ instanceId, lock }: tables.Message, now: number) =>
     [lock, locks.get(instanceId)].some((one) => one !== null && one !== undefined && one.untilMs > now)
+  const isDue = ({ instanceId, visibleAtMs }: tables.Message, now: number) => {
+    const lock = locks.get(instanceId)
+    return visibleAtMs <= now && !(lock?.token === "" && lock.untilMs > now)
+  }
   return {
     queueDepths: Effect.map(Clock.currentTimeMillis, (now) => {
       const depth = (rows: Iterable<tables.Queued>) =>
@@ -102,7 +106,10 @@ const queues = (store: tables.Tables) => {
 
     readOrchestrationLoads: tables.statement((now) =>
       [...groupsOf(messages.values(), (message) => JSON.stringify(programOf(store, message))).values()]
-        .map((rows) => ({ ...programOf(store, rows[0]!), ...loadOf(rows, now, (row) => isLocked(row, now)) }))
+        .map((rows) => ({
+          ...programOf(store, rows[0]!),
+          ...loadOf(rows, now, (row) => isDue(row, now), (row) => isLocked(row, now))
+        }))
         .sort((a, b) =>
           inOrder(a.orchestration, b.orchestration, "last") || inOrder(a.version, b.version, "first") ||
           Number(a.isOfRust) - Number(b.isOfRust)
@@ -113,7 +120,11 @@ const queues = (store: tables.Tables) => {
       [...groupsOf(activities.values(), ({ name, tag }) => JSON.stringify([name, tag])).values()]
         .map((rows) => {
           const { name: activity, tag } = rows[0]!
-          return { activity, tag, ...loadOf(rows, now, (row) => !tables.isFree(row, now)) }
+          return {
+            activity,
+            tag,
+            ...loadOf(rows, now, (row) => row.visibleAtMs <= now, (row) => !tables.isFree(row, now))
+          }
         })
         .sort((a, b) => inOrder(a.activity, b.activity, "last") || inOrder(a.tag, b.tag, "first"))
     ),
@@ -306,14 +317,15 @@ const inOrder = (a: string | null, b: string | null, nulls: "first" | "last"): n
 const loadOf = <Row extends tables.Queued>(
   rows: ReadonlyArray<Row>,
   now: number,
+  isDue: (row: Row) => boolean,
   isLocked: (row: Row) => boolean
 ): QueueLoad => {
-  const visible = rows.filter(({ visibleAtMs }) => visibleAtMs <= now)
-  const waiting = visible.filter((row) => !isLocked(row))
+  const due = rows.filter(isDue)
+  const waiting = due.filter((row) => !isLocked(row))
   return {
     waiting: waiting.length,
-    running: visible.length - waiting.length,
-    later: rows.length - visible.length,
+    running: due.length - waiting.length,
+    later: rows.length - due.length,
     oldestAgeMs: waiting.length === 0 ? null : now - Math.min(...waiting.map(({ visibleAtMs }) => visibleAtMs))
   }
 }

@@ -4,6 +4,7 @@
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { PauseTarget } from "../../model/Pause.ts"
 import { Admin } from "../../provider/Admin.ts"
 import {
   abandon,
@@ -79,6 +80,21 @@ export const queueViews = topic("queueViews", {
     assert.deepInclude(ofApple, { orchestration: "Apple", ...idle, running: 1 })
     yield* abandon(claimed.lockToken)
     assert.strictEqual((yield* admin.getQueueLoads).orchestrations[0]?.waiting, 1)
+  }),
+
+  messages_of_a_paused_instance_come_later: Effect.gen(function*() {
+    const admin = yield* Admin
+    const target = PauseTarget.Instance({ instanceId: "i" })
+    const load = Effect.map(admin.getQueueLoads, ({ orchestrations: [load] }) => load)
+    yield* create("i")
+    yield* poke("i")
+    yield* admin.pause(target)
+    assert.deepInclude(yield* load, { ...idle, later: 1 })
+    yield* admin.resume(target)
+    assert.deepInclude(yield* load, { waiting: 1, running: 0, later: 0 })
+    const { lockToken } = yield* claimInstance("i")
+    yield* abandon(lockToken, { delay: "1 minute" })
+    assert.deepInclude(yield* load, { ...idle, later: 1 })
   }),
 
   loads_say_by_activity_and_tag_what_waits_runs_and_comes_later: Effect.gen(function*() {
