@@ -11,6 +11,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
+import { seriesOf } from "../model/shared/labelled.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -18,15 +19,17 @@ import { problem } from "../provider/shared/unstored.ts"
 import * as turns from "../replay/turn.ts"
 import * as renewal from "../waking/renewal.ts"
 import type * as batches from "./batch.ts"
+import * as blockReports from "./blockReports.ts"
+import type { ReportBlock } from "./blockReports.ts"
 import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
 import * as optimistic from "./optimisticTurns.ts"
 import type { Pauses as Paused } from "./pauses.ts"
-import { NewsOfTheHour, Pauses, UnstoredTurns } from "./policies.ts"
+import { Pauses, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import { component, countTurn, executionOf, report, reportBlock, reportWarm } from "./reports.ts"
+import { component, countTurn, executionOf, report, reportWarm } from "./reports.ts"
 import type { Complete } from "./settings.ts"
 import * as settlements from "./settlement.ts"
 import type { Dispatcher } from "./shutdown.ts"
@@ -53,7 +56,12 @@ export const make = Effect.fnUntraced(function*(options: {
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
   const pauses = new Pauses()
   const unstored = new UnstoredTurns()
-  const news = new NewsOfTheHour(yield* Clock.Clock)
+  const reportBlock = blockReports.make({
+    clock: yield* Clock.Clock,
+    subject: `${component}: instance`,
+    build: settings.build,
+    blocks
+  })
   paused.onAnswer(() => looks.answered())
   const parts: Parts = {
     provider,
@@ -64,7 +72,7 @@ export const make = Effect.fnUntraced(function*(options: {
     runner,
     pauses,
     unstored,
-    news
+    reportBlock
   }
   const dispatcher = yield* slots.make({
     name: component,
@@ -97,6 +105,8 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
+const blocks = seriesOf(Metrics.orchestrationBlocks)
+
 /** Shared by all deliveries. */
 interface Parts {
   readonly provider: Provider["Service"]
@@ -107,7 +117,7 @@ interface Parts {
   readonly runner: TurnRunner
   readonly pauses: Pauses
   readonly unstored: UnstoredTurns
-  readonly news: NewsOfTheHour
+  readonly reportBlock: ReportBlock
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
@@ -234,7 +244,7 @@ const deliver = (
   const block = (orchestrationName: string, blocked: turns.Blocked): Effect.Effect<void> => {
     turnSpan.blocked(blocked)
     return Effect.andThen(
-      reportBlock(parts.news, orchestrationName, blocked),
+      Effect.annotateLogs(parts.reportBlock(orchestrationName, blocked), { orchestration_name: orchestrationName }),
       settlement.abandon(decide.blocked(blocked))
     )
   }

@@ -6,20 +6,18 @@
 import type * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
-import type { BlockReport } from "../model/Block.ts"
 import * as Metrics from "../model/Metrics.ts"
-import { cures } from "../model/shared/cures.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
+import * as blockReports from "./blockReports.ts"
 import * as decide from "./decide.ts"
 import type { Completion } from "./decide.ts"
 import type { Held, HeldActivities } from "./heldActivities.ts"
 import type { StoreOutcome } from "./optimisticTurns.ts"
-import { NewsOfTheHour, Pauses } from "./policies.ts"
+import { Pauses } from "./policies.ts"
 
 export const component = "Worker dispatcher"
 
@@ -43,7 +41,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
   readonly storeOutcome: StoreOutcome | undefined
 }): Outcomes => {
   const pauses = new Pauses()
-  const news = new NewsOfTheHour(clock)
+  const reportBlock = blockReports.make({ clock, subject: `${component}: activity`, build, blocks })
 
   const store = (held: Held, completion: Completion, failures = 0): Effect.Effect<void> => {
     const ack = storeOutcome === undefined || failures > 0
@@ -92,16 +90,6 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
             Effect.andThen(Effect.suspend(() => store(held, completion, failures + 1)))
           )
     }
-  }
-
-  const reportBlock = (name: string, { problem, reason }: Omit<BlockReport, "build">) => {
-    const isNews = news.isNews(`${reason} ${name}`)
-    return (isNews
-      ? Effect.logError(`${component}: activity is blocked: ${cures[reason]}`)
-      : Effect.logDebug(`${component}: activity is blocked`)).pipe(
-        Effect.annotateLogs({ reason, error: problem }),
-        Effect.andThen(Metric.update(blocks(name, reason), 1))
-      )
   }
 
   const abandon: Outcomes["abandon"] = (held, { block, counts, pause }) =>

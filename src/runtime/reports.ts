@@ -7,12 +7,9 @@ import * as Metric from "effect/Metric"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
-import { cures } from "../model/shared/cures.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { Turn } from "../provider/Provider.ts"
-import type { Blocked } from "../replay/turn.ts"
 import type * as turns from "../replay/turn.ts"
-import type { NewsOfTheHour } from "./policies.ts"
 import type { WarmInstances } from "./warmInstances.ts"
 
 export const component = "Orchestration dispatcher"
@@ -140,20 +137,6 @@ const failureReason = (details: ErrorDetails.ErrorDetails) =>
     : typeof details.kind === "string"
     ? details.kind
     : "Cancelled"
-
-/** Logs and counts a turn that this code cannot run. */
-export const reportBlock = (news: NewsOfTheHour, name: string, { eventId, problem, reason }: Blocked) =>
-  Effect.suspend(() => {
-    const isNews = news.isNews(`${reason} ${name}`)
-    return (isNews
-      ? Effect.logError(`${component}: instance is blocked: ${cures[reason]}`)
-      : Effect.logDebug(`${component}: instance is blocked`)).pipe(
-        Effect.annotateLogs({ orchestration_name: name, reason, error: problem, event_id: eventId }),
-        Effect.andThen(Metric.update(blocks(name, reason), 1))
-      )
-  })
-
-const blocks = seriesOf(Metrics.orchestrationBlocks)
 
 /** Programs that continue outside their turn; each is reported once. */
 export class StrayReport {

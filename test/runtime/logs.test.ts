@@ -216,6 +216,7 @@ describe("Logs of a runtime", () => {
       assert.include(blocked[0]!.message, "Bring the old code back")
       assert.include(blocked[0]!.annotations["error"], "event 2: history has timer, ")
       assert.deepInclude(blocked[0]!.annotations, { instance_id: "order-1", reason: "HistoryDiffers", event_id: 2 })
+      assert.match(String(blocked[0]!.annotations["build"]), /^[0-9a-f]{8}$/)
       // Further tries, and those of other instances, add no line within the hour.
       assert.strictEqual(blocked.filter(({ level }) => level === "Error").length, 1)
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
