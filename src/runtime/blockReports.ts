@@ -11,21 +11,20 @@ import { NewsOfTheHour } from "./policies.ts"
 /** Logs and counts a turn, or a call of an activity, of this name. */
 export type ReportBlock = (name: string, block: Omit<BlockReport, "build">) => Effect.Effect<void>
 
-export const make = ({ blocks, build, clock, subject }: {
+export const make = ({ blocks, build, clock, log, logAgain }: {
   readonly clock: Clock.Clock
-  /** What the lines are about: `<component>: instance`. */
-  readonly subject: string
+  /** Once an hour for each reason and name. */
+  readonly log: (cure: string) => Effect.Effect<void>
+  readonly logAgain: Effect.Effect<void>
   readonly build: string
   readonly blocks: (name: string, reason: string) => Metric.Counter<number>
 }): ReportBlock => {
   const news = new NewsOfTheHour(clock)
   return (name, { eventId, problem, reason }) =>
     Effect.suspend(() =>
-      (news.isNews(`${reason} ${name}`)
-        ? Effect.logError(`${subject} is blocked: ${cures[reason]}`)
-        : Effect.logDebug(`${subject} is blocked`)).pipe(
-          Effect.annotateLogs({ reason, error: problem, event_id: eventId, build }),
-          Effect.andThen(Metric.update(blocks(name, reason), 1))
-        )
+      (news.isNews(`${reason} ${name}`) ? log(cures[reason]) : logAgain).pipe(
+        Effect.annotateLogs({ reason, error: problem, event_id: eventId, build }),
+        Effect.andThen(Metric.update(blocks(name, reason), 1))
+      )
     )
 }

@@ -58,7 +58,8 @@ export const make = Effect.fnUntraced(function*(options: {
   const unstored = new UnstoredTurns()
   const reportBlock = blockReports.make({
     clock: yield* Clock.Clock,
-    subject: `${component}: instance`,
+    log: (cure) => Effect.logError(`${component}: instance is blocked: ${cure}`),
+    logAgain: Effect.logDebug(`${component}: instance is blocked`),
     build: settings.build,
     blocks
   })

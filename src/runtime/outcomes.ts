@@ -41,7 +41,13 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
   readonly storeOutcome: StoreOutcome | undefined
 }): Outcomes => {
   const pauses = new Pauses()
-  const reportBlock = blockReports.make({ clock, subject: `${component}: activity`, build, blocks })
+  const reportBlock = blockReports.make({
+    clock,
+    log: (cure) => Effect.logError(`${component}: activity is blocked: ${cure}`),
+    logAgain: Effect.logDebug(`${component}: activity is blocked`),
+    build,
+    blocks
+  })
 
   const store = (held: Held, completion: Completion, failures = 0): Effect.Effect<void> => {
     const ack = storeOutcome === undefined || failures > 0
