@@ -149,8 +149,8 @@ export interface Orchestration<
    *
    * **Gotchas**
    *
-   * The newest version decodes `payload` by its own Schema, and the instance fails (`Panicked`) if the Schema refuses
-   * it. Give new fields a default, or continue with `version: "own"`.
+   * The newest version decodes `payload` by its own Schema, and the instance is blocked if the Schema refuses it.
+   * Give new fields a default, or continue with `version: "own"`.
    */
   readonly continueAsNew: (
     payload: Payload["Type"],

@@ -296,10 +296,11 @@ export class Admin extends Context.Service<Admin, {
    * Pauses an instance, a definition, activities of a name or a tag, or everything, until `resume`. Pausing it again
    * changes the reason alone.
    *
-   * No process claims its turns or activities. Starts and messages are accepted and wait, in order; timers that fall
-   * due fire after the resume. Activities that run are not interrupted, and their outcomes are stored. A turn of a
-   * paused instance that is under way is not stored, and runs again after the resume. All processes learn of a pause at
-   * once where notifications arrive, otherwise with their next look.
+   * No process claims the turns of a paused instance or definition, nor activities of a paused name or tag; those of a
+   * paused instance still run. Starts and messages are accepted and wait, in order; timers that fall due fire after the
+   * resume. Activities that run are not interrupted, and their outcomes are stored. A turn of a paused instance that is
+   * under way is not stored, and runs again after the resume. All processes learn of a pause at once where
+   * notifications arrive, otherwise with their next look.
    *
    * Fails with `InstanceNotFound` and `InstanceEnded` for an instance that cannot be paused.
    */

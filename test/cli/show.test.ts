@@ -243,6 +243,15 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       const { sql } = yield* Store
       yield* sql("DELETE FROM worker_queue WHERE instance_id = 'report'")
       assert.strictEqual((yield* section("Waits for", "show report"))[1], "activity Render #2 not in the queue -")
+      const item = { ActivityCompleted: { instance: "report", execution_id: 1, id: 2, result: "1" } }
+      yield* sql(
+        "INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at) VALUES ('report', $1, now(), now())",
+        [JSON.stringify(item)]
+      )
+      assert.strictEqual(
+        (yield* section("Waits for", "show report"))[1],
+        "activity Render #2 has ended, see the messages -"
+      )
       yield* sql("DELETE FROM history WHERE instance_id = 'decided' AND event_id = 5")
       assert.deepStrictEqual(yield* section("Waits for", "show decided"), [
         "nothing that is stored: the history has no open wait, and the queue has no message for it"

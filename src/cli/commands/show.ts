@@ -194,7 +194,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
               { title: "KIND", value: ({ kind }) => kind },
               { title: "NAME", value: nameOf },
               { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
-              { title: "STATE", value: (wait) => stateOf(wait, nowMs) },
+              { title: "STATE", value: (wait) => stateOf(wait, messages, nowMs) },
               { title: "DELIVERIES", align: "right", value: ({ place }) => String(place?.attemptCount ?? "-") }
             ], style),
             ...(waits.length === 1 ? [] : ["The next turn runs as soon as one of them ends."])
@@ -263,7 +263,7 @@ const blockFields = (
   [
     "cure",
     reason === "HistoryDiffers" && eventId > 1
-      ? `${cures[reason]}, or let this code decide what follows: retry ${id} --from ${eventId - 1}`
+      ? `${cures[reason]}, or let this code do anew what follows, effects included: retry ${id} --from ${eventId - 1}`
       : cures[reason]
   ] as const,
   [
@@ -275,9 +275,15 @@ const blockFields = (
 const nameOf = ({ instanceId, name }: Waits.Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`
 
-const stateOf = ({ place, kind, sinceMs }: Waits.Wait, nowMs: number): string =>
+const stateOf = (
+  { eventId, kind, place, sinceMs }: Waits.Wait,
+  messages: ReadonlyArray<Waits.Message>,
+  nowMs: number
+): string =>
   place !== null
     ? progressOf(place, nowMs, kind === "timer" ? "until" : "due")
+    : messages.some(({ answers }) => answers === eventId)
+    ? "has ended, see the messages"
     : kind === "activity"
     ? "not in the queue"
     : `for ${age(nowMs - sinceMs)}`
