@@ -24,6 +24,7 @@ import { durationOf, noDuration } from "./model/shared/durations.ts"
 import { explain } from "./model/shared/explained.ts"
 import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
+import * as interruptMail from "./model/shared/interruptMail.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
@@ -65,7 +66,7 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
 }
 
 /**
- * The instance was cancelled; `reason` is the one given to `Client.cancel`.
+ * The instance was interrupted or terminated; `reason` is the one given for it.
  *
  * @category errors
  * @since 0.2.0
@@ -253,7 +254,22 @@ export interface ValueWaitOptions<V> {
 }
 
 /**
- * Starts, messages, reads, awaits and cancels instances in the store of the `Provider` it was made with.
+ * Options of an interruption.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface InterruptOptions {
+  /**
+   * How long the program may clean up. Then it is terminated, and with it the children that it waits for. Counted from
+   * this call, so it also ends an instance that no process can run. Of several interruptions the earliest deadline
+   * counts. Defaults to no limit.
+   */
+  readonly deadline?: Duration.Input | undefined
+}
+
+/**
+ * Starts, messages, reads, awaits and ends instances in the store of the `Provider` it was made with.
  *
  * **Details**
  *
@@ -370,11 +386,30 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<V["Type"], InstanceEnded | WaitTimeout | PayloadMismatch | ProviderError>
 
   /**
-   * Cancels an instance. It becomes `Cancelled` at its next turn, and its open activities are cancelled. An ended
-   * instance stays as it is. For an unknown id the request waits, as a message does, and cancels an instance that is
-   * started with this id in its first turn.
+   * Interrupts the program of an instance, as Effect interrupts a fiber: what it waits for is given up, its children
+   * are interrupted, its finalizers run durably, and then it becomes `Cancelled`; or `Failed`, if its clean-up fails.
+   * Further interruptions change nothing but the deadline.
+   *
+   * An ended instance stays as it is. For an unknown id the request waits, as a message does, and interrupts the
+   * instance that is started with this id in its first turn. An instance that Duroxide runs knows no interruption: it
+   * is terminated at the deadline.
+   *
+   * After `ConnectionLost` it may be interrupted or not, with its deadline or without it. Repeat the call.
    */
-  readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
+  readonly interrupt: (
+    instanceId: string,
+    reason: string,
+    options?: InterruptOptions
+  ) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Ends an instance without its program: **no finalizer and no compensation runs**. It becomes `Cancelled` at its next
+   * turn, its open activities are cancelled, and its children are terminated. `interrupt` lets it clean up.
+   *
+   * An ended instance stays as it is. For an unknown id the request waits, as a message does, and ends an instance that
+   * is started with this id in its first turn.
+   */
+  readonly terminate: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
 }>()("duroxide-prisma/Client") {}
 
 /**
@@ -394,10 +429,11 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
  * @category models
  * @since 0.1.0
  */
-export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cancel">
+export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "interrupt" | "terminate">
 
 /**
- * Returns `start`, `raise`, `send` and `cancel` that write to the given queues, with the checks of the client.
+ * Returns `start`, `raise`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of the
+ * client.
  *
  * **When to use**
  *
@@ -418,18 +454,31 @@ export const within = (queues: Queues): Sender => ({
   send: (mailbox, instanceId, ...[payload]) =>
     message(queues, "Client.send", "QueueMessage", mailbox, instanceId, payload),
 
-  cancel: Effect.fn("Client.cancel", producer)(function*(instanceId, reason) {
-    yield* checkInstanceId("Client.cancel", instanceId)
-    yield* refused("Client.cancel")(checkText("reason", reason))
-    yield* describeSend("cancel", undefined, instanceId)
+  interrupt: Effect.fn("Client.interrupt", producer)(function*(instanceId, reason, options) {
+    yield* checkInstanceId("Client.interrupt", instanceId)
+    yield* refused("Client.interrupt")(checkText("reason", reason))
+    const deadline = yield* durationIn("Client.interrupt", "deadline", options?.deadline)
+    yield* describeSend("interrupt", undefined, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: yield* tracing.withTraceparent<WorkItem.Of<"CancelInstance">>({
-        _tag: "CancelInstance",
+      message: yield* tracing.withTraceparent<WorkItem.Of<"QueueMessage">>({
+        _tag: "QueueMessage",
         instance: instanceId,
-        reason
+        name: interruptMail.mailbox,
+        data: interruptMail.encode(reason)
       }),
       delay: Option.none()
     })
+    // After the interruption, so that nothing that comes between them ends an instance without its clean-up.
+    if (deadline !== undefined && Duration.isFinite(deadline)) {
+      yield* enqueueTermination(queues, instanceId, `${reason} (past its deadline)`, deadline)
+    }
+  }, tracing.endingBare),
+
+  terminate: Effect.fn("Client.terminate", producer)(function*(instanceId, reason) {
+    yield* checkInstanceId("Client.terminate", instanceId)
+    yield* refused("Client.terminate")(checkText("reason", reason))
+    yield* describeSend("terminate", undefined, instanceId)
+    yield* enqueueTermination(queues, instanceId, reason)
   }, tracing.endingBare)
 })
 
@@ -474,6 +523,19 @@ const send = Effect.fnUntraced(function*(queues: Queues, start: Start, ifExists:
     return yield* new InstanceAlreadyExists({ instanceId: start.start.instance })
   }
 })
+
+const enqueueTermination = Effect.fnUntraced(
+  function*(queues: Queues, instanceId: string, reason: string, delay?: Duration.Duration) {
+    yield* queues.enqueueForOrchestrator({
+      message: yield* tracing.withTraceparent<WorkItem.Of<"CancelInstance">>({
+        _tag: "CancelInstance",
+        instance: instanceId,
+        reason
+      }),
+      delay: Option.fromUndefinedOr(delay)
+    })
+  }
+)
 
 /** What `raise` and `send` do, in a span of their name. */
 const message = Effect.fnUntraced(
@@ -539,7 +601,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     }
     if (end._tag === "Completed") return { ...end, customStatus }
     const { details } = end
-    const reason = reasonOf(details)
+    const reason = ErrorDetails.cancellationOf(details)
     return reason === undefined
       ? { _tag: "Failed", details, customStatus }
       : { _tag: "Cancelled", reason, customStatus }
@@ -596,7 +658,7 @@ const outcome = Effect.fnUntraced(
     if (end === undefined) return yield* new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout!) })
     if (end._tag === "Completed") return yield* orchestration.codecs.success.decode(end.output)
     const { details } = end
-    const reason = reasonOf(details)
+    const reason = ErrorDetails.cancellationOf(details)
     if (reason !== undefined) return yield* new InstanceCancelled({ instanceId, reason })
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
       ? orchestration.codecs.error.decodeOption(details.message)
@@ -628,10 +690,6 @@ const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effe
     return error?._tag === "InstanceEnded" ? Exit.void : exit
   })
 
-/** The reason of a cancellation; undefined for other failures. */
-const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
-  details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
-
 // Without the stack of a span: it would show lines of this file.
 const producer = { kind: "producer", captureStackTrace: false } as const
 const reader = { kind: "client", captureStackTrace: false } as const
@@ -646,11 +704,13 @@ const refused = (operation: string) =>
     new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
   )
 
-const timeoutOf = (operation: string, timeout: Duration.Input | undefined) => {
-  if (timeout === undefined) return Effect.succeed(undefined)
-  const duration = durationOf(timeout)
+const timeoutOf = (operation: string, timeout: Duration.Input | undefined) => durationIn(operation, "timeout", timeout)
+
+const durationIn = (operation: string, field: string, input: Duration.Input | undefined) => {
+  if (input === undefined) return Effect.succeed(undefined)
+  const duration = durationOf(input)
   return duration === undefined || Duration.isNegative(duration)
-    ? Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field: "timeout", problem: noDuration }) }))
+    ? Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem: noDuration }) }))
     : Effect.succeed(duration)
 }
 

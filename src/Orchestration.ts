@@ -14,7 +14,7 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
 import { checkNameUnsafe, checkVersionUnsafe, idOf } from "./model/shared/definitions.ts"
-import type { Ids, ServedBy } from "./model/shared/definitions.ts"
+import type { Ids, OnInterrupt, ServedBy } from "./model/shared/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
@@ -74,8 +74,11 @@ export interface Startable<
    * **Details**
    *
    * The id of the child is derived from that of its parent, and it runs the version of this definition. Its typed
-   * failure stays a typed failure; a child that died, was cancelled or could not be started becomes the defect
-   * `ChildFailed`. Interruption cancels the child.
+   * failure stays a typed failure. A child that someone else has interrupted or terminated becomes the defect
+   * `ChildCancelled`; one that died or could not be started, `ChildFailed`.
+   *
+   * Interruption of the call interrupts the child, and waits until its finalizers have run, as it waits for those of
+   * any fiber. `with` has other ways.
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
@@ -84,6 +87,20 @@ export interface Startable<
   readonly executeWithId: (
     options: Start<Payload["Type"], Id>
   ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+  /**
+   * Returns the calls of a child with these options.
+   *
+   * **Example** (Undoing what a child has completed although its call was interrupted)
+   *
+   * ```ts
+   * yield* BookHotel.with({ onLateSuccess: (hotel) => Release.execute(hotel) }).execute(trip).pipe(
+   *   Effect.timeout("1 hour")
+   * )
+   * ```
+   */
+  readonly with: (
+    options: ChildOptions<Success["Type"]>
+  ) => Pick<Startable<Name, Payload, Success, Error, Version, Id>, "execute" | "executeWithId">
   /**
    * Starts an independent instance, in the version of this definition. The caller receives no result, and its
    * cancellation does not reach the instance. Does nothing if the id is taken.
@@ -95,6 +112,26 @@ export interface Startable<
     readonly success: Codec<Success["Type"]>
     readonly error: Codec<Error["Type"]>
   }
+}
+
+/**
+ * How a child is called.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ChildOptions<in Success> {
+  /**
+   * What happens to the child when its call is interrupted: `interrupt` runs its finalizers, and the call ends with the
+   * child; `interruptAndContinue` runs them as well, and the call ends at once; `terminate` ends the child at its next
+   * turn without finalizers, and the call at once. A child in Rust is terminated in each case. Defaults to `interrupt`.
+   */
+  readonly onInterrupt?: OnInterrupt | undefined
+  /**
+   * Gets the result of a child that completed before the interruption of its call reached it. The call stays
+   * interrupted, so this is the place to undo what the child has done. Only with `interrupt`, which waits for the end.
+   */
+  readonly onLateSuccess?: ((value: Success) => Effect.Effect<void, never, OrchestrationContext>) | undefined
 }
 
 /**
@@ -174,8 +211,24 @@ export interface Any {
 }
 
 /**
- * A child orchestration ended without a typed outcome: it died, was cancelled, or could not be started. `problem` says
- * which.
+ * A child orchestration was interrupted or terminated, and not because its call was. `reason` is the one given for it.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export class ChildCancelled
+  extends Schema.TaggedError<ChildCancelled>("duroxide-prisma/ChildCancelled")("ChildCancelled", {
+    orchestration: Schema.String,
+    reason: Schema.String
+  })
+{
+  override get message() {
+    return `child orchestration "${this.orchestration}" was cancelled: ${this.reason}`
+  }
+}
+
+/**
+ * A child orchestration ended without a typed outcome: it died, or could not be started. `problem` says which.
  *
  * @category errors
  * @since 0.1.0
@@ -405,18 +458,43 @@ const startableOf = <
     error: payloads.make(`error of orchestration "${name}"`, schemas.error)
   }
   const { decode } = codecs.payload
-  const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
-  const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
+  const execute = Effect.fnUntraced(function*(
+    instance: string | null,
+    value: Payload["Type"],
+    { onInterrupt = "interrupt", onLateSuccess }: ChildOptions<Success["Type"]>
+  ) {
     const { perform } = yield* engine
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
-    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input, servedBy, decode })
+    const context = yield* OrchestrationContext
+    const answer = yield* perform(
+      { _tag: "StartSubOrchestration", name, version, instance, input, servedBy, decode, onInterrupt },
+      (answer) =>
+        onLateSuccess === undefined || answer._tag !== "SubOrchestrationCompleted"
+          ? Effect.void
+          : Effect.provideService(
+            Effect.flatMap(decoded(codecs.success.decode(answer.result)), onLateSuccess),
+            OrchestrationContext,
+            context
+          )
+    )
     if (answer._tag === "SubOrchestrationCompleted") return yield* decoded(codecs.success.decode(answer.result))
     const { details } = answer
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
       ? codecs.error.decodeOption(details.message)
       : Option.none()
-    return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(ErrorDetails.display(details))
+    if (Option.isSome(typed)) return yield* Effect.fail(typed.value)
+    const reason = ErrorDetails.cancellationOf(details)
+    return yield* Effect.die(
+      reason === undefined
+        ? new ChildFailed({ orchestration: name, problem: ErrorDetails.display(details) })
+        : new ChildCancelled({ orchestration: name, reason })
+    )
+  })
+  const calls = (options: ChildOptions<Success["Type"]>) => ({
+    execute: (value: Payload["Type"]) => execute(null, value, options),
+    executeWithId: (start: Start<Payload["Type"], Id>) =>
+      Effect.suspend(() => execute(idOf({ instanceId }, start), start.payload, options))
   })
   return {
     name,
@@ -425,8 +503,8 @@ const startableOf = <
     ...schemas,
     codecs,
     instanceId,
-    execute: (value) => execute(null, value),
-    executeWithId: (options) => Effect.suspend(() => execute(idOf({ instanceId }, options), options.payload)),
+    ...calls({}),
+    with: calls,
     startDetached: Effect.fnUntraced(function*(options: Start<Payload["Type"], Id>) {
       const { request } = yield* engine
       const input = yield* Effect.orDie(codecs.payload.encode(options.payload))
@@ -463,6 +541,8 @@ const withProgram = <
           Effect.flatMap(
             program as (value: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
           ),
+          // So that the outcome is encoded also when the program is interrupted.
+          Effect.interruptible,
           Effect.matchCauseEffect({
             onSuccess: (value) => Effect.orDie(codecs.success.encode(value)),
             onFailure: (cause) => {
@@ -472,7 +552,8 @@ const withProgram = <
                 : Effect.flatMap(Effect.orDie(payloads.encodeError(codecs.error, typed.error)), (text) =>
                   Effect.fail(text))
             }
-          })
+          }),
+          Effect.uninterruptible
         )
       const decodes = {
         payload: codecs.payload.decode,

@@ -19,7 +19,7 @@ const main = Effect.gen(function*() {
   const admin = yield* Admin.Admin
   // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
-  yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
+  yield* Effect.forEach(leftBehind, (instanceId) => client.terminate(instanceId, "left behind"))
   const instanceId = `monitor ${new Date().toISOString()}`
   const untilStatus = (text: string) =>
     client.status(instanceId).pipe(Effect.repeat({

@@ -29,7 +29,7 @@ const main = Effect.gen(function*() {
   const admin = yield* Admin.Admin
   // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
-  yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
+  yield* Effect.forEach(leftBehind, (instanceId) => client.terminate(instanceId, "left behind"))
   const instanceId = `nightly ${new Date().toISOString()}`
   yield* client.start(Nightly, {
     instanceId,
@@ -39,7 +39,7 @@ const main = Effect.gen(function*() {
   const nights = yield* client.waitForValue(Nights, instanceId, {
     until: ({ skipped, started }) => started + skipped >= 4
   })
-  yield* client.cancel(instanceId, "the example is over")
+  yield* client.terminate(instanceId, "the example is over")
   yield* Effect.sleep("1 second") // reports that have started continue without their schedule
   yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
 })

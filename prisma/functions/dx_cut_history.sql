@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION dx_cut_history(
   p_changed jsonb,                 -- [{key, value, last_updated_at_ms}], of the events that stay
   p_messages text[],
   p_cancelled_activities bigint[], -- event ids
-  p_cancelled_timers text[],       -- texts of messages
+  p_withdrawn text[],              -- texts of messages that are deleted
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql
 -- settings of the hot path
@@ -89,7 +89,7 @@ BEGIN
   WHERE w.instance_id = p_instance_id AND w.execution_id = p_execution_id
     AND w.activity_id = ANY (p_cancelled_activities);
   DELETE FROM orchestrator_queue AS q
-  WHERE q.instance_id = p_instance_id AND q.work_item = ANY (p_cancelled_timers);
+  WHERE q.instance_id = p_instance_id AND q.work_item = ANY (p_withdrawn);
 
   DELETE FROM blocked_instances AS b WHERE b.instance_id = p_instance_id;
   INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at)

@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { importSqlite } from "./commands/importSqlite.ts"
+import { interrupt, terminate } from "./commands/interrupt.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
@@ -46,7 +47,21 @@ const verify = Command.make("verify").pipe(
 const root = (env: Io["env"]) =>
   Command.make("duroxide-prisma").pipe(
     Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, pause and mend it."),
-    Command.withSubcommands([migrate, status, list, show, queues, processes, pause, resume, retry, imports, verify]),
+    Command.withSubcommands([
+      migrate,
+      status,
+      list,
+      show,
+      queues,
+      processes,
+      pause,
+      resume,
+      retry,
+      interrupt,
+      terminate,
+      imports,
+      verify
+    ]),
     Command.provide(Settings.layer(env)),
     Command.withGlobalFlags(Settings.flags)
   )

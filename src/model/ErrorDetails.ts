@@ -91,6 +91,15 @@ export const cancelled = (reason: string): ErrorDetails => ({
 })
 
 /**
+ * The reason of a cancellation; undefined for other failures.
+ *
+ * @category getters
+ * @since 0.2.0
+ */
+export const cancellationOf = (details: ErrorDetails): string | undefined =>
+  details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
+
+/**
  * Code that does not match its history.
  *
  * @category constructors

@@ -357,7 +357,7 @@ const deletions = ({ rows }: Store) => ({
         ),
         Prisma.sql`${[...cut.messages]}::text[]`,
         Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
-        Prisma.sql`${[...cut.cancelledTimers]}::text[]`
+        Prisma.sql`${[...cut.withdrawn]}::text[]`
       ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_cut_history
     ),

@@ -291,8 +291,8 @@ export interface HistoryCut {
   readonly messages: ReadonlyArray<string>
   /** Event ids of activities whose rows are deleted, claimed or not. */
   readonly cancelledActivities: ReadonlyArray<number>
-  /** Texts of timers that are deleted. */
-  readonly cancelledTimers: ReadonlyArray<string>
+  /** Texts of messages that are deleted. */
+  readonly withdrawn: ReadonlyArray<string>
 }
 
 /**

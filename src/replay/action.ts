@@ -3,7 +3,7 @@
  */
 import type * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
-import type { ServedBy } from "../model/shared/definitions.ts"
+import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -54,6 +54,8 @@ export type Awaited =
     readonly instance: string | null
     readonly input: string
     readonly servedBy?: ServedBy
+    /** What happens to the child when its call is interrupted. Not recorded. Defaults to `interrupt`. */
+    readonly onInterrupt?: OnInterrupt
   }
 
 /** A request that is done as soon as it is recorded. */

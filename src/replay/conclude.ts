@@ -4,12 +4,14 @@
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
-import { anyRust } from "../model/shared/coreVersion.ts"
+import { anyRust, isOwn } from "../model/shared/coreVersion.ts"
 import { childId } from "../model/shared/identifiers.ts"
+import * as interruptMail from "../model/shared/interruptMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
 import type { Dropped } from "./interpreter.ts"
+import { interrupted } from "./ledger.ts"
 import type { Ledger } from "./ledger.ts"
 
 /** The execution of a turn. */
@@ -95,13 +97,15 @@ export const conclude = (
   recorder: Recorder,
   ledger: Ledger,
   outcome: Outcome,
-  { dropped, end, requests, started }: {
+  { dropped, end, openRequest = () => undefined, requests, started }: {
     /** Null when the first event cannot be read. */
     readonly started: Event.Of<"OrchestrationStarted"> | null
     readonly requests: ReadonlyArray<Request>
     /** Handles that the code dropped, ascending by event id. */
     readonly dropped: ReadonlyArray<Dropped>
     readonly end: End
+    /** An open request as the code made it. Defaults to none: no code has run. */
+    readonly openRequest?: (eventId: number) => action.Awaited | undefined
   }
 ): Omit<Result, "warnings"> => {
   const { executionId, instanceId } = execution
@@ -110,10 +114,22 @@ export const conclude = (
     ledger.add(event)
     return event
   }
-  // Requests of this turn are sent only if the execution continues; a child that never starts need not be cancelled.
-  const neverStarted = new Set(outcome._tag === "Waiting" ? [] : requests.map(({ event }) => event.eventId))
+  const isOfDuroxide = started === null || !isOwn(started.duroxideVersion)
+  // Requests of this turn are sent only if the execution continues. A child that is not started need not be ended.
+  const neverStarted = new Set(
+    outcome._tag !== "Waiting"
+      ? requests.map(({ event }) => event.eventId)
+      : isOfDuroxide
+      ? []
+      : dropped.flatMap(({ action, awaitsEnd, eventId }) =>
+        action._tag === "StartSubOrchestration" && awaitsEnd === undefined &&
+          requests.some(({ event }) => event.eventId === eventId)
+          ? eventId
+          : []
+      )
+  )
   const cancelledActivities: Array<number> = []
-  const cancelledChildren: Array<WorkItem.WorkItem> = []
+  const endedChildren: Array<WorkItem.WorkItem> = []
   const isCodeEnd = end === "code"
   /** Waits that were given up and have no cancel event yet. */
   const waits = (tag: "WaitExternal" | "DequeueEvent") =>
@@ -128,13 +144,21 @@ export const conclude = (
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
     cancelledActivities.push(eventId)
   }
-  for (const { eventId } of end === "cancellation" ? [] : dropped) {
+  for (const { action, awaitsEnd, eventId } of end === "cancellation" ? [] : dropped) {
     const child = ledger.openChildren.get(eventId)
     if (child === undefined) continue
-    append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
-    if (!neverStarted.has(eventId)) {
-      cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
-    }
+    const reason = awaitsEnd === undefined ? "dropped_future" : interrupted
+    append({ _tag: "SubOrchestrationCancelRequested", reason }, eventId)
+    if (neverStarted.has(eventId)) continue
+    endedChildren.push(
+      isOfDuroxide ? terminate(child, "parent dropped sub-orchestration future") : endChild(
+        child,
+        action,
+        ledger.interruptRequest === undefined
+          ? "its parent no longer waits for it"
+          : interruptMail.decode(ledger.interruptRequest.data)
+      )
+    )
   }
   // Also waits whose signal came after the drop in the same batch: it was not delivered.
   for (const eventId of isCodeEnd ? waits("WaitExternal") : []) {
@@ -156,9 +180,14 @@ export const conclude = (
       append({ _tag: "ActivityCancelRequested", reason: terminalReason[outcome._tag] }, eventId)
       cancelledActivities.push(eventId)
     }
+    const children = [...ledger.openChildren.values()].filter(({ eventId }) => !neverStarted.has(eventId))
     if (end === "cancellation") {
-      for (const [eventId, child] of ledger.openChildren) {
-        if (!neverStarted.has(eventId)) cancelledChildren.push(cancelChild(child, "parent canceled"))
+      const left = isOfDuroxide ? children : [...children, ...ledger.interruptedChildren.values()]
+      for (const child of left) endedChildren.push(terminate(child, "parent canceled"))
+    } else if (!isOfDuroxide && isCodeEnd) {
+      for (const child of children) {
+        append({ _tag: "SubOrchestrationCancelRequested", reason: terminalReason[outcome._tag] }, child.eventId)
+        endedChildren.push(endChild(child, openRequest(child.eventId), "its parent has ended"))
       }
     }
   }
@@ -175,7 +204,12 @@ export const conclude = (
 
   const { forRust, messages, startsPinnedTo, workerItems } = started === null
     ? nothingSent
-    : send(requests, started, outcome, execution)
+    : send(
+      requests.filter(({ event }) => outcome._tag !== "Waiting" || !neverStarted.has(event.eventId)),
+      started,
+      outcome,
+      execution
+    )
   return {
     outcome,
     turn: {
@@ -184,7 +218,7 @@ export const conclude = (
       workerItems,
       orchestratorItems: [
         ...messages,
-        ...cancelledChildren,
+        ...endedChildren,
         ...(started === null ? [] : followUp(started, outcome))
       ],
       cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
@@ -255,11 +289,26 @@ const terminalReason = {
   ContinuedAsNew: "orchestration_terminal_continued_as_new"
 } as const
 
-const cancelChild = (child: Event.Of<"SubOrchestrationScheduled">, reason: string): WorkItem.WorkItem => ({
+const terminate = (child: Event.Of<"SubOrchestrationScheduled">, reason: string): WorkItem.WorkItem => ({
   _tag: "CancelInstance",
   instance: childId(child),
   reason
 })
+
+/** Interrupts or terminates a child; `request` is its call, if that is known. Duroxide knows termination only. */
+const endChild = (
+  child: Event.Of<"SubOrchestrationScheduled">,
+  request: action.Action | undefined,
+  reason: string
+): WorkItem.WorkItem =>
+  request?._tag === "StartSubOrchestration" && (request.servedBy === "rust" || request.onInterrupt === "terminate")
+    ? terminate(child, reason)
+    : {
+      _tag: "QueueMessage",
+      instance: childId(child),
+      name: interruptMail.mailbox,
+      data: interruptMail.encode(reason)
+    }
 
 const lastEvent = (outcome: Ended): action.Recorded => {
   switch (outcome._tag) {

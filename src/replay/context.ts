@@ -34,10 +34,13 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
 /** The port through which durable operations reach the turn. */
 export interface Engine {
   /**
-   * Records the request and waits for its answer. Interruption gives up the answer, and cancels activities and
-   * children.
+   * Records the request and waits for its answer. Interruption gives up the answer, and cancels activities. It
+   * interrupts a child and waits for its end, whose answer `onLate` gets; or terminates the child, as the action says.
    */
-  readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
+  readonly perform: <A extends Awaited>(
+    action: A,
+    onLate?: (answer: Answer<A>) => Effect.Effect<void>
+  ) => Effect.Effect<Answer<A>>
   /** Records a request that needs no answer. */
   readonly request: (action: Immediate) => Effect.Effect<void>
   /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */

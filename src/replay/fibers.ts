@@ -28,6 +28,8 @@ export interface World extends Turns {
 export interface Fibers {
   /** Runs them until each waits or has ended; false when that does not happen. */
   readonly drain: () => boolean
+  /** Interrupts the first fiber; it runs until it waits. */
+  readonly interrupt: () => void
   readonly exit: () => Exit.Exit<string, Cause.Cause<string> | string> | undefined
 }
 
@@ -48,6 +50,7 @@ export const start = (
   const fiber = Effect.runForkWith(services)(effect)
   return {
     drain: () => scheduler.drain(),
+    interrupt: () => fiber.interruptUnsafe(),
     exit: () => fiber.pollUnsafe()
   }
 }

@@ -54,6 +54,8 @@ export interface Options {
 export interface Dropped {
   readonly eventId: number
   readonly action: Awaited
+  /** The child is interrupted, and the code waits for its end. */
+  readonly awaitsEnd?: true
 }
 
 /** How the code ended. */
@@ -61,6 +63,8 @@ export type Ended =
   | { readonly _tag: "Succeeded"; readonly output: string }
   | { readonly _tag: "Failed"; readonly error: string }
   | { readonly _tag: "Died"; readonly defect: unknown }
+  /** By request, after its finalizers have run. */
+  | { readonly _tag: "Interrupted" }
 
 /** The code cannot run as an orchestration, whatever its history. */
 export class InvalidProgram {
@@ -109,6 +113,7 @@ export class Interpreter {
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
   private unreadable: Unreadable | undefined
+  private isInterrupted = false
   private isReplaying = true
   private isInTurn = false
   private nowMs = 0
@@ -142,6 +147,7 @@ export class Interpreter {
       }
       this.deliver(this.ledger.add(event))
       if (event._tag === "OrchestrationStarted") this.start(event)
+      if (event === this.ledger.interruptRequest) this.interrupt()
     })
   }
 
@@ -189,7 +195,7 @@ export class Interpreter {
 
   ended(): Ended | undefined {
     const exit = this.running?.exit()
-    return exit === undefined ? undefined : describeExit(exit as Exit.Exit<string, string>)
+    return exit === undefined ? undefined : describeExit(exit as Exit.Exit<string, string>, this.isInterrupted)
   }
 
   /** True while the code waits for something that can still arrive. */
@@ -260,13 +266,13 @@ export class Interpreter {
   }
 
   private readonly engine: Engine = {
-    perform: (action) =>
+    perform: (action, onLate) =>
       Effect.callback<any>((resume) => {
         if (!this.isInTurn) return this.options.onStray()
         if (this.continuation !== undefined) return
         const handle: Handle = { action, resume, state: "open", eventId: undefined }
         this.emitted.push(handle)
-        return Effect.sync(() => this.drop(handle))
+        return Effect.suspend(() => this.giveUp(handle, onLate))
       }),
     request: (action) =>
       Effect.suspend(() => {
@@ -343,6 +349,24 @@ export class Interpreter {
     this.drain()
   }
 
+  /** Executions of Duroxide know no interruption: their programs never read the message. */
+  private interrupt(): void {
+    // The next execution gets the message.
+    if (!this.options.strict || this.continuation !== undefined) return
+    this.isInterrupted = true
+    this.running!.interrupt()
+    this.drain()
+  }
+
+  private giveUp(handle: Handle, onLate: (answer: any) => Effect.Effect<void> = () => Effect.void) {
+    const { action, eventId } = handle
+    const awaitsEnd = this.options.strict && action._tag === "StartSubOrchestration" &&
+      (action.onInterrupt ?? "interrupt") === "interrupt" && eventId !== undefined && handle.state === "open"
+    if (!awaitsEnd) return Effect.sync(() => this.drop(handle))
+    this.dropped.push({ eventId, action, awaitsEnd })
+    return Effect.flatMap(Effect.callback<Event.Event>((resume) => void (handle.resume = resume)), onLate)
+  }
+
   private drop(handle: Handle): void {
     if (handle.state !== "open") return
     handle.state = "dropped"
@@ -404,7 +428,7 @@ const mostSpans = 1_000
 
 interface Handle {
   readonly action: Awaited
-  readonly resume: (effect: Effect.Effect<any>) => void
+  resume: (effect: Effect.Effect<any>) => void
   state: "open" | "answered" | "dropped"
   /** Undefined until the request has its event. */
   eventId: number | undefined
@@ -453,10 +477,11 @@ const completions: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
 
 const isCompletion = (event: Event.Event) => completions.has(event._tag)
 
-const describeExit = (exit: Exit.Exit<string, string>): Ended => {
+const describeExit = (exit: Exit.Exit<string, string>, isInterrupted: boolean): Ended => {
   if (Exit.isSuccess(exit)) return { _tag: "Succeeded", output: exit.value }
   const failure = exit.cause.reasons.find((reason) => reason._tag === "Fail")
   if (failure !== undefined) return { _tag: "Failed", error: failure.error }
   const death = exit.cause.reasons.find((reason) => reason._tag === "Die")
-  return { _tag: "Died", defect: death === undefined ? "the orchestration interrupted itself" : death.defect }
+  if (death !== undefined) return { _tag: "Died", defect: death.defect }
+  return isInterrupted ? { _tag: "Interrupted" } : { _tag: "Died", defect: "the orchestration interrupted itself" }
 }

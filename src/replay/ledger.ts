@@ -6,6 +6,7 @@
  * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
 import type * as Event from "../model/Event.ts"
+import * as interruptMail from "../model/shared/interruptMail.ts"
 import * as taskMail from "../model/shared/taskMail.ts"
 
 /** The kinds of events that a completion answers. */
@@ -17,6 +18,9 @@ export interface Delivery {
   readonly answer: Event.Event
 }
 
+/** Why a child is no longer waited for, although its end still is. */
+export const interrupted = "interrupted"
+
 type Message = Event.Of<"ExternalEventPersistent">
 
 export class Ledger {
@@ -24,6 +28,8 @@ export class Ledger {
   readonly openActivities = new Set<number>()
   /** Children without a result and without a cancel request, by event id, ascending. */
   readonly openChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
+  /** Children that were interrupted and have not ended yet, by event id, ascending. */
+  readonly interruptedChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
   /** Event ids of waits for signals that are neither answered nor given up, ascending. */
   readonly openSubscriptions = new Set<number>()
   /** Event ids of open waits for mailboxes. */
@@ -35,6 +41,7 @@ export class Ledger {
   /** Event ids of requests that a completion has answered. */
   readonly answered = new Set<number>()
   cancelRequest: Event.Of<"OrchestrationCancelRequested"> | undefined
+  interruptRequest: Message | undefined
   /** Bytes of the texts in the events so far, at two per character. */
   textBytes = 0
 
@@ -60,9 +67,10 @@ export class Ledger {
     this.givenUp = givenUp
   }
 
-  /** Whether a request still waits for its answer. */
+  /** Whether a request still waits for its answer, or an interrupted child for its end. */
   isOpen(eventId: number): boolean {
-    return this.openActivities.has(eventId) || this.openChildren.has(eventId) || this.openSubscriptions.has(eventId) ||
+    return this.openActivities.has(eventId) || this.openChildren.has(eventId) ||
+      this.interruptedChildren.has(eventId) || this.openSubscriptions.has(eventId) ||
       this.openDequeues.has(eventId) || this.unanswered.get(eventId) === "TimerCreated"
   }
 
@@ -105,13 +113,19 @@ export class Ledger {
       case "SubOrchestrationCompleted":
       case "SubOrchestrationFailed":
         this.unanswered.delete(event.sourceEventId!)
+        this.interruptedChildren.delete(event.sourceEventId!)
         this.answered.add(event.sourceEventId!)
         this.close(event.sourceEventId!)
         if (event._tag !== "ActivityFailed") this.creating.delete(event.sourceEventId!)
         delivery = { requestId: event.sourceEventId!, answer: event }
         break
+      case "SubOrchestrationCancelRequested": {
+        const child = this.openChildren.get(event.sourceEventId!)
+        if (child !== undefined && event.reason === interrupted) this.interruptedChildren.set(child.eventId, child)
+        this.close(event.sourceEventId!)
+        break
+      }
       case "ActivityCancelRequested":
-      case "SubOrchestrationCancelRequested":
         this.close(event.sourceEventId!)
         this.creating.delete(event.sourceEventId!)
         break
@@ -141,6 +155,7 @@ export class Ledger {
         break
       }
       case "ExternalEventPersistent": {
+        if (event.name === interruptMail.mailbox) this.interruptRequest ??= event
         const requestId = this.dequeues.get(event.name)?.next(this.openDequeues)
         if (requestId !== undefined) delivery = { requestId, answer: event }
         else entry(this.mailboxes, event.name, (): Array<Message> => []).push(event)

@@ -13,6 +13,7 @@ import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
 import { isOwn } from "../model/shared/coreVersion.ts"
+import * as interruptMail from "../model/shared/interruptMail.ts"
 import * as retryMail from "../model/shared/retryMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
@@ -21,7 +22,7 @@ import { conclude, record } from "./conclude.ts"
 import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
 import { Interpreter, InvalidProgram, Nondeterminism, Unreadable } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
-import { Ledger } from "./ledger.ts"
+import { interrupted, Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
 import type { ProgramSpan } from "./programSpans.ts"
 
@@ -239,7 +240,8 @@ class Program {
       const dropped = new Set(this.dropped.map(({ eventId }) => eventId))
       for (const event of history) {
         if (
-          breadcrumbs.has(event._tag) && "reason" in event && event.reason === "dropped_future" &&
+          breadcrumbs.has(event._tag) && "reason" in event &&
+          (event.reason === "dropped_future" || event.reason === interrupted) &&
           !dropped.has(event.sourceEventId!)
         ) {
           throw new Nondeterminism(
@@ -287,7 +289,14 @@ class Program {
 
     const { end, outcome } = this.decide(requests, ended)
     const dropped = [...this.dropped, ...interpreter.takeDropped()].sort((a, b) => a.eventId - b.eventId)
-    const decided = conclude(execution, recorder, this.ledger, outcome, { requests, dropped, end, started })
+    const openRequest = (eventId: number) => interpreter.open(eventId)
+    const decided = conclude(execution, recorder, this.ledger, outcome, {
+      requests,
+      dropped,
+      end,
+      started,
+      openRequest
+    })
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
@@ -346,7 +355,7 @@ class Program {
     requests: ReadonlyArray<Request>,
     ended: Exclude<Ended, { readonly _tag: "Died" }> | undefined
   ): { readonly outcome: Outcome; readonly end: End } {
-    const { interpreter, ledger: { cancelRequest } } = this
+    const { interpreter, ledger: { cancelRequest, interruptRequest } } = this
     if (cancelRequest !== undefined) {
       return { outcome: failed(ErrorDetails.cancelled(cancelRequest.reason)), end: "cancellation" }
     }
@@ -362,6 +371,8 @@ class Program {
     }
     const outcome: Outcome = ended === undefined
       ? { _tag: "Waiting" }
+      : ended._tag === "Interrupted"
+      ? failed(ErrorDetails.cancelled(interruptMail.decode(interruptRequest!.data)))
       : ended._tag === "Succeeded"
       ? { _tag: "Completed", output: ended.output }
       : failed(ErrorDetails.application("OrchestrationFailed", ended.error))

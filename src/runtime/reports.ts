@@ -107,7 +107,7 @@ const statusOf = (last: Event.Event) =>
     ? "continuedAsNew"
     : last._tag !== "OrchestrationFailed"
     ? undefined
-    : last.details._tag === "Application" && typeof last.details.kind === "object"
+    : ErrorDetails.cancellationOf(last.details) !== undefined
     ? "cancelled"
     : "failed"
 

@@ -99,4 +99,59 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
       }),
     30_000
   )
+
+  it.effect("an interrupted instance is shown while it cleans up, and can be terminated then", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.PgServer
+      const on = (...args: ReadonlyArray<string>) => Cli.run([...args, "--url", url])
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Book, { instanceId: "trip-3" })
+        yield* waitUntil(Effect.map(on("show", "trip-3"), ({ stdout }) => stdout.includes("timer")))
+        const refused = yield* on("interrupt", "trip-3", "--deadline", "soon")
+        assert.strictEqual(refused.exitCode, 2)
+        assert.include(refused.stderr, "--deadline")
+        const interrupted = yield* on("interrupt", "trip-3", "--reason", "rain", "--deadline", "1 hour", "--json")
+        assert.deepStrictEqual(JSON.parse(interrupted.stdout), {
+          action: "interrupted",
+          instanceId: "trip-3",
+          reason: "rain",
+          deadline: "1 hour"
+        })
+        yield* waitUntil(Effect.map(on("show", "trip-3"), ({ stdout }) => stdout.includes("interrupted  ")))
+        const shown = yield* on("show", "trip-3")
+        assert.match(shown.stdout, /^interrupted +\S+ \S+, \d+ s ago: rain$/m)
+        assert.match(shown.stdout, /^child +Book trip-3::sub::\d+ +#\d+ +interrupted, for /m)
+        assert.match(shown.stdout, /^termination +- +- +due /m)
+        assert.match(shown.stdout, /^ *\d+ +\S+ +interrupted +rain$/m)
+        const json = JSON.parse((yield* on("show", "trip-3", "--json")).stdout)
+        assert.strictEqual(json.interrupted.reason, "rain")
+        const terminated = yield* on("terminate", "trip-3", "--reason", "it hangs")
+        assert.include(terminated.stdout, "terminated trip-3")
+        const error = yield* Effect.flip(client.wait(Book, "trip-3"))
+        assert.deepInclude(error, { _tag: "InstanceCancelled", reason: "it hangs" })
+        const [child] = JSON.parse((yield* on("list", "--parent", "trip-3", "--json")).stdout)
+        assert.strictEqual(child.status, "Cancelled")
+        for (const command of ["interrupt", "terminate"]) {
+          const late = yield* on(command, "trip-3")
+          assert.strictEqual(late.exitCode, 1)
+          assert.include(late.stderr, "instance trip-3 has ended: Cancelled")
+          assert.strictEqual((yield* on(command, "unknown")).exitCode, 1)
+        }
+      }).pipe(
+        Effect.provide(
+          application(
+            url,
+            "one",
+            () =>
+              Effect.flatMap(Orchestration.Instance, ({ instanceId }) =>
+                instanceId.includes("sub")
+                  ? Effect.as(Effect.ensuring(Effect.sleep("1 day"), Effect.sleep("1 day")), "")
+                  : Effect.tap(Book.execute(), Effect.sleep("1 second")).pipe(
+                    Effect.raceFirst(Effect.as(Effect.sleep("1 day"), ""))
+                  ))
+          )
+        )
+      )
+    }))
 })

@@ -115,7 +115,7 @@ export const make = Effect.gen(function*() {
     yield* Effect.ignore(client.wait(Order, "order-2"))
     yield* start("order-3", "chair", 80)
     yield* client.waitForStatus("order-3")
-    yield* client.cancel("order-3", "out of stock")
+    yield* client.terminate("order-3", "out of stock")
     yield* Effect.ignore(client.wait(Order, "order-3"))
     yield* start("order-4", "table", 300)
     yield* client.waitForStatus("order-4")

@@ -213,7 +213,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
         "activity - #7 waiting for AGE 0",
         "child - #8 waiting for AGE 0",
         "mailbox - - waiting for AGE 0",
-        "cancellation - - waiting for AGE 0",
+        "termination - - waiting for AGE 0",
         "unknown - - waiting for AGE 0"
       ])
     }))

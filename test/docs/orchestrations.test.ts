@@ -55,6 +55,14 @@ const SurveyLive = Survey.toLayer(Effect.fn(function*(city) {
   return city.length
 }))
 
+const Hotel = Orchestration.make("Hotel", { payload: Schema.String, success: Schema.String })
+
+const HotelLive = Hotel.toLayer((city) =>
+  Effect.andThen(Effect.sleep(city === "Oslo" ? "1 day" : "1 hour"), Effect.orDie(Book.execute(city))).pipe(
+    Effect.onInterrupt(() => Tell.execute(`nothing to undo in ${city}`))
+  )
+)
+
 const Review = Orchestration.make("Review", {
   payload: { tripId: Schema.String },
   instanceId: ({ tripId }) => `review-${tripId}`
@@ -150,11 +158,18 @@ const polite = Effect.gen(function*() {
 const children = Effect.gen(function*() {
   const { instanceId } = yield* Orchestration.Instance
   const sizes = yield* Effect.forEach(["Rome", "Oslo"], Survey.execute, { concurrency: "unbounded" })
-  const inTime = yield* Survey.execute("Bern").pipe(Effect.timeoutOption("1 hour")) // cancels the child
-  // Independent: no instance waits for it, no cancellation of this one reaches it.
+  const inTime = yield* Survey.execute("Bern").pipe(Effect.timeoutOption("1 hour")) // interrupts the child
+  // Independent: no instance waits for it, no interruption of this one reaches it.
   yield* Survey.startDetached({ instanceId: `${instanceId}/later`, payload: "Prague" })
   return { sizes, inTime: Option.isSome(inTime) }
 })
+
+const compared = Effect.raceFirst(
+  // The child may complete just before the interruption reaches it. This undoes what it has done.
+  Hotel.with({ onLateSuccess: (room) => Unbook.execute(room) }).execute("Rome"),
+  // Ends at once, without its finalizers.
+  Hotel.with({ onInterrupt: "terminate" }).execute("Oslo")
+)
 
 const world = Effect.gen(function*() {
   const now = yield* DateTime.now // when this turn began
@@ -191,13 +206,14 @@ const on = <A, E, R>(
   const logged: Array<unknown> = []
   const note = (what: string) => Effect.map(hours, (now) => void did.push(`${now} ${what}`))
   const runtime = Runtime.layer({
-    orchestrations: [Program, BookTrip, Review, Survey],
+    orchestrations: [Program, BookTrip, Review, Survey, Hotel],
     activities: [Book, Unbook, Quote, Tell]
   }).pipe(Layer.provide([
     Program.toLayer(() => Effect.map(program, (value) => JSON.parse(JSON.stringify(value ?? null)))),
     BookTripLive,
     Review.toLayer(() => Effect.void),
     SurveyLive,
+    HotelLive,
     Book.toLayer((city) =>
       Effect.andThen(
         note(`book ${city}`),
@@ -228,7 +244,7 @@ describe("docs/orchestrations.md", () => {
       ["test/docs/orchestrations.test.ts", "examples/nightly/nightly.ts"].map(Docs.read).join("\n")
     )
     const examples = Docs.blocks(Docs.read("docs/orchestrations.md"), "ts")
-    assert.lengthOf(examples, 16)
+    assert.lengthOf(examples, 17)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -348,14 +364,27 @@ describe("docs/orchestrations.md", () => {
         })))
   }
 
-  it.effect("undoing: neither cancelling an instance nor continuing as new runs finalizers", () => {
+  it.effect("undoing: an interruption releases what was acquired", () =>
+    on(
+      Effect.scoped(Effect.andThen(booking("Oslo"), Effect.andThen(booking("Bern"), Confirmed.wait))),
+      (did) =>
+        Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* start
+          yield* client.interrupt("p", "enough", { deadline: "10 minutes" })
+          assert.strictEqual((yield* TestRuntime.runToEnd("p"))._tag, "Cancelled")
+          assert.deepStrictEqual(did, ["0 book Oslo", "0 book Bern", "0 unbook seat in Bern", "0 unbook seat in Oslo"])
+        })
+    ))
+
+  it.effect("undoing: neither terminating an instance nor continuing as new runs finalizers", () => {
     const cancelled = on(
       Effect.scoped(Effect.andThen(booking("Oslo"), Confirmed.wait)),
       (did) =>
         Effect.gen(function*() {
           const client = yield* Client.Client
           yield* start
-          yield* client.cancel("p", "enough")
+          yield* client.terminate("p", "enough")
           assert.strictEqual((yield* TestRuntime.runToEnd("p"))._tag, "Cancelled")
           assert.deepStrictEqual(did, ["0 book Oslo"])
         })
@@ -420,6 +449,26 @@ describe("docs/orchestrations.md", () => {
         assert.strictEqual((yield* TestRuntime.runToEnd(`p::sub::${cancelled!.eventId}`))._tag, "Cancelled")
         assert.strictEqual((yield* TestRuntime.runToEnd("p/later"))._tag, "Completed")
       })))
+
+  it.effect("children: the loser of a race ends as its options say", () =>
+    on(compared, (did) =>
+      Effect.gen(function*() {
+        yield* start
+        assert.strictEqual(yield* wait, "seat in Rome")
+        assert.strictEqual((yield* TestRuntime.runToEnd("p::sub::3"))._tag, "Cancelled")
+        assert.notInclude(did, "1 tell nothing to undo in Oslo")
+      })))
+
+  it.effect("children: one that is interrupted cleans up before its parent continues", () =>
+    on(
+      Effect.andThen(Effect.timeoutOption(Hotel.execute("Rome"), "30 minutes"), Tell.execute("on")),
+      (did) =>
+        Effect.gen(function*() {
+          yield* start
+          yield* wait
+          assert.deepStrictEqual(did, ["0.5 tell nothing to undo in Rome", "0.5 tell on"])
+        })
+    ))
 
   it.effect("time, chance, ids, logs: the same in every replay", () =>
     on(Effect.andThen(world, (seen) => Effect.as(Confirmed.wait, seen)), (did, logged) =>

@@ -104,7 +104,7 @@ describe("nightly", () => {
         const client = yield* Client.Client
         yield* start()
         yield* TestRuntime.advance("13 hours")
-        yield* client.cancel("n", "enough")
+        yield* client.terminate("n", "enough")
         assert.strictEqual((yield* client.status("n"))._tag, "Cancelled")
         const report = yield* TestRuntime.runToEnd("n/2030-06-02T02:30:00.000+02:00[Europe/Berlin]")
         assert.strictEqual(report._tag, "Completed")

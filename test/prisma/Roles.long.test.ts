@@ -226,7 +226,7 @@ describe("Roles", () => {
           yield* client.send(Go, "s-1", 40)
           assert.strictEqual(yield* client.wait(Sum, "s-1"), 42)
           yield* client.start(Sum, { instanceId: "s-2", payload: 1 })
-          yield* client.cancel("s-2", "enough")
+          yield* client.terminate("s-2", "enough")
           const end = yield* Effect.exit(client.wait(Sum, "s-2"))
           assert.strictEqual(end._tag, "Failure")
         }).pipe(Effect.provide(Layer.provide(Client.layer, provider(store, "client"))))

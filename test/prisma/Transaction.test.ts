@@ -106,7 +106,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           const client = Client.within(Transaction.make(inside.connection, { schema }))
           await Effect.runPromise(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
           await Effect.runPromise(client.raise(Approved, "order-1", true))
-          await Effect.runPromise(client.cancel("order-1", "changed our minds"))
+          await Effect.runPromise(client.terminate("order-1", "changed our minds"))
           // No other session sees it yet.
           assert.deepStrictEqual(await Effect.runPromise(stored), nothing)
         })
@@ -232,7 +232,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           await insertOrder(inside, schema)
           await inside.run("SAVEPOINT before_start")
           const client = Client.within(Transaction.make(inside.connection, { schema: "not_migrated" }))
-          await Effect.runPromise(Effect.flip(client.cancel("order-1", "")))
+          await Effect.runPromise(Effect.flip(client.terminate("order-1", "")))
           await inside.run("ROLLBACK TO SAVEPOINT before_start")
         })
         assert.isTrue(Exit.isSuccess(exit))
@@ -307,7 +307,7 @@ describe("Transaction.make:", () => {
         }
       }
       const client = Client.within(Transaction.make(connection, { schema: "public" }))
-      const error = yield* Effect.flip(client.cancel("a", ""))
+      const error = yield* Effect.flip(client.terminate("a", ""))
       assert.strictEqual(error.reason._tag, "ConnectionLost")
       assert.deepStrictEqual(texts, [
         `SELECT "public".dx_enqueue_for_orchestrator($1::jsonb,$2::text[],$3::bigint) AS answer`

@@ -171,7 +171,7 @@ it.live("adopt: a client reaches instances of Duroxide with ids of 2,048 bytes",
       const client = yield* Client.Client
       yield* client.send(Amounts, summing, 2)
       assert.strictEqual(yield* client.wait(Sum, summing), 42)
-      yield* client.cancel(cancelled, "no longer needed")
+      yield* client.terminate(cancelled, "no longer needed")
       assert.strictEqual((yield* Effect.flip(client.wait(Sum, cancelled)))._tag, "InstanceCancelled")
       const statuses = yield* Effect.forEach([summing, cancelled], (id) => client.status(id))
       assert.deepStrictEqual(statuses.map(({ _tag }) => _tag), ["Completed", "Cancelled"])

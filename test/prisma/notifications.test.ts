@@ -473,7 +473,7 @@ describe("a transaction of the application:", () => {
     yield* client.start(Fulfil, { instanceId: "one" })
     yield* client.raise(Approved, "one", true)
     yield* client.start(Fulfil, { instanceId: "two" })
-    yield* client.cancel("two", "changed our minds")
+    yield* client.terminate("two", "changed our minds")
     yield* run(end)
     return String(began.at)
   })

@@ -92,7 +92,7 @@ describe("What another process stores", () => {
         assert.isAtMost(readProgress, 3)
         assert.strictEqual(renewWorkItemLocks, 0)
 
-        yield* client.cancel("c", "not wanted")
+        yield* client.terminate("c", "not wanted")
         yield* Deferred.await(interrupted)
         assert.strictEqual((yield* count).renewWorkItemLocks, 1)
         assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'c'`), [])

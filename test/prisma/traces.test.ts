@@ -188,7 +188,7 @@ describe("Traces with PostgreSQL", () => {
       )
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* Effect.withTracer(client.cancel("unknown", "not traced"), Tracer.nativeTracer)
+        yield* Effect.withTracer(client.terminate("unknown", "not traced"), Tracer.nativeTracer)
         const { statementCounts } = yield* Database.Database
         const operations = [
           "fetchOrchestrationItems",
@@ -212,7 +212,7 @@ describe("Traces with PostgreSQL", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         yield* request(client, "o")
-        yield* Effect.withSpan(client.cancel("waits", "no more"), "DELETE")
+        yield* Effect.withSpan(client.terminate("waits", "no more"), "DELETE")
         const queued = yield* sql<{ work_item: string }>("SELECT work_item FROM orchestrator_queue ORDER BY id")
         assert.lengthOf(queued, 2)
         assert.notInclude(JSON.stringify(queued), "trace")

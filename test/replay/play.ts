@@ -18,6 +18,7 @@ import * as Activity from "../../src/Activity.ts"
 import * as Mailbox from "../../src/Mailbox.ts"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
 import * as Event from "../../src/model/Event.ts"
+import * as interruptMail from "../../src/model/shared/interruptMail.ts"
 import type { PayloadSchema } from "../../src/model/shared/payload.ts"
 import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
@@ -261,6 +262,13 @@ export class Instance {
     _tag: "CancelInstance",
     instance: this.instanceId,
     reason
+  })
+
+  readonly interrupted = (reason: string): WorkItem.Of<"QueueMessage"> => ({
+    _tag: "QueueMessage",
+    instance: this.instanceId,
+    name: interruptMail.mailbox,
+    data: interruptMail.encode(reason)
   })
 
   /** The input of the next turn. */

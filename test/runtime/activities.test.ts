@@ -314,7 +314,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         const { client } = yield* LocalProcess.start(Runtime.layer({ orchestrations }).pipe(Layer.provide(programs)))
         yield* client.start(Misled, { instanceId: "cancelled", payload: "far away" })
         yield* Deferred.await(running)
-        yield* client.cancel("cancelled", "not wanted")
+        yield* client.terminate("cancelled", "not wanted")
         yield* Deferred.await(interrupted)
         const { sql } = yield* PgServer.PgServer
         assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'cancelled'`), [])

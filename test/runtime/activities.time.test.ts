@@ -133,7 +133,7 @@ describe("Activity, in virtual time", () => {
         const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
         yield* client.start(Job, { instanceId: "cancelled", payload: "" })
         yield* running
-        yield* client.cancel("cancelled", "not wanted")
+        yield* client.terminate("cancelled", "not wanted")
         // The clock stands still: no renewal, no poll.
         assert.strictEqual(yield* ended, 0)
       }).pipe(Effect.provide(MemoryDriver.layer)))
@@ -147,7 +147,7 @@ describe("Activity, in virtual time", () => {
         const found = yield* Effect.forkChild(running)
         yield* Effect.repeat(TestClock.adjust("100 millis"), { until: () => found.pollUnsafe() !== undefined })
         yield* TestClock.adjust("10500 millis")
-        yield* client.cancel("cancelled", "not wanted")
+        yield* client.terminate("cancelled", "not wanted")
         yield* Effect.flip(client.wait(Job, "cancelled"))
         const cancelled = yield* Clock.currentTimeMillis
         yield* TestClock.adjust("1 second")
@@ -225,7 +225,7 @@ describe("Activity, in virtual time", () => {
         )
         yield* client.start(Job, { instanceId: "stuck", payload: "stuck" })
         yield* Deferred.await(running)
-        yield* client.cancel("stuck", "not wanted")
+        yield* client.terminate("stuck", "not wanted")
         yield* client.start(Job, { instanceId: "next", payload: "next" })
         const next = yield* Effect.forkChild(client.wait(Job, "next"))
         yield* TestClock.adjust("9 seconds")

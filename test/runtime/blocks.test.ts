@@ -156,7 +156,7 @@ describe("A program that was edited in place", () => {
       yield* first.stop
       const wrong = yield* start(serving(world, edited))
       yield* TestClock.adjust("15 minutes")
-      yield* wrong.client.cancel("a", "not worth it")
+      yield* wrong.client.terminate("a", "not worth it")
       yield* TestClock.adjust("2 minutes")
       const error = yield* Effect.flip(wrong.client.wait(Book, "a", { timeout: 0 }))
       assert.instanceOf(error, Client.InstanceCancelled)

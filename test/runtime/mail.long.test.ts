@@ -120,7 +120,7 @@ it.layer(layer, { excludeTestServices: true })("Large mail at continueAsNew:", (
       yield* client.start(Reads, { instanceId: "small", payload: { next: 0, count } })
       const words = Array.from({ length: count }, (_, i) => mail("small", `${i} ${"x".repeat(100)}`))
       yield* driver.enqueueForOrchestrator(words)
-      yield* client.cancel("small", "test")
+      yield* client.terminate("small", "test")
       yield* Layer.build(RuntimeLive)
       assert.strictEqual((yield* Effect.flip(client.wait(Reads, "small")))._tag, "InstanceCancelled")
       assert.isBelow((yield* longestStart("small")).executions, 10)

@@ -53,7 +53,7 @@ describe("Metrics of a runtime", () => {
       yield* client.execute(Loop, { instanceId: "loop", payload: 2 })
       yield* client.execute(Parent, { instanceId: "parent" })
       yield* client.start(Waits, { instanceId: "waits" })
-      yield* client.cancel("waits", "enough")
+      yield* client.terminate("waits", "enough")
       yield* Effect.exit(client.wait(Waits, "waits"))
       assert.deepStrictEqual(yield* counts(Metrics.orchestrationStarts), {
         "Loop 1.0.0 client": 1,

@@ -350,7 +350,7 @@ describe("Optimistic turns", () => {
   for (
     const [what, send] of Object.entries({
       "a signal": (client: Client.Client["Service"]) => client.raise(Go, "either", "signal"),
-      "a cancellation": (client: Client.Client["Service"]) => client.cancel("either", "enough")
+      "a cancellation": (client: Client.Client["Service"]) => client.terminate("either", "enough")
     })
   ) {
     it.effect(`${what} that comes before the outcome is handled first`, () =>

@@ -158,7 +158,7 @@ describe("Retry of an instance that has failed", () => {
       const { retry } = yield* admin
       yield* client.start(Trip, { instanceId: "t" })
       yield* seconds(5)
-      yield* client.cancel("t", "by mistake")
+      yield* client.terminate("t", "by mistake")
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
       yield* retry("t")
@@ -295,7 +295,7 @@ describe("Retry from an earlier event", () => {
       const { readHistory, retry } = yield* admin
       yield* client.start(Trip, { instanceId: "t" })
       yield* seconds(5)
-      yield* client.cancel("t", "by mistake")
+      yield* client.terminate("t", "by mistake")
       yield* seconds(5)
       const history = yield* readHistory("t")
       const closing = history.find((event) => "reason" in event && event.reason === "orchestration_terminal")!

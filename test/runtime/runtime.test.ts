@@ -161,7 +161,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
           failure(client.execute(Sluggish, { instanceId: "cancelled", payload: "cancelled" }))
         )
         yield* Effect.repeat(Effect.sync(() => log.slow.get("cancelled")), { until: (state) => state === "running" })
-        yield* client.cancel("cancelled", "changed my mind")
+        yield* client.terminate("cancelled", "changed my mind")
         const error = yield* Fiber.join(waiting)
         assert.instanceOf(error, Client.InstanceCancelled)
         assert.strictEqual(error.message, "instance cancelled was cancelled: changed my mind")
@@ -188,7 +188,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         yield* client.start(Deciding, { instanceId: "visible", payload: "100000 millis" })
         assert.strictEqual((yield* client.status("visible"))._tag, "Running")
         assert.strictEqual((yield* client.status("unknown"))._tag, "NotFound")
-        yield* client.cancel("visible", "done")
+        yield* client.terminate("visible", "done")
       }))
   })
 
@@ -224,7 +224,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
             client.wait(Measuring, instanceId),
             client.status(instanceId),
             client.raise(Approved, instanceId, { by: "x" }),
-            client.cancel(instanceId, "x")
+            client.terminate(instanceId, "x")
           ]
           for (const call of calls) {
             const error = yield* failure(call as Effect.Effect<unknown, unknown>)
@@ -236,7 +236,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const child = yield* failure(client.start(Measuring, { instanceId: "parent::sub::1" }))
         assert.include(child.message, "'sub::' is reserved for child orchestrations")
         yield* client.raise(Approved, "parent::sub::1", { by: "x" })
-        const error = yield* failure(client.cancel("fine", "not\0fine"))
+        const error = yield* failure(client.terminate("fine", "not\0fine"))
         assert.include(error.message, "invalid reason")
         yield* client.start(Measuring, { instanceId: "é".repeat(512) })
       }))
@@ -259,7 +259,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
       const error = yield* failure(client.wait(Deciding, "late", { timeout: "30 millis" }))
       assert.strictEqual(error._tag, "WaitTimeout")
       assert.strictEqual((yield* client.status("late"))._tag, "Running")
-      yield* client.cancel("late", "done")
+      yield* client.terminate("late", "done")
       const cause = yield* Effect.sandbox(client.wait(Deciding, "late")).pipe(Effect.flip)
       assert.include(Cause.pretty(cause), "instance late was cancelled: done")
     }))

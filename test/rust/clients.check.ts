@@ -68,7 +68,7 @@ describe("our client", () => {
         assert.strictEqual(yield* failure("text"), "bang")
         yield* client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna" })
         yield* Rust.asking(shared, "errand")
-        yield* client.cancel("errand", "no more")
+        yield* client.terminate("errand", "no more")
         assert.include(
           String(yield* Effect.flip(client.wait(Ours.RustErrand, "errand"))),
           "was cancelled: no more"

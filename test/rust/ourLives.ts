@@ -146,7 +146,7 @@ export const app = (url: string) =>
 export const deliver = Effect.fnUntraced(function*(instance: string, message: Message) {
   const client = yield* Client.Client
   const id = `${instance}${message.to ?? ""}`
-  if ("cancel" in message) return yield* client.cancel(id, message.cancel)
+  if ("cancel" in message) return yield* client.terminate(id, message.cancel)
   if ("send" in message) return yield* client.send(Letters, id, String(message.data))
   return yield* client.raise(message.raise === "Go" ? Go : Answer, id, String(message.data))
 })

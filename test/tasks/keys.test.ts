@@ -96,7 +96,7 @@ describe("Tasks: calls with keys", () => {
         (rows) => rows.map(({ instance_id }) => instance_id)
       )
       yield* waitUntil(Effect.map(callers, ({ length }) => length === 3))
-      yield* client.cancel("b", "not needed")
+      yield* client.terminate("b", "not needed")
       yield* Effect.flip(client.wait(Keyed, "b"))
       yield* first.stop
 

@@ -107,7 +107,7 @@ describe("Tasks: orchestrations", () => {
         const client = Context.get(services, Client.Client)
         for (const instanceId of ["a", "b", "c"]) yield* client.start(Shares, { instanceId, payload: "today" })
         yield* running.until(1)
-        yield* client.cancel("a", "not needed")
+        yield* client.terminate("a", "not needed")
         yield* Effect.flip(client.wait(Shares, "a"))
         yield* end.open
         assert.deepStrictEqual([yield* client.wait(Shares, "b"), yield* client.wait(Shares, "c")], [7, 7])
@@ -185,7 +185,7 @@ describe("Tasks: orchestrations", () => {
         const client = Context.get(services, Client.Client)
         yield* client.start(Waits, { instanceId: "w" })
         yield* running.until(1)
-        yield* client.cancel("w", "not needed")
+        yield* client.terminate("w", "not needed")
         yield* interrupted.until(1)
         assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Cancelled" }])
 

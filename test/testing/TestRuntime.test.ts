@@ -189,7 +189,7 @@ describe("TestRuntime", () => {
       assert.deepStrictEqual(yield* client.read(Stage, "p"), Option.some("1"))
       yield* client.send(Orders, "p", 7)
       assert.deepStrictEqual(yield* client.read(Stage, "p"), Option.some("7"))
-      yield* client.cancel("p", "enough")
+      yield* client.terminate("p", "enough")
       assert.strictEqual((yield* status)._tag, "Cancelled")
     }).pipe(on(Effect.gen(function*() {
       yield* Stage.set("1")

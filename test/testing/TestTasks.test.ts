@@ -166,7 +166,7 @@ describe("TestTasks", () => {
       assert.strictEqual(yield* client.execute(Impatient, { instanceId: "i" }), "gave up")
       assert.strictEqual(yield* minutes, 1)
       yield* client.start(Publish, { instanceId: "p", payload: "cat" })
-      yield* client.cancel("p", "not needed")
+      yield* client.terminate("p", "not needed")
       // The next heartbeat finds it.
       yield* TestRuntime.advance("1 minute")
       const tasks = yield* Tasks.Tasks

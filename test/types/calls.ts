@@ -246,7 +246,7 @@ expectTypeOf(client.start(Silent, { instanceId: "i" }))
   .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Send>>()
 expectTypeOf(client.raise(Ping, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Send>>()
-expectTypeOf(client.cancel("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
+expectTypeOf(client.terminate("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
 
 expectTypeOf(client.status("i")).toEqualTypeOf<Effect.Effect<Client.Status, ProviderError.ProviderError>>()
 type StatusOf<Tag extends Client.Status["_tag"]> = Extract<Client.Status, { readonly _tag: Tag }>

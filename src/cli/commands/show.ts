@@ -12,7 +12,7 @@ import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
 import { definitionOf, unservedOf } from "../internal/definitions.ts"
-import { describe, kinds } from "../internal/events.ts"
+import { describe, kindOf } from "../internal/events.ts"
 import { isoTime, marked, markedState, outcomeOf, shownPause, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -98,12 +98,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
     ? history
     : yield* admin.readHistoryWithExecutionId(id, state.executionId)
   const queued = yield* admin.getQueuedWork(id)
-  const { messages, waits } = Waits.of(current, queued)
+  const { interruption, messages, waits } = Waits.of(current, queued)
   const unserved = isRunning && foreign.length === 0 ? unservedOf(state, queued, waits, yield* admin.listProcesses) : []
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
 
-  const kindWidth = Math.max(0, ...shownEvents.map(({ _tag }) => kinds[_tag].length))
+  const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
   const cut = (text: string, taken: number) =>
@@ -129,6 +129,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ...(place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : placeJson(place))
       })),
       unserved,
+      interrupted: interruption === undefined
+        ? null
+        : { since: isoTime(interruption.sinceMs), reason: interruption.reason },
       messages: messages.map(({ answers, place, kind, name }) => ({
         kind,
         name,
@@ -169,6 +172,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           (text) => markedState({ block: state.block, pause: state.pause, status: outcome.status }, text, style)
         ],
         ...(state.pause === null ? [] : [["paused", shownPause(state.pause, nowMs), style.red] as const]),
+        ...(interruption === undefined
+          ? []
+          : [["interrupted", `${moment(interruption.sinceMs)}: ${interruption.reason}`] as const]),
         ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
         ...unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
@@ -240,7 +246,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : ""),
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
-            `${time(event.timestampMs).slice(11)}  ${kinds[event._tag].padEnd(kindWidth)}  `
+            `${time(event.timestampMs).slice(11)}  ${kindOf(event).padEnd(kindWidth)}  `
           return `${start}${style.dim(cut(describe(event), start.length))}`.trimEnd()
         })
       )
@@ -276,7 +282,7 @@ const nameOf = ({ instanceId, name }: Waits.Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`
 
 const stateOf = (
-  { eventId, kind, place, sinceMs }: Waits.Wait,
+  { eventId, isInterrupted, kind, place, sinceMs }: Waits.Wait,
   messages: ReadonlyArray<Waits.Message>,
   nowMs: number
 ): string =>
@@ -286,7 +292,7 @@ const stateOf = (
     ? "has ended, see the messages"
     : kind === "activity"
     ? "not in the queue"
-    : `for ${age(nowMs - sinceMs)}`
+    : `${isInterrupted ? "interrupted, " : ""}for ${age(nowMs - sinceMs)}`
 
 const progressOf = ({ isDue, lockedUntilMs, visibleAtMs }: QueuePlace, nowMs: number, later: string): string =>
   lockedUntilMs !== null

@@ -3,15 +3,22 @@
  */
 import type * as Event from "../../model/Event.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
+import * as interruptMail from "../../model/shared/interruptMail.ts"
+import * as retryMail from "../../model/shared/retryMail.ts"
 import { time } from "./table.ts"
 
 /** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
-export const kinds: { readonly [Tag in Event.Event["_tag"]]: string } = {
+export const kindOf = (event: Event.Event): string =>
+  event._tag !== "ExternalEventPersistent"
+    ? kindsOfTypes[event._tag]
+    : kindsOfMail[event.name] ?? kindsOfTypes[event._tag]
+
+export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   OrchestrationStarted: "started",
   OrchestrationCompleted: "completed",
   OrchestrationFailed: "failed",
   OrchestrationContinuedAsNew: "continued as new",
-  OrchestrationCancelRequested: "cancel requested",
+  OrchestrationCancelRequested: "terminated",
   OrchestrationChained: "detached start",
   ActivityScheduled: "activity scheduled",
   ActivityCompleted: "activity completed",
@@ -33,6 +40,12 @@ export const kinds: { readonly [Tag in Event.Event["_tag"]]: string } = {
   KeyValueSet: "key-value set",
   KeyValueCleared: "key-value cleared",
   KeyValuesCleared: "key-values cleared"
+}
+
+/** Messages of this package to an instance. */
+const kindsOfMail: { readonly [mailbox: string]: string } = {
+  [interruptMail.mailbox]: "interrupted",
+  [retryMail.mailbox]: "retried"
 }
 
 /** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
@@ -77,8 +90,11 @@ export const describe = (event: Event.Event): string => {
     case "ExternalSubscribed":
     case "ExternalSubscribedPersistent":
       return event.name
-    case "ExternalEvent":
     case "ExternalEventPersistent":
+      if (event.name === interruptMail.mailbox) return interruptMail.decode(event.data)
+      if (event.name === retryMail.mailbox) return retryMail.describe(event.data)
+      return `${event.name} ${event.data}`
+    case "ExternalEvent":
       return `${event.name} ${event.data}`
     case "CustomStatusUpdated":
       return event.status ?? "removed"

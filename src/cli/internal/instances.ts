@@ -1,6 +1,7 @@
 /**
  * An instance as the command line shows it.
  */
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { explain } from "../../model/shared/explained.ts"
@@ -26,8 +27,9 @@ export const outcomeOf = (state: InstanceState): Outcome => {
   if (end === undefined) return { status: state.status, output: null, error: null }
   if (end._tag === "Completed") return { status: "Completed", output: end.output, error: null }
   const { details } = end
-  return details._tag === "Application" && typeof details.kind === "object"
-    ? { status: "Cancelled", output: null, error: details.kind.Cancelled.reason }
+  const reason = ErrorDetails.cancellationOf(details)
+  return reason !== undefined
+    ? { status: "Cancelled", output: null, error: reason }
     : { status: "Failed", output: null, error: explain(details) }
 }
 

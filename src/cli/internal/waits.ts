@@ -6,6 +6,7 @@
  */
 import type * as Event from "../../model/Event.ts"
 import { childId } from "../../model/shared/identifiers.ts"
+import * as interruptMail from "../../model/shared/interruptMail.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { QueuedMessage, QueuedWork } from "../../provider/Admin.ts"
 import type { QueuedActivity, QueuePlace } from "../../provider/AdminDriver.ts"
@@ -25,11 +26,22 @@ export interface Wait {
   readonly sinceMs: number
   /** The row of the activity, or the message of the timer; null for other kinds, and for an activity without a row. */
   readonly place: QueuePlace | null
+  /** Whether it is a child that was interrupted, and has not ended yet. */
+  readonly isInterrupted?: true
 }
 
 /** A message that no turn has read. */
 export interface Message {
-  readonly kind: "start" | "signal" | "mailbox" | "timer" | "activity" | "child" | "cancellation" | "unknown"
+  readonly kind:
+    | "start"
+    | "signal"
+    | "mailbox"
+    | "timer"
+    | "activity"
+    | "child"
+    | "interruption"
+    | "termination"
+    | "unknown"
   /** Name of the signal, mailbox or orchestration; null for other kinds, and in a message too large to be read here. */
   readonly name: string | null
   /** The event of the current execution that it answers; null for messages that answer none. */
@@ -41,7 +53,12 @@ export interface Message {
 export const of = (
   events: ReadonlyArray<Event.Event>,
   queued: QueuedWork
-): { readonly waits: ReadonlyArray<Wait>; readonly messages: ReadonlyArray<Message> } => {
+): {
+  readonly waits: ReadonlyArray<Wait>
+  readonly messages: ReadonlyArray<Message>
+  /** Since when it is interrupted, and why. */
+  readonly interruption: { readonly sinceMs: number; readonly reason: string } | undefined
+} => {
   const ledger = Ledger.of(events)
   const executionId = events[0]?.executionId
   const activities = new Map<string, QueuedActivity>(
@@ -78,7 +95,13 @@ export const of = (
           place: activities.get(id) ?? null
         }]
       case "SubOrchestrationScheduled":
-        return [{ ...wait, kind: "child", name: event.name, instanceId: childId(event) }]
+        return [{
+          ...wait,
+          kind: "child",
+          name: event.name,
+          instanceId: childId(event),
+          ...(ledger.interruptedChildren.has(event.eventId) && { isInterrupted: true })
+        }]
       case "TimerCreated": {
         const message = timers.get(id)
         if (message === undefined) return []
@@ -89,8 +112,13 @@ export const of = (
         return []
     }
   })
+  const { interruptRequest } = ledger
   return {
     waits,
+    interruption: interruptRequest === undefined ? undefined : {
+      sinceMs: interruptRequest.timestampMs,
+      reason: interruptMail.decode(interruptRequest.data)
+    },
     messages: queued.messages.flatMap((message) => listed.has(message) ? [] : [messageOf(message, executionId)])
   }
 }
@@ -108,7 +136,7 @@ const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = 
   ActivityFailed: "activity",
   SubOrchCompleted: "child",
   SubOrchFailed: "child",
-  CancelInstance: "cancellation"
+  CancelInstance: "termination"
 }
 
 const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)
@@ -120,8 +148,10 @@ const messageOf = (queued: QueuedMessage, executionId: number | undefined): Mess
     case "StartOrchestration":
     case "ContinueAsNew":
       return { ...message, name: item.orchestration }
-    case "ExternalRaised":
     case "QueueMessage":
+      if (item.name === interruptMail.mailbox) return { ...message, kind: "interruption" }
+      return { ...message, name: item.name }
+    case "ExternalRaised":
       return { ...message, name: item.name }
     case "ActivityCompleted":
     case "ActivityFailed":

@@ -13,6 +13,16 @@ import { maxNameBytes, problemOfName } from "./identifiers.ts"
  */
 export type ServedBy = "typescript" | "rust"
 
+/**
+ * What happens to a child when its call is interrupted: `interrupt` runs its finalizers, and the call ends with the
+ * child; `interruptAndContinue` runs them as well, and the call ends at once; `terminate` ends the child without
+ * finalizers, and the call at once.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type OnInterrupt = "interrupt" | "interruptAndContinue" | "terminate"
+
 /** How a definition derives the instance id from a payload; undefined if every start gives its own id. */
 export type Ids = ((payload: never) => string) | undefined
 

@@ -12,12 +12,26 @@ export const encode = (requests: ReadonlyArray<number>): string => JSON.stringif
 /** What stands in the history in place of removed events. */
 export const removed = (first: number, last: number): string => JSON.stringify({ removed: [first, last] })
 
+/** For people. */
+export const describe = (data: string): string => {
+  const { again, removed } = parse(data)
+  if (Array.isArray(removed)) return `events ${removed.join(" to ")} were removed`
+  const ids = Array.isArray(again) ? again : []
+  return ids.length === 0 ? "nothing was open" : `done again: ${ids.map((id) => `#${id}`).join(" ")}`
+}
+
 /** Empty for a text that is not of this module. */
 export const decode = (data: string): ReadonlyArray<number> => {
+  const { again } = parse(data)
+  return Array.isArray(again) ? again.filter(Number.isSafeInteger) : []
+}
+
+// internal
+
+const parse = (data: string): { readonly again?: unknown; readonly removed?: unknown } => {
   try {
-    const { again } = JSON.parse(data)
-    return Array.isArray(again) ? again.filter(Number.isSafeInteger) : []
+    return JSON.parse(data) ?? {}
   } catch {
-    return []
+    return {}
   }
 }

@@ -2,17 +2,20 @@
  * Retries: what an instance that has ended, or is blocked, runs again with.
  *
  * Its history keeps the events before a cut. Arrivals behind it return to the queue in their order, except failed
- * answers and cancellations: the requests of failed answers are carried out again, under their old event ids and so
- * with the same idempotency keys. The runtime does that, because only a replay knows a request as the code made it.
+ * answers, interruptions and terminations. The requests of failed answers are carried out again, under their old event
+ * ids and so with the same idempotency keys. The runtime does that, because only a replay knows a request as the code
+ * made it.
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Schedule from "effect/Schedule"
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { childId } from "../../model/shared/identifiers.ts"
+import * as interruptMail from "../../model/shared/interruptMail.ts"
 import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
 import * as retryMail from "../../model/shared/retryMail.ts"
@@ -112,6 +115,14 @@ const cutOf = Effect.fnUntraced(function*(
     return yield* refuse(instanceId, `from must be an event from ${least} to ${most}`)
   }
   const hasEnded = state.status === "Failed"
+  const cleanUp = from === undefined && hasEnded ? cleanUpOf(events, keep) : undefined
+  if (cleanUp !== undefined) {
+    return yield* refuse(
+      instanceId,
+      `it was interrupted at event ${keep + 1}, and what it has cleaned up since (event ${cleanUp}) would stay so: ` +
+        `start a new instance, or retry from event ${keep} if nothing was undone`
+    )
+  }
   const plan = planOf(events, keep, hasEnded)
   const later = yield* driver.readInstances(plan.laterChildren)
   if (later.length > 0) {
@@ -158,7 +169,10 @@ const cutOf = Effect.fnUntraced(function*(
       ...children.answers.map(WorkItem.encode)
     ],
     cancelledActivities: plan.removedActivities,
-    cancelledTimers: plan.removedTimers.map(WorkItem.encode)
+    withdrawn: [
+      ...plan.removedTimers.map(WorkItem.encode),
+      ...(hasEnded ? yield* terminationsOf(driver, instanceId) : [])
+    ]
   }
   return { cut, children: children.toRetry }
 })
@@ -182,13 +196,21 @@ const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
   return events.at(first < 0 ? -1 : first - 1)!.eventId
 }
 
+const isInterruption = (event: Event.Event): boolean =>
+  event._tag === "ExternalEventPersistent" && event.name === interruptMail.mailbox
+
 /**
- * The last event before the arrivals that ended the execution; if a failed answer or a cancellation is among them, the
- * event before the first one. All events of an execution that has not ended, or that ended without its code.
+ * The last event before the arrivals that ended the execution; if a failed answer or a termination is among them, the
+ * event before the first one; that before the interruption of one that was interrupted. All events of an execution that
+ * has not ended, or that ended without its code.
  */
 const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: number): number => {
   const end = events.findLast(isEnd)
   if (end === undefined) return most
+  if (end._tag === "OrchestrationFailed" && ErrorDetails.cancellationOf(end.details) !== undefined) {
+    const interruption = events.findIndex((event) => event.eventId > least && isInterruption(event))
+    if (interruption >= 0) return events[interruption - 1]!.eventId
+  }
   let last = events.findLastIndex(({ eventId }) => eventId <= most)
   while (last >= least && !isArrival(events[last]!, events)) last--
   if (last < least) return events[least - 1]!.eventId
@@ -199,6 +221,14 @@ const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: numbe
   const bad = arrived.findIndex((event) => isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
   return events[first + Math.max(0, bad) - 1]!.eventId
 }
+
+/** What an interrupted program has done after this event: the first such answer. */
+const cleanUpOf = (events: ReadonlyArray<Event.Event>, keep: number): number | undefined =>
+  !events.some((event) => event.eventId === keep + 1 && isInterruption(event)) ?
+    undefined :
+    events.find((event) =>
+      (event._tag === "ActivityCompleted" || event._tag === "SubOrchestrationCompleted") && event.sourceEventId! > keep
+    )?.eventId
 
 /** The record of a change is two events. */
 const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
@@ -232,7 +262,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     const message = isArrival(event, events) ? messageOf(event) : undefined
     // What answers a removed request is of no use to the code that comes.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
-    if (event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox) continue
+    if (event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox || isInterruption(event)) continue
     if (isFailedAnswer(event)) failed.add(sourceEventId!)
     else {
       messages.push(message)
@@ -286,8 +316,8 @@ const checkParent = Effect.fnUntraced(function*(driver: Driver, started: Event.O
     )
   }
   const queued = yield* readQueue(driver, parentInstance)
-  const isQueued = queued.some(({ workItem }) => {
-    const message = workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
+  const isQueued = queued.some((queued) => {
+    const message = messageIn(queued)
     return message !== undefined && "parentId" in message && message.parentId === parentId &&
       (message._tag === "SubOrchFailed" || message._tag === "SubOrchCompleted")
   })
@@ -316,12 +346,32 @@ const answersOf = Effect.fnUntraced(function*(
         parentId: child.eventId,
         result: end.output
       })
-    } else if ((yield* readQueue(driver, id)).some(({ kind }) => kind === "CancelInstance")) {
+    } else if (state !== undefined && (yield* isEnding(driver, state))) {
       return yield* refuse(instanceId, `its child ${id} is being cancelled; repeat the call when it has ended`)
     }
   }
   return { answers, toRetry }
 })
+
+/** Whether a running instance is interrupted, or will be terminated. */
+const isEnding = Effect.fnUntraced(function*(driver: Driver, state: InstanceState) {
+  const queued = (yield* readQueue(driver, state.instanceId)).map(messageIn)
+  const isEnded = queued.some((message) =>
+    message?._tag === "CancelInstance" ||
+    message?._tag === "QueueMessage" && message.name === interruptMail.mailbox
+  )
+  return isEnded || (yield* readEvents(driver, state)).some(isInterruption)
+})
+
+/** Deadlines of interruptions that have not passed. */
+const terminationsOf = (driver: Driver, instanceId: string) =>
+  Effect.map(
+    readQueue(driver, instanceId),
+    (queued) => queued.flatMap(({ kind, workItem }) => kind === "CancelInstance" && workItem !== null ? workItem : [])
+  )
+
+const messageIn = ({ workItem }: { readonly workItem: string | null }) =>
+  workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
 
 const readQueue = (driver: Driver, instanceId: string) =>
   driver.readMessages({ instanceId, limit: 10_000, maxBytes: 65_536 })

@@ -265,8 +265,8 @@ const deletions = (store: tables.Tables) => {
           if (isCancelled) store.activities.delete(id)
         }
         for (const [id, message] of store.messages) {
-          const isCancelled = message.instanceId === instanceId && cut.cancelledTimers.includes(message.workItem)
-          if (isCancelled) store.messages.delete(id)
+          const isWithdrawn = message.instanceId === instanceId && cut.withdrawn.includes(message.workItem)
+          if (isWithdrawn) store.messages.delete(id)
         }
         for (const workItem of cut.messages.toReversed()) {
           store.messages.set(-(++store.lastRowId), {

@@ -83,7 +83,7 @@ const work = Effect.fnUntraced(function*(
   const flows = Effect.gen(function*() {
     const id = freshId("flow")
     const payload = { n: count, kind: chance.one(options.flows) }
-    if (chance.is(0.05)) yield* acknowledged({ call: "cancel", id }, client.cancel(id, "before its start"))
+    if (chance.is(0.05)) yield* acknowledged({ call: "cancel", id }, client.terminate(id, "before its start"))
     const start = client.start(Flow, { instanceId: id, payload })
     yield* acknowledged({ call: "start", id, program: "Flow", payload }, start)
     yield* Effect.sleep(chance.between(100, 600))

@@ -270,7 +270,7 @@ const perform = Effect.fnUntraced(function*(
           { length: messages },
           (_, i) => `{"CancelInstance":{"instance":"","reason":"${step} ${i}"}}`
         ),
-        cancelledTimers: []
+        withdrawn: []
       })
     }
     case "selectInstances":

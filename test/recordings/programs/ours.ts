@@ -305,7 +305,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
       drive: Effect.gen(function*() {
         const client = yield* Client.Client
         yield* TestRuntime.advance("1 hour")
-        yield* client.cancel(instanceId, "not wanted any more")
+        yield* client.terminate(instanceId, "not wanted any more")
       })
     }
   ),

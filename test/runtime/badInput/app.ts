@@ -71,6 +71,8 @@ export const OtherEcho = Orchestration.make("Echo", { payload: Schema.Int, succe
 export const Waits = Orchestration.make("Waits", { success: Schema.String })
 export const Waits2 = Orchestration.make("Waits", { success: Schema.String, version: "2.0.0" })
 export const Reads = Orchestration.make("Reads", { success: Schema.String })
+/** Waits for a signal. Its clean-up takes a letter, and cannot undo `stuck`. */
+export const Cleans = Orchestration.make("Cleans", { success: Schema.String })
 /** Calls `Work`. */
 export const Calls = Orchestration.make("Calls", { ...text, error: Declined })
 export const Unserved = Orchestration.make("Unserved")
@@ -140,6 +142,12 @@ export const handlers = Layer.mergeAll(
   Waits.toLayer(() => Go.wait),
   Waits2.toLayer(() => Effect.map(Go.wait, (answer) => `two: ${answer}`)),
   Reads.toLayer(() => Letters.take),
+  Cleans.toLayer(() =>
+    Effect.ensuring(
+      Go.wait,
+      Effect.flatMap(Letters.take, (letter) => letter === "stuck" ? Effect.die("cannot undo") : Effect.void)
+    )
+  ),
   Fans.toLayer(() =>
     Effect.forEach(
       Array.from({ length: 20 }),
@@ -162,7 +170,7 @@ export const handlers = Layer.mergeAll(
  * replay, as after a deployment.
  */
 export const runtime = Runtime.layer({
-  orchestrations: [Echo, Waits, Waits2, Reads, Calls, Fans, Edited, Does],
+  orchestrations: [Echo, Waits, Waits2, Reads, Cleans, Calls, Fans, Edited, Does],
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),

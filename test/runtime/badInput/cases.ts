@@ -148,7 +148,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
             client.raise(App.Go, instanceId, "x"),
             client.send(App.Letters, instanceId, "x"),
             client.read(App.Note, instanceId),
-            client.cancel(instanceId, "x")
+            client.interrupt(instanceId, "x"),
+            client.terminate(instanceId, "x")
           ]
           for (const call of calls) yield* refused(call, "InvalidInput", "instanceId", problem)
         }
@@ -160,7 +161,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* refused(start, "InvalidInput", "it has 2048 bytes, the limit is 1024")
       yield* client.raise(App.Go, instanceId, "x")
       yield* client.send(App.Letters, instanceId, "x")
-      yield* client.cancel(instanceId, "x")
+      yield* client.terminate(instanceId, "x")
       assert.isTrue(Option.isNone(yield* client.read(App.Note, instanceId)))
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
     }),
@@ -175,7 +176,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     })
   },
 
-  "Signals, messages, cancellation": {
+  "Signals, messages, interruption": {
     "signal an instance that does not wait for it": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
@@ -218,16 +219,54 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* untilDropped(client, instanceId)
       assert.deepStrictEqual(yield* history(instanceId), events)
     }),
-    "cancel an id before its start": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.cancel(instanceId, "not wanted")
-      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      // It would end at once, so that only the cancellation can end it otherwise.
-      yield* cancelled(client.execute(App.Echo, { instanceId, payload: "x" }), "not wanted")
+    "interrupt an instance": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Cleans, { instanceId })
+      yield* waiting(instanceId)
+      yield* client.interrupt(instanceId, "stop")
+      yield* refused(client.wait(App.Cleans, instanceId, { timeout: "100 millis" }), "WaitTimeout")
+      yield* client.send(App.Letters, instanceId, "undone")
+      yield* cancelled(client.wait(App.Cleans, instanceId), "stop")
+      const stuck = `${instanceId}, stuck`
+      yield* client.send(App.Letters, stuck, "stuck")
+      yield* client.start(App.Cleans, { instanceId: stuck })
+      yield* waiting(stuck)
+      yield* client.interrupt(stuck, "stop")
+      yield* fails(client.wait(App.Cleans, stuck), "cannot undo")
     }),
-    "cancel an instance": Effect.fnUntraced(function*(client, instanceId) {
+    "interrupt an instance twice": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Cleans, { instanceId })
+      yield* waiting(instanceId)
+      yield* client.interrupt(instanceId, "first", { deadline: "1 hour" })
+      yield* client.interrupt(instanceId, "second", { deadline: "1 day" })
+      yield* client.send(App.Letters, instanceId, "undone")
+      yield* cancelled(client.wait(App.Cleans, instanceId), "first")
+    }),
+    "interrupt an instance that does not end before its deadline": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Cleans, { instanceId })
+      yield* waiting(instanceId)
+      yield* client.interrupt(instanceId, "stop", { deadline: "200 millis" })
+      yield* cancelled(client.wait(App.Cleans, instanceId), "stop (past its deadline)")
+    }),
+    "interrupt an instance that is blocked": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Does, { instanceId, payload: "await a promise" })
+      yield* blocked(client, instanceId, "NotDurable")
+      yield* client.interrupt(instanceId, "stop", { deadline: 0 })
+      yield* retryBlocked(App.Does)
+      yield* cancelled(client.wait(App.Does, instanceId), "stop (past its deadline)")
+    }),
+    "interrupt or terminate an id before its start": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.terminate(instanceId, "not wanted")
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      // It would end at once, so that only the termination can end it otherwise.
+      yield* cancelled(client.execute(App.Echo, { instanceId, payload: "x" }), "not wanted")
+      const other = `${instanceId}, other`
+      yield* client.interrupt(other, "not wanted")
+      yield* cancelled(client.execute(App.Waits, { instanceId: other }), "not wanted")
+    }),
+    "terminate an instance": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Fans, { instanceId })
       yield* waiting(instanceId)
-      yield* client.cancel(instanceId, "stop")
+      yield* client.terminate(instanceId, "stop")
       yield* cancelled(client.wait(App.Fans, instanceId), "stop")
       assert.deepStrictEqual(yield* client.status(instanceId), {
         _tag: "Cancelled",
@@ -237,21 +276,25 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       // Each open activity is one event after the end.
       assert.strictEqual((yield* history(instanceId)).at(-1), "ActivityCancelRequested")
     }),
-    "cancel an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
+    "interrupt or terminate an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
-      yield* client.cancel(instanceId, "too late")
+      yield* client.interrupt(instanceId, "too late")
+      yield* client.terminate(instanceId, "too late")
       yield* untilDropped(client, instanceId)
       assert.strictEqual((yield* client.status(instanceId))._tag, "Completed")
     }),
-    "cancel an instance twice": Effect.fnUntraced(function*(client, instanceId) {
+    "terminate an instance twice": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
-      yield* client.cancel(instanceId, "first")
-      yield* client.cancel(instanceId, "second")
+      yield* client.terminate(instanceId, "first")
+      yield* client.terminate(instanceId, "second")
       yield* cancelled(client.wait(App.Waits, instanceId), "first")
     }),
-    "cancel with NUL or half a surrogate pair in the reason": (client, instanceId) =>
-      refused(client.cancel(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
+    "interrupt or terminate with NUL or half a surrogate pair in the reason": (client, instanceId) =>
+      Effect.andThen(
+        refused(client.interrupt(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
+        refused(client.terminate(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL")
+      ),
     "signal or send with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
@@ -349,7 +392,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "an activity hangs, and has none": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Calls, { instanceId, payload: "hang" })
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "running" })
-      yield* client.cancel(instanceId, "it hangs")
+      yield* client.terminate(instanceId, "it hangs")
       yield* cancelled(client.wait(App.Calls, instanceId), "it hangs")
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
     }),

@@ -71,7 +71,7 @@ export const deedBlocks = (deed: App.Deed, reason: Block.BlockReason, ...said: A
   Effect.fnUntraced(function*(client, instanceId) {
     yield* client.start(App.Does, { instanceId, payload: String(deed) })
     yield* blocked(client, instanceId, reason, ...said)
-    yield* client.cancel(instanceId, "enough")
+    yield* client.terminate(instanceId, "enough")
     yield* retryBlocked(App.Does)
     yield* cancelled(client.wait(App.Does, instanceId), "enough")
   })

@@ -1,0 +1,207 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as TestClock from "effect/testing/TestClock"
+import * as LocalProcess from "../utils/localProcess.ts"
+
+const Do = Activity.make("Do")
+const Undo = Activity.make("Undo")
+const Trip = Orchestration.make("Trip")
+const Leg = Orchestration.make("Leg")
+const Go = Signal.make("Go")
+
+type Program = Effect.Effect<void, never, Orchestration.Instance>
+
+/** A process that runs these programs, and what its activities have done. */
+const starting = Effect.fnUntraced(function*(trip: Program, leg: Program = Effect.void) {
+  const done: Array<string> = []
+  const runtime = Runtime.layer({ orchestrations: [Trip, Leg], activities: [Do, Undo] }).pipe(Layer.provide([
+    Do.toLayer(() => Effect.sync(() => void done.push("do"))),
+    Undo.toLayer(() => Effect.sync(() => void done.push("undo"))),
+    Trip.toLayer(() => trip),
+    Leg.toLayer(() => leg)
+  ]))
+  const { client } = yield* LocalProcess.start(runtime, {
+    runtime: { verifyReplay: true },
+    provider: { longPolling: { aggressivePollInterval: "1 second" } }
+  })
+  return { client, done }
+})
+
+const admin = Effect.flatMap(Admin.Admin, Effect.succeed).pipe(Effect.provide(FromDriver.layerAdmin))
+
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+/** One by one: what a process begins at its start must have begun before time passes. */
+const seconds = (count: number) =>
+  Effect.forEach(Array.from({ length: count }), () => TestClock.adjust("1 second"), { discard: true })
+
+const undone = Effect.andThen(Do.execute(), Effect.ensuring(Go.wait, Undo.execute()))
+
+describe("Client.interrupt", () => {
+  it.effect("lets the program clean up before it is cancelled", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(Effect.ensuring(undone, Effect.sleep("10 seconds")))
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.interrupt("t", "not needed", { deadline: "1 hour" })
+      yield* seconds(5)
+      assert.deepStrictEqual(done, ["do", "undo"])
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* seconds(10)
+      const error = yield* Effect.flip(client.wait(Trip, "t", { timeout: 0 }))
+      assert.deepInclude(error, { _tag: "InstanceCancelled", reason: "not needed" })
+    }).pipe(inMemory))
+
+  it.effect("terminates what does not clean up before the earliest deadline, with its children", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(Leg.execute(), Effect.ensuring(undone, Effect.sleep("1 day")))
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.interrupt("t", "not needed", { deadline: "2 hours" })
+      yield* client.interrupt("t", "hurry", { deadline: "1 minute" })
+      yield* seconds(50)
+      assert.deepStrictEqual(done, ["do", "undo"])
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* seconds(20)
+      const status = yield* client.status("t")
+      assert.deepInclude(status, { _tag: "Cancelled", reason: "hurry (past its deadline)" })
+      assert.strictEqual((yield* client.status("t::sub::2"))._tag, "Cancelled")
+    }).pipe(inMemory))
+
+  it.effect("cleans up the children first, and then the parent", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(Effect.ensuring(Leg.execute(), Do.execute()), undone)
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.interrupt("t", "not needed")
+      yield* seconds(10)
+      assert.deepStrictEqual(done, ["do", "undo", "do"])
+      for (const id of ["t", "t::sub::2"]) {
+        assert.deepInclude(yield* client.status(id), { _tag: "Cancelled", reason: "not needed" })
+      }
+    }).pipe(inMemory))
+
+  it.effect("waits for a start, and leaves what has ended as it is", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(Effect.ensuring(Go.wait, Undo.execute()))
+      yield* client.interrupt("t", "too early")
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      assert.deepInclude(yield* client.status("t"), { _tag: "Cancelled", reason: "too early" })
+      assert.deepStrictEqual(done, ["undo"])
+      yield* client.interrupt("t", "too late")
+      yield* seconds(5)
+      assert.deepInclude(yield* client.status("t"), { _tag: "Cancelled", reason: "too early" })
+    }).pipe(inMemory))
+
+  it.effect("reaches an instance that is blocked, at the latest at its deadline", () =>
+    Effect.gen(function*() {
+      let isNew = false
+      const { client } = yield* starting(
+        Effect.suspend(() => isNew ? Do.execute() : Undo.execute()).pipe(
+          Effect.andThen(Go.wait)
+        )
+      )
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      isNew = true
+      yield* client.raise(Go, "t")
+      yield* client.interrupt("t", "not worth it", { deadline: "10 minutes" })
+      yield* seconds(120)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* TestClock.adjust("10 minutes")
+      yield* seconds(60)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+    }).pipe(inMemory))
+
+  it.effect("refuses a deadline that is not a duration, and sends nothing", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(undone)
+      yield* client.start(Trip, { instanceId: "t" })
+      const error = yield* Effect.flip(client.interrupt("t", "why", { deadline: "soon" as never }))
+      assert.include(error.message, "deadline")
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+    }).pipe(inMemory))
+})
+
+describe("A child whose call is interrupted", () => {
+  it.effect("cleans up before the call ends", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(
+        Effect.andThen(Effect.timeoutOption(Leg.execute(), "10 seconds"), Do.execute()),
+        undone
+      )
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(20)
+      assert.deepStrictEqual(done, ["do", "undo", "do"])
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+      assert.strictEqual((yield* client.status("t::sub::2"))._tag, "Cancelled")
+    }).pipe(inMemory))
+})
+
+describe("Retry of an interrupted instance", () => {
+  it.effect("continues from the interruption, without its deadline, if nothing was cleaned up", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(Effect.andThen(Go.wait, Do.execute()))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      yield* client.interrupt("t", "by mistake", { deadline: "1 minute" })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+      yield* retry("t")
+      yield* seconds(120)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* client.raise(Go, "t")
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+      assert.deepStrictEqual(done, ["do"])
+    }).pipe(inMemory))
+
+  it.effect("is refused if something was cleaned up, and can be forced", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(undone)
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      yield* client.interrupt("t", "by mistake")
+      yield* seconds(5)
+      const error = yield* Effect.flip(retry("t"))
+      assert.strictEqual(error.reason._tag, "RetryRefused")
+      assert.include(error.message, "would stay so")
+      const from = Number(/retry from event (\d+)/.exec(error.message)![1])
+      yield* retry("t", { from })
+      yield* seconds(3)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* client.raise(Go, "t")
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+      assert.deepStrictEqual(done, ["do", "undo", "undo"])
+    }).pipe(inMemory))
+
+  it.effect("is refused for a parent while its child still cleans up", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(
+        Leg.with({ onInterrupt: "interruptAndContinue" }).execute(),
+        Effect.ensuring(Go.wait, Effect.sleep("1 minute"))
+      )
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      yield* client.interrupt("t", "by mistake")
+      yield* seconds(3)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+      assert.include((yield* Effect.flip(retry("t"))).message, "is being cancelled")
+      yield* seconds(60)
+      assert.deepStrictEqual(yield* retry("t"), { instanceIds: ["t", "t::sub::2"] })
+      yield* seconds(3)
+      yield* client.raise(Go, "t::sub::2")
+      yield* seconds(70)
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+    }).pipe(inMemory))
+})
