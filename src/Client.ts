@@ -1,5 +1,5 @@
 /**
- * Starts orchestrations, sends them signals and messages, reads their state, and waits for their results.
+ * Starts orchestrations, sends them signals, reads their state, and waits for their results.
  *
  * A client needs a store but no runtime, so any process can use it.
  *
@@ -13,7 +13,6 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as KeyValue from "./KeyValue.ts"
-import type * as Mailbox from "./Mailbox.ts"
 import type { Block } from "./model/Block.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
 import type { Pause } from "./model/Pause.ts"
@@ -24,7 +23,7 @@ import { durationOf, noDuration } from "./model/shared/durations.ts"
 import { explain } from "./model/shared/explained.ts"
 import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
-import * as interruptMail from "./model/shared/interruptMail.ts"
+import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
@@ -332,23 +331,16 @@ export class Client extends Context.Service<Client, {
   readonly status: (instanceId: string) => Effect.Effect<Status, ProviderError>
 
   /**
-   * Sends a signal. It reaches the oldest open wait of its name, and is lost if there is no such wait. An ended
-   * instance drops it. For an unknown id it stays in the queue until a start, and is then lost, as no wait is open yet.
+   * Sends a signal. The instance keeps it until its program takes it. For an unknown id it waits for the start, and is
+   * deleted after `RuntimeConfig.orphanRetention`. An ended instance drops it.
+   *
+   * A signal that is defined as `lost` if it is not awaited reaches the oldest open wait of its name, and no later one;
+   * sent before the start it is lost as well.
    *
    * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
    */
-  readonly raise: <P extends PayloadSchema>(
-    signal: Signal.Signal<P>,
-    instanceId: string,
-    ...payload: PayloadArgument<P["Type"]>
-  ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
-
-  /**
-   * Puts a message into a mailbox of an instance, where it stays until it is read. For an unknown id it waits for the
-   * start, and is deleted after `RuntimeConfig.orphanRetention`. An ended instance drops it.
-   */
   readonly send: <P extends PayloadSchema>(
-    mailbox: Mailbox.Mailbox<P>,
+    signal: Signal.Signal<P>,
     instanceId: string,
     ...payload: PayloadArgument<P["Type"]>
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
@@ -429,11 +421,10 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
  * @category models
  * @since 0.1.0
  */
-export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "interrupt" | "terminate">
+export type Sender = Pick<Client["Service"], "start" | "send" | "interrupt" | "terminate">
 
 /**
- * Returns `start`, `raise`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of the
- * client.
+ * Returns `start`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of the client.
  *
  * **When to use**
  *
@@ -448,11 +439,7 @@ export const within = (queues: Queues): Sender => ({
     yield* send(queues, yield* checkedStart(orchestration, options), options.ifExists)
   }, tracing.endingBare),
 
-  raise: (signal, instanceId, ...[payload]) =>
-    message(queues, "Client.raise", "ExternalRaised", signal, instanceId, payload),
-
-  send: (mailbox, instanceId, ...[payload]) =>
-    message(queues, "Client.send", "QueueMessage", mailbox, instanceId, payload),
+  send: (signal, instanceId, ...[payload]) => sendSignal(queues, signal, instanceId, payload),
 
   interrupt: Effect.fn("Client.interrupt", producer)(function*(instanceId, reason, options) {
     yield* checkInstanceId("Client.interrupt", instanceId)
@@ -463,8 +450,8 @@ export const within = (queues: Queues): Sender => ({
       message: yield* tracing.withTraceparent<WorkItem.Of<"QueueMessage">>({
         _tag: "QueueMessage",
         instance: instanceId,
-        name: interruptMail.mailbox,
-        data: interruptMail.encode(reason)
+        name: interruptSignal.name,
+        data: interruptSignal.encode(reason)
       }),
       delay: Option.none()
     })
@@ -537,30 +524,27 @@ const enqueueTermination = Effect.fnUntraced(
   }
 )
 
-/** What `raise` and `send` do, in a span of their name. */
-const message = Effect.fnUntraced(
+const sendSignal = Effect.fnUntraced(
   function*<P extends PayloadSchema>(
     queues: Queues,
-    operation: string,
-    tag: "ExternalRaised" | "QueueMessage",
-    to: Signal.Signal<P> | Mailbox.Mailbox<P>,
+    { codec, name, unawaited }: Signal.Signal<P>,
     instanceId: string,
     payload: P["Type"]
   ) {
-    yield* checkInstanceId(operation, instanceId)
-    const data = yield* to.codec.encode(payload)
-    yield* describeSend(tag === "ExternalRaised" ? "raise" : "send", to.name, instanceId)
+    yield* checkInstanceId("Client.send", instanceId)
+    const data = yield* codec.encode(payload)
+    yield* describeSend("send", name, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: yield* tracing.withTraceparent<WorkItem.Of<typeof tag>>({
-        _tag: tag,
+      message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>({
+        _tag: unawaited === "kept" ? "QueueMessage" : "ExternalRaised",
         instance: instanceId,
-        name: to.name,
+        name,
         data
       }),
       delay: Option.none()
     })
   },
-  (self, _, operation) => Effect.withSpan(tracing.endingBare(self), operation, producer)
+  (self) => Effect.withSpan(tracing.endingBare(self), "Client.send", producer)
 )
 
 const make = (provider: Provider["Service"]): Client["Service"] => ({

@@ -176,7 +176,7 @@ export interface Orchestration<
    *
    * **Details**
    *
-   * The next execution inherits all unread mailbox messages, the values, the status text and the link to a parent;
+   * The next execution inherits all signals that were not taken, the values, the status text and the link to a parent;
    * activities, timers and waits end here. Each inherited message is an event of the new history, so read messages
    * before they pile up.
    *

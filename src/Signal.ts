@@ -1,20 +1,24 @@
 /**
- * Signals: events from outside that an orchestration waits for.
+ * Signals: what reaches an instance from outside while it runs.
  *
- * A signal reaches the oldest open wait of its name. A signal without an open wait is recorded and lost.
+ * A signal is kept until its program takes it, in the order of arrival, and over continue-as-new. (Duroxide's core
+ * keeps the oldest 100 then, and drops the others.) A signal sent before the start of its instance waits for it, and is
+ * deleted after `RuntimeConfig.orphanRetention`; one sent after its end is lost.
  *
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
+import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
+import * as retrySignal from "./model/shared/retrySignal.ts"
 import { decoded, engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
 
 /**
- * A named event with a typed payload.
+ * A named signal with a typed payload.
  *
  * @category models
  * @since 0.1.0
@@ -22,14 +26,11 @@ import type { OrchestrationContext } from "./replay/context.ts"
 export interface Signal<in out P extends PayloadSchema> {
   readonly name: string
   readonly payload: P
+  /** What happens to a signal that arrives while no wait for it is open; see `make`. */
+  readonly unawaited: "kept" | "lost"
   /**
-   * Waits for the next signal of this name. A payload the Schema refuses is a defect.
-   *
-   * **Gotchas**
-   *
-   * The wait opens when the turn that began it is stored; a signal sent earlier is lost. When an activity asks for the
-   * signal, begin both together: `Effect.all([Approved.wait, AskForApproval.execute(order)], { concurrency: "unbounded"
-   * })`.
+   * Takes the oldest signal of this name, and waits for one if there is none. Concurrent waits receive signals in the
+   * order of their calls; an interrupted wait receives none. A payload that the Schema refuses blocks the instance.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */
@@ -37,8 +38,26 @@ export interface Signal<in out P extends PayloadSchema> {
 }
 
 /**
- * Defines a signal. `payload` is a Schema, or the fields of a `Schema.Struct`, and defaults to `Schema.Void`. Throws a
- * `RangeError` if the name is empty, is too long or cannot be stored.
+ * Options of a signal.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Options<P extends PayloadInput> {
+  /** A Schema, or the fields of a `Schema.Struct`. Defaults to `Schema.Void`. */
+  readonly payload?: P
+  /**
+   * What happens to a signal that arrives while no wait for it is open. `lost` is the rule of Duroxide's `raise_event`
+   * and `schedule_wait`, for programs shared with it: senders and receivers must agree. Such a wait opens when the turn
+   * that began it is stored, so begin it together with the request for the signal. Defaults to `kept`, as Duroxide's
+   * `enqueue_event` and `dequeue_event`.
+   */
+  readonly unawaited?: "kept" | "lost" | undefined
+}
+
+/**
+ * Defines a signal that every instance can receive. Throws a `RangeError` if the name is empty, is too long, cannot be
+ * stored or is reserved.
  *
  * **Example** (Waiting for an answer, within a time)
  *
@@ -53,18 +72,23 @@ export interface Signal<in out P extends PayloadSchema> {
  */
 export const make = <P extends PayloadInput = Schema.Void>(
   name: string,
-  options?: { readonly payload?: P }
+  options?: Options<P>
 ): Signal<SchemaOf<P>> => {
   checkNameUnsafe("signal", name)
+  if (name === interruptSignal.name || name === retrySignal.name) {
+    throw new RangeError(`name of signal ${JSON.stringify(name)} is refused: it is reserved`)
+  }
+  const { unawaited = "kept" } = options ?? {}
   const payload = payloads.schemaOf(options?.payload)
   const codec = payloads.make(`payload of signal "${name}"`, payload)
   return {
     name,
     payload,
+    unawaited,
     codec,
     wait: Effect.gen(function*() {
       const { perform } = yield* engine
-      const event = yield* perform({ _tag: "WaitExternal", name })
+      const event = yield* perform({ _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal", name })
       return yield* decoded(codec.decode(event.data))
     })
   }

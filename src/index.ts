@@ -1,7 +1,6 @@
 export * as Activity from "./Activity.ts"
 export * as Client from "./Client.ts"
 export * as KeyValue from "./KeyValue.ts"
-export * as Mailbox from "./Mailbox.ts"
 export * as Metrics from "./model/Metrics.ts"
 export * as Orchestration from "./Orchestration.ts"
 export * as Runtime from "./Runtime.ts"

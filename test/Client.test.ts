@@ -95,7 +95,7 @@ describe("a definition with instanceId:", () => {
   it.effect("derives ids of detached starts and of executeWithId, not of plain execute", () =>
     scenario(Effect.fn(function*(client) {
       yield* client.start(Batch, { instanceId: "batch" })
-      yield* client.raise(Go, "batch")
+      yield* client.send(Go, "batch")
       const [child, ...named] = yield* client.wait(Batch, "batch")
       assert.match(child!, /^batch::sub::/)
       assert.deepStrictEqual(named, ["order-b", "mine"])

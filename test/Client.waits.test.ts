@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import type { ProviderDriver } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
@@ -14,7 +14,7 @@ import * as PrismaDriver from "../src/prisma/PrismaDriver.ts"
 import * as LocalProcess from "./utils/localProcess.ts"
 import * as PgServer from "./utils/PgServer.ts"
 
-const Go = Mailbox.make("Go")
+const Go = Signal.make("Go")
 
 const Count = KeyValue.make("count", Schema.Int)
 /** Definition that a caller of another version might have. */
@@ -25,7 +25,7 @@ const Counting = Orchestration.make("Counting", { payload: Schema.Int })
 
 const runtime = Runtime.layer({ orchestrations: [Counting] }).pipe(Layer.provide(Counting.toLayer(
   Effect.fn(function*(count) {
-    yield* Go.take
+    yield* Go.wait
     yield* Count.set(count)
     yield* Orchestration.setCustomStatus(count === 2 ? null : `count ${count}`)
     if (count < 3) return yield* Counting.continueAsNew(count + 1)

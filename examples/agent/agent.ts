@@ -1,8 +1,8 @@
 /**
- * A conversation with an agent that uses tools. Messages wait in a mailbox, the conversation is a value that can be read
+ * A conversation with an agent that uses tools. Messages are signals, the conversation is a value that can be read
  * at any time, and a process that dies in the middle of a tool call costs nothing but time.
  */
-import { Activity, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Console, Effect, Layer, Option, Schedule, Schema } from "effect"
 import { Entry, Model, Overloaded, Reply, type ToolCall } from "./model.ts"
 
@@ -51,7 +51,7 @@ const useTool = (call: ToolCall): Effect.Effect<string, never, Orchestration.Ins
 // conversation
 // -----------------------------------------------------------------------------
 
-export const Messages = Mailbox.make("Messages", { payload: Schema.String })
+export const Messages = Signal.make("Messages", { payload: Schema.String })
 
 /** All that was said, as far as it fits. */
 export const Conversation = KeyValue.make("conversation", Schema.Array(Entry))
@@ -71,7 +71,7 @@ export const Chat = Orchestration.make("Chat", {
 
 const ChatLive = Chat.toLayer(Effect.fn(function*({ answers, idleFor }) {
   yield* Orchestration.setCustomStatus("waiting for you")
-  const message = yield* Effect.timeoutOption(Messages.take, idleFor)
+  const message = yield* Effect.timeoutOption(Messages.wait, idleFor)
   if (Option.isNone(message)) return answers
 
   yield* say("user", message.value)

@@ -58,7 +58,7 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 }))
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
-  // One wait for the whole time, begun before the first request: a signal without an open wait is lost.
+  // One wait for the whole time: the answer of a manager counts after the director was asked, too.
   const decision = yield* Effect.raceFirst(
     Effect.asSome(Decision.wait),
     Effect.as(ask(expense, policy), Option.none())

@@ -37,7 +37,7 @@ const main = Effect.gen(function*() {
     schedule: Schedule.spaced("20 millis")
   }))
   yield* Console.log("the director approves")
-  yield* client.raise(Decision, laptop, { by: "the director", approved: true })
+  yield* client.send(Decision, laptop, { by: "the director", approved: true })
   yield* Console.log(`a laptop: approved by ${(yield* client.wait(Reimburse, laptop)).approvedBy}`)
 
   const sofa = yield* submit("a sofa", 80_000)

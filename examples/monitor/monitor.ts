@@ -2,7 +2,7 @@
  * Watches a service indefinitely: probes it every minute, raises an alarm when it goes down and when it recovers, counts,
  * and takes commands. It continues as new each hour, so that its history stays small.
  */
-import { Activity, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Console, Context, Effect, Layer, Option, Schema } from "effect"
 
 export const State = Schema.Literals(["up", "down"])
@@ -17,7 +17,7 @@ export const Probe = Activity.make("Probe", { success: State })
 export const Alert = Activity.make("Alert", { payload: State })
 
 /** Kept until the monitor reads them, unlike signals. */
-export const Orders = Mailbox.make("Orders", { payload: Schema.Literals(["pause", "resume", "stop"]) })
+export const Orders = Signal.make("Orders", { payload: Schema.Literals(["pause", "resume", "stop"]) })
 
 /** Readable from outside, and the same in all executions. */
 export const Counters = KeyValue.make(
@@ -47,10 +47,10 @@ const MonitorLive = Monitor.toLayer(Effect.fn(function*(options) {
     yield* Orchestration.setCustomStatus(state)
 
     // The take that loses against the clock takes no message.
-    let order = yield* Effect.timeoutOption(Orders.take, options.every)
+    let order = yield* Effect.timeoutOption(Orders.wait, options.every)
     if (Option.contains(order, "pause")) {
       yield* Orchestration.setCustomStatus("paused")
-      while (Option.contains(order, "pause")) order = Option.some(yield* Orders.take)
+      while (Option.contains(order, "pause")) order = Option.some(yield* Orders.wait)
     }
     if (Option.contains(order, "stop")) return counters
   }

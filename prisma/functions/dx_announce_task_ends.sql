@@ -17,12 +17,12 @@ DECLARE
 BEGIN
   WITH joined AS (
     DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
-    RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
+    RETURNING c.task_id, c.instance_id, c.execution_id, c.signal
   ),
   caller AS (
     SELECT
       t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
-      t.reply_name AS mailbox
+      t.reply_name AS signal
     FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
     UNION ALL
     SELECT joined.* FROM joined
@@ -33,7 +33,7 @@ BEGIN
     json_build_object(
       'QueueMessage',
       json_build_object(
-        'instance', caller.instance_id, 'name', caller.mailbox,
+        'instance', caller.instance_id, 'name', caller.signal,
         'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
       )
     )::text,
@@ -45,7 +45,7 @@ BEGIN
     OFFSET 0
   ) AS t
   WHERE dx_is_execution_running(caller.instance_id, caller.execution_id)
-  ORDER BY caller.task_id, caller.instance_id, caller.mailbox;
+  ORDER BY caller.task_id, caller.instance_id, caller.signal;
   -- The trigger has done it, unless the caller is quiet about what it announces itself.
   IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
     PERFORM dx_notify('orch_work', ARRAY[v_now]);

@@ -1,4 +1,4 @@
--- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
+-- Adds an execution to those that wait for the end of a task: each of them receives it, by a signal of its own, by a
 -- message in the transaction that stores it.
 --
 -- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
@@ -6,7 +6,7 @@
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
   p_id uuid, p_instance_id text, p_execution_id bigint,
-  p_mailbox text,                  -- the same when a call is repeated
+  p_signal text,                  -- the same when a call is repeated
   p_now_ms bigint DEFAULT NULL
 ) RETURNS json LANGUAGE plpgsql
 -- settings of the hot path
@@ -24,8 +24,8 @@ BEGIN
     RETURN json_build_array(v_task.status, v_task.result, v_task.error);
   END IF;
 
-  INSERT INTO queue_task_callers (task_id, mailbox, instance_id, execution_id)
-  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
+  INSERT INTO queue_task_callers (task_id, signal, instance_id, execution_id)
+  VALUES (p_id, p_signal, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
   -- Only the end of such a task is announced.
   IF NOT v_task.is_awaited THEN
     UPDATE queue_tasks AS t

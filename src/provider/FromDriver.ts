@@ -184,7 +184,7 @@ export const makeEnqueue = (
   const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
   return enqueue.make({
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
-    sendMessage: (message) => enqueueForOrchestrator([message]),
+    sendMessage: (message) => Effect.map(enqueueForOrchestrator([message]), ([answer]) => answer!),
     sendActivity: (activity) => enqueueForWorker([activity])
   })
 }

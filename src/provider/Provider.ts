@@ -147,7 +147,8 @@ export class Provider extends Context.Service<Provider, {
 
   /**
    * Sends a message to an instance, visible after `delay`. The instance need not exist and is not created.
-   * `ActivityExecute` is refused with `InvalidInput`.
+   * `ActivityExecute` is refused with `InvalidInput`, and a signal with `InstanceFull` if 10,000 messages wait for the
+   * instance or its history has 50,000 events.
    */
   readonly enqueueForOrchestrator: (options: {
     readonly message: WorkItem.WorkItem

@@ -126,9 +126,12 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
 
   /**
    * Inserts messages. The instance need not exist and is not created; duplicates are allowed. A message for an instance
-   * whose start is not due yet becomes visible with the start.
+   * whose start is not due yet becomes visible with the start. One with `bounds` is not inserted if its instance is
+   * full; concurrent calls may exceed a bound by what they send.
    */
-  readonly enqueueForOrchestrator: (messages: ReadonlyArray<EncodedMessage>) => Call<void>
+  readonly enqueueForOrchestrator: (
+    messages: ReadonlyArray<EncodedMessage>
+  ) => Call<ReadonlyArray<"Sent" | "Full">>
   /** Inserts activities. */
   readonly enqueueForWorker: (activities: ReadonlyArray<EncodedActivity>) => Call<void>
   /**

@@ -8,6 +8,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
+import { mostEvents, mostWaiting } from "./shared/bounds.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/ProviderError/${name}` as const
 
@@ -152,6 +153,22 @@ export class RetryRefused extends Schema.TaggedError<RetryRefused>(id("RetryRefu
   readonly isRetryable = false
   override get message() {
     return `instance ${this.instanceId} cannot be retried: ${this.problem}`
+  }
+}
+
+/**
+ * The instance takes no more signals: 10,000 messages wait for it, or its history has 50,000 events. Nothing was sent.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class InstanceFull extends Schema.TaggedError<InstanceFull>(id("InstanceFull"))("InstanceFull", {
+  instanceId: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} is full: ${mostWaiting} messages wait for it, or its history has ${mostEvents} ` +
+      "events. Send again when its program has taken some, or has continued as new"
   }
 }
 
@@ -383,6 +400,7 @@ export const Reason = Schema.Union([
   InstanceHasParent,
   ChildLeftBehind,
   RetryRefused,
+  InstanceFull,
   DataCorrupted,
   ConnectionLost,
   AuthenticationFailed,

@@ -5,7 +5,7 @@ import type * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
-import * as taskMail from "../model/shared/taskMail.ts"
+import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import { whereDifferent } from "./difference.ts"
 import type { Decode } from "./difference.ts"
@@ -82,8 +82,8 @@ export type Action = Awaited | Immediate
 const kinds = {
   CallActivity: { event: "ActivityScheduled", noun: "activity" },
   CreateTimer: { event: "TimerCreated", noun: "timer" },
-  WaitExternal: { event: "ExternalSubscribed", noun: "wait for signal" },
-  DequeueEvent: { event: "ExternalSubscribedPersistent", noun: "wait for mailbox" },
+  WaitExternal: { event: "ExternalSubscribed", noun: "wait for lossy signal" },
+  DequeueEvent: { event: "ExternalSubscribedPersistent", noun: "wait for signal" },
   StartSubOrchestration: { event: "SubOrchestrationScheduled", noun: "child orchestration" },
   StartOrchestrationDetached: { event: "OrchestrationChained", noun: "detached start of" },
   UpdateCustomStatus: { event: "CustomStatusUpdated", noun: "status text" },
@@ -263,8 +263,8 @@ const describeAction = (action: Action): string =>
 const builtIn = (fields: object): string | undefined => {
   if (!("name" in fields && "input" in fields)) return undefined
   const [activity, input] = [String(fields.name), String(fields.input)]
-  const name = taskMail.creates(activity)
-    ? taskMail.taskOf(input)
+  const name = taskSignal.creates(activity)
+    ? taskSignal.taskOf(input)
     : activity === changeMarker.activity
     ? changeMarker.idOf(input)
     : undefined

@@ -3,7 +3,7 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
-import * as taskMail from "../model/shared/taskMail.ts"
+import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
 import type { Ledger, Schedule } from "./ledger.ts"
@@ -125,7 +125,7 @@ export const toEvents = (
         break
       case "QueueMessage":
         // The call was given up, also with its execution: nothing will ever read the end of its task.
-        if (taskMail.isMailbox(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
+        if (taskSignal.isName(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
         append({ _tag: "ExternalEventPersistent", name: message.name, data: message.data })
         break
       default:

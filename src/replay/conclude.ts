@@ -6,7 +6,7 @@ import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
 import { anyRust, isOwn } from "../model/shared/coreVersion.ts"
 import { childId } from "../model/shared/identifiers.ts"
-import * as interruptMail from "../model/shared/interruptMail.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
@@ -36,7 +36,7 @@ export type Outcome =
     readonly _tag: "ContinuedAsNew"
     readonly input: string
     readonly version: string | null
-    /** Mailbox messages that the code has not received, oldest first. */
+    /** Signals that the code has not taken, oldest first. */
     readonly carried: ReadonlyArray<Event.Of<"ExternalEventPersistent">>
     readonly customStatus: string | null
   }
@@ -156,7 +156,7 @@ export const conclude = (
         action,
         ledger.interruptRequest === undefined
           ? "its parent no longer waits for it"
-          : interruptMail.decode(ledger.interruptRequest.data)
+          : interruptSignal.decode(ledger.interruptRequest.data)
       )
     )
   }
@@ -306,8 +306,8 @@ const endChild = (
     : {
       _tag: "QueueMessage",
       instance: childId(child),
-      name: interruptMail.mailbox,
-      data: interruptMail.encode(reason)
+      name: interruptSignal.name,
+      data: interruptSignal.encode(reason)
     }
 
 const lastEvent = (outcome: Ended): action.Recorded => {

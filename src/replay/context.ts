@@ -90,7 +90,7 @@ export const decoded = <A>(stored: Exit.Exit<A, PayloadMismatch>): Effect.Effect
 
 /** Refuses the operations of orchestrations in the handler of an activity. */
 export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown
-  : "activities, children, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+  : "activities, children, signals and values are for orchestrations: an activity uses Client instead"
 
 // internal
 

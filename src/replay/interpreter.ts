@@ -16,8 +16,8 @@ import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
-import * as retryMail from "../model/shared/retryMail.ts"
-import * as taskMail from "../model/shared/taskMail.ts"
+import * as retrySignal from "../model/shared/retrySignal.ts"
+import * as taskSignal from "../model/shared/taskSignal.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { Changes } from "./changes.ts"
@@ -176,12 +176,12 @@ export class Interpreter {
   }
 
   /**
-   * Mailbox messages for the next execution: those that the code has not received, oldest first. No call outlives its
+   * Signals for the next execution: those that the code has not taken, oldest first. No call of a task outlives its
    * execution.
    */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
     return [...this.ledger.unread(), ...this.undelivered]
-      .filter(({ name }) => !taskMail.isMailbox(name) && name !== retryMail.mailbox)
+      .filter(({ name }) => !taskSignal.isName(name) && name !== retrySignal.name)
       .sort((a, b) => a.eventId - b.eventId)
   }
 

@@ -1,13 +1,13 @@
 /**
  * The ledger of an execution: its open work, updated with each event.
  *
- * Open are activities, timers, children and waits without an answer, and mailbox messages that no wait has received.
+ * Open are activities, timers, children and waits without an answer, and signal messages that no wait has received.
  * The ledger alone decides which wait receives an arrival: a completion answers the request it names; a signal or
  * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
 import type * as Event from "../model/Event.ts"
-import * as interruptMail from "../model/shared/interruptMail.ts"
-import * as taskMail from "../model/shared/taskMail.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import * as taskSignal from "../model/shared/taskSignal.ts"
 
 /** The kinds of events that a completion answers. */
 export type Schedule = "ActivityScheduled" | "TimerCreated" | "SubOrchestrationScheduled"
@@ -32,7 +32,7 @@ export class Ledger {
   readonly interruptedChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
   /** Event ids of waits for signals that are neither answered nor given up, ascending. */
   readonly openSubscriptions = new Set<number>()
-  /** Event ids of open waits for mailboxes. */
+  /** Event ids of open waits for signals. */
   readonly openDequeues = new Set<number>()
   /** Event ids of waits of both kinds with a cancel event. */
   readonly cancelledSubscriptions = new Set<number>()
@@ -42,12 +42,14 @@ export class Ledger {
   readonly answered = new Set<number>()
   cancelRequest: Event.Of<"OrchestrationCancelRequested"> | undefined
   interruptRequest: Message | undefined
+  /** Event ids of lossy signals that found no open wait, ascending. */
+  readonly lostSignals: Array<number> = []
   /** Bytes of the texts in the events so far, at two per character. */
   textBytes = 0
 
   private readonly subscriptions = new Map<string, Line>()
   private readonly dequeues = new Map<string, Line>()
-  private readonly mailboxes = new Map<string, Array<Message>>()
+  private readonly signals = new Map<string, Array<Message>>()
   /** Activities that create tasks, open or failed: one that has failed may have created its task, and is repeated. */
   private readonly creating = new Set<number>()
   private readonly givenUp: ReadonlySet<number>
@@ -80,12 +82,12 @@ export class Ledger {
 
   /** Messages that no wait has received, in order of arrival. */
   unread(): ReadonlyArray<Message> {
-    return [...this.mailboxes.values()].flat().sort((a, b) => a.eventId - b.eventId)
+    return [...this.signals.values()].flat().sort((a, b) => a.eventId - b.eventId)
   }
 
-  /** Whether a call of a task still waits for its end, or may come to wait for it, in the mailbox of this name. */
-  expectsTaskEnd(mailbox: string): boolean {
-    return this.creating.size > 0 || (this.dequeues.get(mailbox)?.hasOpen(this.openDequeues) ?? false)
+  /** Whether a call of a task still waits for its end, or may come to wait for it, in the signal of this name. */
+  expectsTaskEnd(signal: string): boolean {
+    return this.creating.size > 0 || (this.dequeues.get(signal)?.hasOpen(this.openDequeues) ?? false)
   }
 
   /**
@@ -98,7 +100,7 @@ export class Ledger {
       case "ActivityScheduled":
         this.unanswered.set(event.eventId, event._tag)
         this.openActivities.add(event.eventId)
-        if (taskMail.creates(event.name)) this.creating.add(event.eventId)
+        if (taskSignal.creates(event.name)) this.creating.add(event.eventId)
         break
       case "TimerCreated":
         this.unanswered.set(event.eventId, event._tag)
@@ -136,7 +138,7 @@ export class Ledger {
         break
       case "ExternalSubscribedPersistent": {
         if (isGivenUp) break
-        const message = this.mailboxes.get(event.name)?.shift()
+        const message = this.signals.get(event.name)?.shift()
         if (message !== undefined) delivery = { requestId: event.eventId, answer: message }
         else {
           this.openDequeues.add(event.eventId)
@@ -152,13 +154,14 @@ export class Ledger {
       case "ExternalEvent": {
         const requestId = this.subscriptions.get(event.name)?.next(this.openSubscriptions)
         if (requestId !== undefined) delivery = { requestId, answer: event }
+        else this.lostSignals.push(event.eventId)
         break
       }
       case "ExternalEventPersistent": {
-        if (event.name === interruptMail.mailbox) this.interruptRequest ??= event
+        if (event.name === interruptSignal.name) this.interruptRequest ??= event
         const requestId = this.dequeues.get(event.name)?.next(this.openDequeues)
         if (requestId !== undefined) delivery = { requestId, answer: event }
-        else entry(this.mailboxes, event.name, (): Array<Message> => []).push(event)
+        else entry(this.signals, event.name, (): Array<Message> => []).push(event)
         break
       }
       case "OrchestrationCancelRequested":

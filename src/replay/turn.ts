@@ -13,8 +13,8 @@ import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
 import * as changeMarker from "../model/shared/changeMarker.ts"
 import { isOwn } from "../model/shared/coreVersion.ts"
-import * as interruptMail from "../model/shared/interruptMail.ts"
-import * as retryMail from "../model/shared/retryMail.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import * as retrySignal from "../model/shared/retrySignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
@@ -52,6 +52,8 @@ export interface Ran extends Decided {
   readonly diedOf?: Cause.Cause<never> | undefined
   /** The new requests of the program. */
   readonly requests: ReadonlyArray<Request>
+  /** How many lossy signals of this turn found no open wait. */
+  readonly lostSignals: number
   /** Spans that the program ended in this turn. Export them only if the turn is stored. */
   readonly spans: ReadonlyArray<ProgramSpan>
 }
@@ -138,6 +140,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     warnings: arrived.warnings,
     warm: undefined,
     requests: [],
+    lostSignals: lostSince(stored, lastEventId),
     diedOf: program.diedOf(),
     spans: program.takeEndedSpans()
   }
@@ -300,7 +303,8 @@ class Program {
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
-    return Result.succeed({ ...decided, warnings, warm, requests, spans: this.takeEndedSpans() })
+    const lostSignals = lostSince(this.ledger, execution.lastEventId)
+    return Result.succeed({ ...decided, warnings, warm, requests, lostSignals, spans: this.takeEndedSpans() })
   }
 
   takeEndedSpans(): ReadonlyArray<ProgramSpan> {
@@ -336,7 +340,7 @@ class Program {
   /** Requests that a retry carries out again, with their events. */
   private again(execution: Execution, arrived: ReadonlyArray<Event.Event>): ReadonlyArray<Request> {
     return arrived.flatMap((event) =>
-      event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox ? retryMail.decode(event.data) : []
+      event._tag === "ExternalEventPersistent" && event.name === retrySignal.name ? retrySignal.decode(event.data) : []
     ).flatMap((eventId) => {
       const again = this.interpreter.open(eventId)
       if (again === undefined) return []
@@ -372,7 +376,7 @@ class Program {
     const outcome: Outcome = ended === undefined
       ? { _tag: "Waiting" }
       : ended._tag === "Interrupted"
-      ? failed(ErrorDetails.cancelled(interruptMail.decode(interruptRequest!.data)))
+      ? failed(ErrorDetails.cancelled(interruptSignal.decode(interruptRequest!.data)))
       : ended._tag === "Succeeded"
       ? { _tag: "Completed", output: ended.output }
       : failed(ErrorDetails.application("OrchestrationFailed", ended.error))
@@ -395,6 +399,9 @@ class Program {
     )
   }
 }
+
+const lostSince = ({ lostSignals }: Ledger, eventId: number): number =>
+  lostSignals.length - 1 - lostSignals.findLastIndex((id) => id <= eventId)
 
 const failed = (details: ErrorDetails.ErrorDetails): Outcome => ({ _tag: "Failed", details })
 

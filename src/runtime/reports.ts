@@ -65,8 +65,9 @@ export const countTurn = (execution: Execution, { historyDelta }: Pick<Turn, "hi
   })
 
 /** Counts a turn of a program, and logs how it ended. */
-export const report = (execution: Execution, { diedOf, outcome, turn }: turns.Ran): Effect.Effect<void> => {
-  return countTurn(execution, turn).pipe(
+export const report = (execution: Execution, { diedOf, lostSignals, outcome, turn }: turns.Ran): Effect.Effect<void> =>
+  countTurn(execution, turn).pipe(
+    Effect.andThen(lostSignals === 0 ? Effect.void : Metric.update(lost(execution.name), lostSignals)),
     Effect.andThen(
       outcome._tag === "Waiting"
         ? Effect.logDebug(`${component}: turn stored, instance waits`)
@@ -87,9 +88,9 @@ export const report = (execution: Execution, { diedOf, outcome, turn }: turns.Ra
     ),
     Effect.annotateLogs({ orchestration_name: execution.name, new_events: turn.historyDelta.length })
   )
-}
 
 const starts = seriesOf(Metrics.orchestrationStarts)
+const lost = seriesOf(Metrics.signalsLost)
 const turned = seriesOf(Metrics.orchestrationTurns)
 const completions = seriesOf(Metrics.orchestrationCompletions)
 const failures = seriesOf(Metrics.orchestrationFailures)

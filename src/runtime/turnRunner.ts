@@ -24,10 +24,10 @@ import type { EventLoop } from "./eventLoop.ts"
 import type { Registration } from "./registry.ts"
 import { component, LongHistoryReport, StrayReport } from "./reports.ts"
 import type { Complete } from "./settings.ts"
-import * as unreadMail from "./unreadMail.ts"
+import * as untakenSignals from "./untakenSignals.ts"
 
 export interface TurnRunner {
-  /** `Replay` when the warm program cannot run this turn, or has run it but unread mail must stay in the queue. */
+  /** `Replay` when the warm program cannot run this turn, or has run it but signals must stay in the queue. */
   readonly resume: (
     warm: turns.WarmProgram,
     item: Pick<OrchestrationItem, "nowMs" | "messages">,
@@ -90,11 +90,11 @@ export const make = (
           tracing.traceparent,
           (traceparent) => atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages, traceparent }))
         ),
-        // Only a replay can run the turn again, without the mail that stays behind.
+        // Only a replay can run the turn again, without the signals that stay behind.
         (ran) => {
-          if (ran === undefined || unreadMail.leavesMail(ran, item)) return { _tag: "Replay", ran }
+          if (ran === undefined || untakenSignals.leavesSignals(ran, item)) return { _tag: "Replay", ran }
           longHistories.add(warm.started.name, ran)
-          return { _tag: "Ran", ran: unreadMail.requeue(ran) }
+          return { _tag: "Ran", ran: untakenSignals.requeue(ran) }
         }
       ),
     replay: ({ batch, item, ran, registration, warm }) =>
@@ -130,7 +130,7 @@ export const make = (
         }
         const turn = atOnce(registration.name, () => {
           const first = verified(ran ?? run(batch.messages))
-          return first instanceof turns.Blocked ? first : unreadMail.requeue(unreadMail.leave(
+          return first instanceof turns.Blocked ? first : untakenSignals.requeue(untakenSignals.leave(
             first,
             item,
             (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
@@ -191,6 +191,7 @@ const agreed = (
     ),
     warm: undefined,
     requests: [],
+    lostSignals: 0,
     spans: []
   }
 }

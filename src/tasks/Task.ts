@@ -274,7 +274,7 @@ export const make = <
  * orchestrations it is a text, which the compiler shows in its error.
  */
 type WithoutOrchestration<R> = [Extract<R, Instance>] extends [never] ? unknown
-  : "activities, children, signals, mailboxes and values are for orchestrations: a task uses Client instead"
+  : "activities, children, signals and values are for orchestrations: a task uses Client instead"
 
 interface Codecs<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> {
   readonly payload: payloads.Payload<Payload["Type"]>

@@ -75,7 +75,7 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   ) => Call<ReadonlyArray<"Cancelled" | "Ended" | "Missing">>
   /** Which of the tasks have ended. The others are marked as awaited: their ends are announced. */
   readonly await: (ids: ReadonlyArray<string>) => Call<ReadonlyArray<EndedTask>>
-  /** The end of a task, or null: it will arrive in the mailbox of the caller. */
+  /** The end of a task, or null: a signal of the caller will bring it. */
   readonly join: (taskId: string, caller: Caller) => Call<End | null>
   /** Gives dead tasks all their attempts again; answers with their ids. */
   readonly redrive: (
@@ -297,7 +297,7 @@ export interface AttemptEnd {
 }
 
 /**
- * The execution of a call, and the mailbox that the end of its task arrives in.
+ * The execution of a call, and the signal that brings the end of its task.
  *
  * @category models
  * @since 0.2.0
@@ -305,7 +305,7 @@ export interface AttemptEnd {
 export interface Caller {
   readonly instanceId: string
   readonly executionId: number
-  readonly mailbox: string
+  readonly signal: string
 }
 
 /**

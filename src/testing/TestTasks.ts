@@ -91,7 +91,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
           const row = tasks.rows.get(id)
           if (row === undefined) return missing
           if (memory.hasEnded(row)) return { status: row.status, result: row.result, error: row.error }
-          const others = row.callers.filter(({ mailbox }) => mailbox !== caller.mailbox)
+          const others = row.callers.filter(({ signal }) => signal !== caller.signal)
           row.callers = [...others, caller]
           return null
         }),
@@ -244,7 +244,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
             message: {
               _tag: "QueueMessage",
               instance: caller.instanceId,
-              name: caller.mailbox,
+              name: caller.signal,
               data: JSON.stringify({ status, result: row.result, error: row.error })
             },
             delay: Option.none()

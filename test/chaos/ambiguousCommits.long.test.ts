@@ -102,7 +102,7 @@ it.live.each([true, false])(
         )
         if (!waits(n)) return yield* ended
         const signals = Effect.repeat(
-          Effect.ignore(client.raise(Go, instanceId)),
+          Effect.ignore(client.send(Go, instanceId)),
           Schedule.spaced("300 millis")
         )
         return yield* Effect.raceFirst(ended, Effect.andThen(signals, Effect.never))

@@ -11,7 +11,7 @@ const letters = 40
 
 describe("A rolling deploy", () => {
   it.live(
-    `one process lacks the new version, for a while both do: ${boxes} mailboxes are read whole and in order`,
+    `one process lacks the new version, for a while both do: ${boxes} lines of signals are taken whole and in order`,
     () =>
       Effect.gen(function*() {
         const { url } = yield* PgServer.database

@@ -129,7 +129,7 @@ describe("A failover", () => {
           // The zone is gone: its connections stay open, and answer nothing.
           yield* isKilled ? primary.kill : primary.freeze
           const raising = yield* Effect.forkChild(
-            Effect.forEach(approvals, (id) => insistently(client.raise(Decision, id)), { concurrency: "unbounded" })
+            Effect.forEach(approvals, (id) => insistently(client.send(Decision, id)), { concurrency: "unbounded" })
           )
           yield* Effect.sleep(outageSeconds * 1_000)
           yield* standby.sql("SELECT pg_promote()")

@@ -135,7 +135,7 @@ describe.concurrent("A store that fails for a while", () => {
   )
 
   it.live(
-    "turns not stored while timers fall due: mailboxes keep their order, and signals in time win against their timeout",
+    "turns not stored while timers fall due: signals keep their order, and signals in time win against their timeout",
     () =>
       Effect.gen(function*() {
         const test = yield* PgServer.database
@@ -169,7 +169,7 @@ describe.concurrent("A store that fails for a while", () => {
           const writing = yield* Effect.forkChild(
             Effect.forEach(boxes, write, { concurrency: "unbounded", discard: true })
           )
-          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id), { concurrency: "unbounded" })
+          yield* Effect.forEach(approvals, (id) => client.send(Decision, id), { concurrency: "unbounded" })
           yield* Effect.sleep(dueMs + 1_000 - (yield* Clock.currentTimeMillis))
           yield* unlock
 

@@ -130,8 +130,12 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         assert.include(terminated.stdout, "terminated trip-3")
         const error = yield* Effect.flip(client.wait(Book, "trip-3"))
         assert.deepInclude(error, { _tag: "InstanceCancelled", reason: "it hangs" })
-        const [child] = JSON.parse((yield* on("list", "--parent", "trip-3", "--json")).stdout)
-        assert.strictEqual(child.status, "Cancelled")
+        yield* waitUntil(
+          Effect.map(
+            on("list", "--parent", "trip-3", "--json"),
+            ({ stdout }) => JSON.parse(stdout)[0].status === "Cancelled"
+          )
+        )
         for (const command of ["interrupt", "terminate"]) {
           const late = yield* on(command, "trip-3")
           assert.strictEqual(late.exitCode, 1)

@@ -2,7 +2,7 @@
  * What `show` says about waits, for one instance of each kind, after their process has ended.
  */
 import { assert, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -13,8 +13,9 @@ import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Cli from "./cli.ts"
 
-const Approved = Signal.make("Approved", { payload: Schema.String })
-const Orders = Mailbox.make("Orders", { payload: Schema.String })
+const Approved = Signal.make("Approved", { payload: Schema.String, unawaited: "lost" })
+const Notes = Signal.make("Notes", { payload: Schema.String })
+const Orders = Signal.make("Orders", { payload: Schema.String })
 const Render = Activity.make("Render", { tag: "gpu" })
 const Approval = Orchestration.make("Approval")
 const Report = Orchestration.make("Report")
@@ -27,10 +28,10 @@ const application = (url: string) =>
       Approval.toLayer(() =>
         Effect.gen(function*() {
           yield* Effect.timeoutOption(Approved.wait, "3 days")
-          yield* Orders.take
+          yield* Orders.wait
         })
       ),
-      Again.toLayer((round) => round === 1 ? Again.continueAsNew(2) : Effect.asVoid(Orders.take)),
+      Again.toLayer((round) => round === 1 ? Again.continueAsNew(2) : Effect.asVoid(Orders.wait)),
       Report.toLayer(() =>
         Effect.asVoid(Effect.all([Render.execute(), Approval.executeWithId({ instanceId: "report-approval" })], {
           concurrency: "unbounded"
@@ -64,15 +65,18 @@ const make = Effect.gen(function*() {
     yield* client.start(Report, { instanceId: "report" })
     yield* client.start(Again, { instanceId: "again", payload: 1 })
     yield* awaits("decided", "ExternalSubscribed")
-    yield* client.raise(Approved, "decided", "yes")
+    yield* client.send(Approved, "decided", "yes")
     yield* awaits("decided", "ExternalSubscribedPersistent")
+    yield* client.send(Approved, "decided", "no")
+    yield* client.send(Notes, "decided", "for later")
+    yield* awaits("decided", "ExternalEventPersistent")
     yield* awaits("again", "ExternalSubscribedPersistent")
     for (const instanceId of ["undecided", "late", "report-approval"]) yield* awaits(instanceId, "ExternalSubscribed")
   }).pipe(Effect.provide(application(test.url)), Effect.orDie)
   // What no turn reads.
   yield* Effect.gen(function*() {
     const client = yield* Client.Client
-    yield* client.raise(Approved, "report-approval", "yes")
+    yield* client.send(Approved, "report-approval", "yes")
     yield* client.send(Orders, "report-approval", "chair")
   }).pipe(
     Effect.provide(
@@ -132,12 +136,22 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       assert.deepStrictEqual((yield* section("Waits for", "show late"))[2], "timer - #3 waiting for AGE 2")
     }))
 
-  it.effect("a mailbox, without the timer that the program gave up before", () =>
+  it.effect("a signal, without the timer that the program gave up before", () =>
     Effect.gen(function*() {
-      assert.deepStrictEqual(yield* section("Waits for", "show decided"), [titles, "mailbox Orders #5 for AGE -"])
+      assert.deepStrictEqual(yield* section("Waits for", "show decided"), [titles, "signal Orders #5 for AGE -"])
       const { waitsFor } = yield* json("show decided")
       assert.strictEqual(waitsFor.length, 1)
-      assert.deepInclude(waitsFor[0], { kind: "mailbox", name: "Orders", instanceId: null, eventId: 5 })
+      assert.deepInclude(waitsFor[0], { kind: "signal", name: "Orders", instanceId: null, eventId: 5 })
+    }))
+
+  it.effect("signals that were not taken", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* section("Signals not taken", "show decided"), [
+        "NAME EVENT SINCE",
+        "Notes #7 TIME, AGE ago"
+      ])
+      const { untaken } = yield* json("show decided")
+      assert.deepInclude(untaken[0], { name: "Notes", eventId: 7 })
     }))
 
   it.effect("an activity and a child, by name and id", () =>
@@ -154,7 +168,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       assert.deepStrictEqual(yield* section("Messages", "show report-approval"), [
         titles,
         "signal Approved - waiting for AGE 0",
-        "mailbox Orders - waiting for AGE 0"
+        "signal Orders - waiting for AGE 0"
       ])
       const { messages, waitsFor } = yield* json("show report-approval")
       assert.deepInclude(messages[0], { kind: "signal", name: "Approved", answers: null, heldUntil: null })
@@ -165,10 +179,12 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
     Effect.gen(function*() {
       assert.deepStrictEqual(yield* section("History of execution 1", "show decided"), [
         "1 TIME started Approval 1.0.0 null",
-        "2 TIME signal awaited Approved",
+        "2 TIME lossy signal awaited Approved",
         "3 TIME timer set due TIME",
-        "4 TIME signal arrived Approved \"yes\"",
-        "5 TIME mailbox awaited Orders"
+        "4 TIME lossy signal Approved \"yes\"",
+        "5 TIME signal awaited Orders",
+        "6 TIME lossy signal lost Approved \"no\"",
+        "7 TIME signal Notes \"for later\""
       ])
       const { history } = yield* json("show decided")
       assert.deepStrictEqual(history.shown.map(({ event }: { readonly event: string }) => event), [
@@ -176,14 +192,20 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
         "ExternalSubscribed",
         "TimerCreated",
         "ExternalEvent",
-        "ExternalSubscribedPersistent"
+        "ExternalSubscribedPersistent",
+        "ExternalEvent",
+        "ExternalEventPersistent"
       ])
+      assert.deepStrictEqual(
+        history.shown.flatMap(({ eventId, lost }: { eventId: number; lost?: boolean }) => lost ? eventId : []),
+        [6]
+      )
     }))
 
   it.effect("the history of an earlier execution, and what the current one waits for", () =>
     Effect.gen(function*() {
       const args = "show again --execution 1"
-      assert.deepStrictEqual(yield* section("Waits for", args), [titles, "mailbox Orders #2 for AGE -"])
+      assert.deepStrictEqual(yield* section("Waits for", args), [titles, "signal Orders #2 for AGE -"])
       assert.deepStrictEqual(yield* section("History of execution 1", args), [
         "1 TIME started Again 1.0.0 1",
         "2 TIME continued as new 2"
@@ -212,7 +234,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
         "activity - - waiting for AGE 0",
         "activity - #7 waiting for AGE 0",
         "child - #8 waiting for AGE 0",
-        "mailbox - - waiting for AGE 0",
+        "signal - - waiting for AGE 0",
         "termination - - waiting for AGE 0",
         "unknown - - waiting for AGE 0"
       ])

@@ -135,7 +135,7 @@ it.live("docs/http.md, In an HTTP server: a server without a runtime answers wit
     assert.deepStrictEqual(running, [202, { state: "running", doing: "packing" }])
     yield* Effect.promise(() =>
       server.runPromise(
-        Effect.flatMap(Client.Client, (client) => client.raise(Packed, "order-1"))
+        Effect.flatMap(Client.Client, (client) => client.send(Packed, "order-1"))
       )
     )
     yield* ended("1")

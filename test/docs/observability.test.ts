@@ -112,6 +112,7 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_activity_duration_seconds"
     ],
     "a handler that ignores its interruption is counted while it runs": ["duroxide_uninterrupted_handlers"],
+    "lossy signals that find no open wait are counted": ["duroxide_signals_lost_total"],
     "an instance that fails as poison is counted": ["duroxide_orchestration_poison_total"],
     "an activity that fails as poison is counted": ["duroxide_activity_poison_total"]
   },

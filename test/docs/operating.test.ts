@@ -194,11 +194,11 @@ describe("docs/operating.md:", () => {
         { instance_id: "asks", event_id: 1, event_type: "OrchestrationStarted" },
         { instance_id: "asks", event_id: 2, event_type: "ActivityScheduled" },
         { instance_id: "asks", event_id: 3, event_type: "ActivityCompleted" },
-        { instance_id: "asks", event_id: 4, event_type: "ExternalSubscribed" },
+        { instance_id: "asks", event_id: 4, event_type: "ExternalSubscribedPersistent" },
         { instance_id: "tool", event_id: 1, event_type: "TimerCreated" }
       ])
       const [stuck] = yield* run(sql, "Stuck instances")
-      assert.deepInclude(stuck, { instance_id: "asks", last_event: "ExternalSubscribed" })
+      assert.deepInclude(stuck, { instance_id: "asks", last_event: "ExternalSubscribedPersistent" })
     }).pipe(Effect.scoped))
 
   it.live("docs/tables.md names every table and column there is, and no other", () =>

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as DateTime from "effect/DateTime"
@@ -31,7 +31,7 @@ const Unbook = Activity.make("Unbook", { payload: Schema.String })
 const Quote = Activity.make("Quote", { payload: Schema.String, success: Schema.Int })
 const Tell = Activity.make("Tell", { payload: Schema.String })
 const Confirmed = Signal.make("Confirmed")
-const Places = Mailbox.make("Places", { payload: Schema.String })
+const Places = Signal.make("Places", { payload: Schema.String })
 
 const BookTrip = Orchestration.make("BookTrip", {
   payload: Trip,
@@ -141,7 +141,7 @@ const fibers = Effect.gen(function*() {
   yield* Fiber.interrupt(reminders)
 })
 
-const batches = Stream.fromEffectRepeat(Places.take).pipe(
+const batches = Stream.fromEffectRepeat(Places.wait).pipe(
   Stream.groupedWithin(3, "1 hour"), // three places, or those of an hour
   Stream.take(2),
   Stream.runForEach((places) => Tell.execute(places.join(" and ")))
@@ -357,7 +357,7 @@ describe("docs/orchestrations.md", () => {
           yield* start
           if (isConfirmed) {
             yield* TestRuntime.advance("1 hour")
-            yield* client.raise(Confirmed, "p")
+            yield* client.send(Confirmed, "p")
           }
           yield* TestRuntime.runToEnd("p")
           assert.deepStrictEqual(did, [...expected])
@@ -477,7 +477,7 @@ describe("docs/orchestrations.md", () => {
         yield* start
         yield* TestRuntime.advance("1 hour")
         yield* TestRuntime.crash
-        yield* client.raise(Confirmed, "p")
+        yield* client.send(Confirmed, "p")
         const seen = yield* wait
         assert.strictEqual((seen as { now: string }).now, "2030-01-01T00:00:00.000Z")
         assert.deepStrictEqual(did, [`0 tell ${(seen as { id: string }).id}`])

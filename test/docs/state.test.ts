@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
@@ -13,7 +13,7 @@ import * as Docs from "../utils/docs.ts"
 // definitions and programs
 // -----------------------------------------------------------------------------
 
-const Points = Mailbox.make("Points", { payload: Schema.Int })
+const Points = Signal.make("Points", { payload: Schema.Int })
 
 const Standing = KeyValue.make("standing", Schema.Struct({ points: Schema.Int, games: Schema.Int }))
 
@@ -26,7 +26,7 @@ const SeasonLive = Season.toLayer(Effect.fn(function*({ gamesLeft }) {
   const standing = Option.getOrElse(yield* Standing.get, () => ({ points: 0, games: 0 }))
   if (gamesLeft === 0) return standing.points
   yield* Orchestration.setCustomStatus(`game ${standing.games + 1}`)
-  const points = yield* Points.take
+  const points = yield* Points.wait
   yield* Standing.set({ points: standing.points + points, games: standing.games + 1 })
   return yield* Season.continueAsNew({ gamesLeft: gamesLeft - 1 })
 }))

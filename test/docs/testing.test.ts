@@ -53,7 +53,7 @@ it.effect("Fulfil: ships three days after it was approved", () =>
     const client = yield* Client.Client
     yield* client.start(Fulfil, { instanceId: "order-1", payload: 4200 })
     yield* TestRuntime.advance("2 days")
-    yield* client.raise(Approved, "order-1", true)
+    yield* client.send(Approved, "order-1", true)
     assert.strictEqual(yield* client.wait(Fulfil, "order-1"), "shipped with receipt for 4200")
   }).pipe(Effect.provide(TestRuntime.layer(RuntimeTest))))
 
@@ -69,7 +69,7 @@ it.effect("Fulfil: charges twice with one key when the process dies in between",
     charges.splice(0)
     const client = yield* Client.Client
     yield* client.start(Fulfil, { instanceId: "order-1", payload: 4200 })
-    yield* client.raise(Approved, "order-1", true)
+    yield* client.send(Approved, "order-1", true)
     yield* TestRuntime.advance("30 seconds") // the charge is under way
     yield* TestRuntime.crash
     yield* client.wait(Fulfil, "order-1")
@@ -125,7 +125,7 @@ it.effect("recording", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.start(Fulfil, { instanceId: "order-1", payload: 4200 })
-        yield* client.raise(Approved, "order-1", true)
+        yield* client.send(Approved, "order-1", true)
         yield* TestRuntime.advance("1 day")
         yield* record(path)
         assert.strictEqual((yield* check(path)).executions[0]?.status, "Running")

@@ -131,7 +131,7 @@ const start = (id: string) =>
 const finish = (id: string) =>
   Effect.gen(function*() {
     const client = yield* Client.Client
-    yield* client.raise(Approved, `order-${id}`)
+    yield* client.send(Approved, `order-${id}`)
     return yield* client.wait(Fulfil, `order-${id}`)
   })
 
@@ -205,7 +205,7 @@ describe("docs/versions.md", () => {
       const client = yield* Client.Client
       yield* start("waits")
       yield* start("passed")
-      yield* client.raise(Approved, "order-passed")
+      yield* client.send(Approved, "order-passed")
       yield* TestRuntime.advance("1 minute") // it ships
       const histories = yield* Effect.forEach(["order-waits", "order-passed"], recordHistory)
       const checked = Runtime.layer({ orchestrations: [Fulfil1], activities: [CheckFraud, Charge, Ship] })

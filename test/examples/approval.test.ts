@@ -47,7 +47,7 @@ describe("approval", () => {
       assert.strictEqual(yield* stage, "waiting for the manager")
       yield* TestRuntime.advance("1 day")
       assert.strictEqual(yield* stage, "waiting for the director")
-      yield* client.raise(Decision, "e", { by: "the director", approved: true })
+      yield* client.send(Decision, "e", { by: "the director", approved: true })
       assert.deepStrictEqual(yield* client.wait(Reimburse, "e"), { approvedBy: "the director" })
       assert.strictEqual(yield* stage, "paid, approved by the director")
       assert.strictEqual(yield* days, 3.5)
@@ -66,7 +66,7 @@ describe("approval", () => {
       yield* submit(20_000)
       yield* TestRuntime.advance("5 days")
       yield* TestRuntime.crash
-      yield* client.raise(Decision, "e", { by: "the manager", approved: false })
+      yield* client.send(Decision, "e", { by: "the manager", approved: false })
       assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Refused({ by: "the manager" }))
       assert.strictEqual(yield* stage, "refused by the manager")
     })))

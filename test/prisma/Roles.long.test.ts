@@ -3,7 +3,7 @@
  * drivers runs as a worker, too (`prismaSuite.ts`).
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { Health } from "duroxide-prisma/observability"
 import { Outbox } from "duroxide-prisma/outbox"
 import { type MigrationError, Migrator, PgQueue, PrismaProvider, Roles } from "duroxide-prisma/prisma"
@@ -103,7 +103,7 @@ const makeStore: Effect.Effect<Store, unknown, Scope.Scope> = Effect.gen(functio
 // -----------------------------------------------------------------------------
 
 const Add = Activity.make("Add", { payload: Schema.Int, success: Schema.Int })
-const Go = Mailbox.make("Go", { payload: Schema.Int })
+const Go = Signal.make("Go", { payload: Schema.Int })
 const Sum = Orchestration.make("Sum", { payload: Schema.Int, success: Schema.Int })
 const Double = Task.make("Double", { payload: Schema.Int, success: Schema.Int })
 
@@ -125,7 +125,7 @@ const worker = (store: Store) =>
         Sum.toLayer((n) =>
           Effect.gen(function*() {
             const one = yield* Add.execute(n)
-            return one + (yield* Go.take)
+            return one + (yield* Go.wait)
           })
         )
       ]),

@@ -105,7 +105,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           await insertOrder(inside, schema)
           const client = Client.within(Transaction.make(inside.connection, { schema }))
           await Effect.runPromise(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
-          await Effect.runPromise(client.raise(Approved, "order-1", true))
+          await Effect.runPromise(client.send(Approved, "order-1", true))
           await Effect.runPromise(client.terminate("order-1", "changed our minds"))
           // No other session sees it yet.
           assert.deepStrictEqual(await Effect.runPromise(stored), nothing)
@@ -139,7 +139,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           const queues = Transaction.make(inside.connection, { schema })
           const client = Client.within(queues)
           await Effect.runPromise(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
-          await Effect.runPromise(client.raise(Approved, "order-1", true))
+          await Effect.runPromise(client.send(Approved, "order-1", true))
           await Effect.runPromise(
             queues.enqueueForWorker({
               _tag: "ActivityExecute",

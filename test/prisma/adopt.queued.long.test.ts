@@ -2,7 +2,7 @@
  * Work that was queued while the schema had no routes: before its adoption, and between a reset and the next adoption.
  */
 import { assert, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -24,7 +24,7 @@ const silently = Effect.provide(Logger.layer([]))
 const Grade = Activity.make("Grade", { payload: Schema.String })
 const Render = Activity.make("Render", { payload: Schema.String })
 const Pack = Activity.make("Pack", { payload: Schema.String, success: Schema.String })
-const Amounts = Mailbox.make("Amounts", { payload: Schema.Int })
+const Amounts = Signal.make("Amounts", { payload: Schema.Int })
 const Parcel = Orchestration.make("Parcel", { payload: Schema.String, success: Schema.String })
 const Nap = Orchestration.make("Nap", { payload: Schema.Void, success: Schema.String })
 const Sum = Orchestration.make("Sum", { payload: Schema.Int, success: Schema.Int })
@@ -46,7 +46,7 @@ const serving = (
       Parcel.toLayer((order) => Pack.execute(order)),
       Nap.toLayer(() => Effect.as(Effect.sleep("2 seconds"), "awake")),
       Sum.toLayer(Effect.fn(function*(first) {
-        return first + (yield* Amounts.take)
+        return first + (yield* Amounts.wait)
       }))
     ])
   )

@@ -471,7 +471,7 @@ describe("a transaction of the application:", () => {
     const { rows: [began] } = yield* run("SELECT floor(extract(epoch FROM now()) * 1000)::text AS at")
     const client = Client.within(Transaction.make(connection, { schema: test.schema }))
     yield* client.start(Fulfil, { instanceId: "one" })
-    yield* client.raise(Approved, "one", true)
+    yield* client.send(Approved, "one", true)
     yield* client.start(Fulfil, { instanceId: "two" })
     yield* client.terminate("two", "changed our minds")
     yield* run(end)

@@ -79,11 +79,11 @@ describe("What another process stores", () => {
         }))
         // Without hints each of them would wait for one of the looks after 5, 10 and 20 seconds.
         yield* Effect.gen(function*() {
-          yield* client.raise(Next, "a")
+          yield* client.send(Next, "a")
           assert.deepStrictEqual(yield* Fiber.join(status), { status: Option.some("first"), version: 1 })
-          yield* client.raise(Next, "a")
+          yield* client.send(Next, "a")
           assert.strictEqual(yield* Fiber.join(value), 1)
-          yield* client.raise(Next, "a")
+          yield* client.send(Next, "a")
           assert.strictEqual(yield* Fiber.join(end), "done")
         }).pipe(Effect.timeout("10 seconds"))
         // One look for each hint; a slow machine may see one at a time that is due for a look in any case.

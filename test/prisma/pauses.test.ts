@@ -103,7 +103,7 @@ describe("Processes on one database:", () => {
       yield* waitUntil(Effect.map(two.client.status("a"), ({ _tag }) => _tag === "Running"))
       yield* Effect.sleep("200 millis")
       yield* two.admin.pause(PauseTarget.Instance({ instanceId: "a" }))
-      yield* one.client.raise(Add, "a", 41)
+      yield* one.client.send(Add, "a", 41)
       yield* Effect.sleep("300 millis")
       assert.strictEqual((yield* two.client.status("a"))._tag, "Running")
       yield* two.admin.resume(PauseTarget.Instance({ instanceId: "a" }))

@@ -47,7 +47,7 @@ let rounds = 0
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
-  if (moment === "signal") yield* client.raise(Next, "r")
+  if (moment === "signal") yield* client.send(Next, "r")
   else if (moment !== "turn") yield* client.start(Rounds, { instanceId: "r", payload: 2 })
   else {return yield* Effect.forever(Effect.suspend(() =>
       client.execute(Rounds, { instanceId: `r${rounds++}`, payload: 2 })

@@ -37,7 +37,7 @@ const orchestrations: Generators.Orchestrations = {
     }
     return yield activity("RustStep", three[2]!.ok)
   },
-  /** Waits for the signal `Answer` and a letter in the mailbox `Letters`. */
+  /** Waits for the lossy signal `Answer` and a letter in the signal `Letters`. */
   *RustErrand(name: string, instanceId) {
     native.orchestrationSetCustomStatus(instanceId, "asking")
     const answer: unknown = yield { type: "waitEvent", name: "Answer" }

@@ -156,7 +156,7 @@ describe("continue as new", () => {
   })
 })
 
-describe("mailbox", () => {
+describe("kept signals", () => {
   it("take: reads any number of messages in one turn", () => {
     const n = 250
     const instance = new Instance(Effect.forEach(Array.from({ length: n }), () => take("box")))
@@ -188,7 +188,7 @@ describe("mailbox", () => {
     assert.deepStrictEqual(early.output, ["m", "n"])
   })
 
-  it("take: of several takers each gets the next message, and mailboxes do not mix", () => {
+  it("take: of several takers each gets the next message, and names do not mix", () => {
     const program = Effect.all([take("a"), take("b"), take("a")], { concurrency: "unbounded" })
     const instance = new Instance(program)
     instance.turn(instance.sent("b", "b1"), instance.sent("c", "c1"))

@@ -419,7 +419,7 @@ describe("payloads", () => {
     const Approved = Signal.make("Approved", { payload: Schema.Boolean })
     const instance = new Instance(Approved.wait)
     instance.turn()
-    instance.turn(instance.raised("Approved", "secret"))
+    instance.turn(instance.sent("Approved", "secret"))
     assert.match(panic(instance), /^payload of signal "Approved" does not match its schema: /)
   })
 

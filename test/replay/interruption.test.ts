@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
-import * as interruptMail from "../../src/model/shared/interruptMail.ts"
+import * as interruptSignal from "../../src/model/shared/interruptSignal.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
 import { activity, child, codeOf, continueAsNew, Instance, signal } from "./play.ts"
 
@@ -14,8 +14,8 @@ const sent = (instance: Instance) =>
       : item._tag === "CancelInstance"
       ? `terminate ${item.instance}: ${item.reason}`
       : item._tag === "QueueMessage"
-      ? `${item.name === interruptMail.mailbox ? "interrupt" : item.name} ${item.instance}: ${
-        interruptMail.decode(item.data)
+      ? `${item.name === interruptSignal.name ? "interrupt" : item.name} ${item.instance}: ${
+        interruptSignal.decode(item.data)
       }`
       : []
   )

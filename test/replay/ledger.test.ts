@@ -34,7 +34,7 @@ describe("Ledger", () => {
     assert.deepStrictEqual([2, 3, 4].filter((id) => ledger.isOpen(id)), [3])
   })
 
-  it("a message goes to the oldest open wait of its mailbox, or stays for the next one", () => {
+  it("a signal goes to the oldest open wait of its name, or stays for the next one", () => {
     const ledger = new Ledger()
     const events = [message(1), message(2), dequeue(3), dequeue(4), dequeue(5), message(6), message(7)]
     assert.deepStrictEqual(deliveries(ledger, events), ["3<1", "4<2", "5<6"])

@@ -47,7 +47,7 @@ describe("nondeterminism", () => {
         Effect.all([A(1), signal("Go")], { concurrency: 2 }),
         Effect.all([A(1), signal("Gone")], { concurrency: 2 })
       ),
-      "event 3: history has wait for signal \"Go\", the code asks for wait for signal \"Gone\""
+      "event 3: history has wait for lossy signal \"Go\", the code asks for wait for lossy signal \"Gone\""
     )
   })
 
@@ -77,7 +77,7 @@ describe("nondeterminism", () => {
     )
     assert.strictEqual(
       changed(A("secret"), signal("A")),
-      "event 2: history has activity \"A\", the code asks for wait for signal \"A\""
+      "event 2: history has activity \"A\", the code asks for wait for lossy signal \"A\""
     )
     assert.strictEqual(
       changed(
@@ -147,7 +147,7 @@ describe("nondeterminism", () => {
     instance.become(Effect.andThen(A(1), signal("Go")))
     instance.turn(instance.completed(6))
     assert.deepInclude(instance.failure, {
-      message: "event 4: history has activity \"A\", the code asks for wait for signal \"Go\""
+      message: "event 4: history has activity \"A\", the code asks for wait for lossy signal \"Go\""
     })
   })
 

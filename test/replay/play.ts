@@ -15,10 +15,9 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { isDeepStrictEqual } from "node:util"
 import * as Activity from "../../src/Activity.ts"
-import * as Mailbox from "../../src/Mailbox.ts"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
 import * as Event from "../../src/model/Event.ts"
-import * as interruptMail from "../../src/model/shared/interruptMail.ts"
+import * as interruptSignal from "../../src/model/shared/interruptSignal.ts"
 import type { PayloadSchema } from "../../src/model/shared/payload.ts"
 import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
@@ -41,7 +40,7 @@ export interface Options {
   readonly parent?: { readonly instance: string; readonly id: number; readonly executionId: number }
   /** What the execution before has left. */
   readonly keyValues?: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs?: number }>
-  readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
+  readonly carried?: ReadonlyArray<readonly [signal: string, data: string]>
   readonly customStatus?: string
   /** False if a test examines what the code does on every replay. */
   readonly staysWarm?: false
@@ -211,10 +210,10 @@ export class Instance {
     return { parentInstance: this.instanceId, parentExecutionId: this.executionId }
   }
 
-  readonly sent = (mailbox: string, value: unknown = null): WorkItem.Of<"QueueMessage"> => ({
+  readonly sent = (signal: string, value: unknown = null): WorkItem.Of<"QueueMessage"> => ({
     _tag: "QueueMessage",
     instance: this.instanceId,
-    name: mailbox,
+    name: signal,
     data: JSON.stringify(value)
   })
 
@@ -267,8 +266,8 @@ export class Instance {
   readonly interrupted = (reason: string): WorkItem.Of<"QueueMessage"> => ({
     _tag: "QueueMessage",
     instance: this.instanceId,
-    name: interruptMail.mailbox,
-    data: interruptMail.encode(reason)
+    name: interruptSignal.name,
+    data: interruptSignal.encode(reason)
   })
 
   /** The input of the next turn. */
@@ -386,15 +385,15 @@ export const detached = (name: string, instance: string) =>
 /** The next execution of the tested orchestration. */
 export const continueAsNew = (input: unknown = null) => orchestration("Tested").continueAsNew(input)
 
-/** The oldest message of a mailbox of any JSON. */
-export const take = once((name) => Mailbox.make(name, { payload: Schema.Unknown }).take)
+/** The oldest signal of any JSON that was not taken. */
+export const take = once((name) => Signal.make(name, { payload: Schema.Unknown }).wait)
 
 /** A value of any text. */
 export const set = (key: string, value: string) =>
   Effect.flatMap(engine, ({ request }) => request({ _tag: "SetKeyValue", key, value }))
 
-/** A signal of any JSON. */
-export const signal = once((name) => Signal.make(name, { payload: Schema.Unknown }).wait)
+/** A lossy signal of any JSON. */
+export const signal = once((name) => Signal.make(name, { payload: Schema.Unknown, unawaited: "lost" }).wait)
 
 export const brief = (event: Event.Event): string =>
   `${event.eventId} ${event._tag}${event.sourceEventId === null ? "" : ` <${event.sourceEventId}`}${

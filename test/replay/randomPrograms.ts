@@ -330,7 +330,7 @@ export class Uninterrupted {
     await this.settle()
   }
 
-  /** The oldest message of a mailbox goes to the oldest taker. */
+  /** The oldest kept signal of a name goes to the oldest taker. */
   private async hand(name: string): Promise<void> {
     const taker = this.takers.find(({ action, state }) =>
       state === "open" && action._tag === "DequeueEvent" && action.name === name

@@ -330,7 +330,7 @@ describe("Activities that are claimed ahead of a slot", () => {
       yield* one.client.start(Stoppable, { instanceId: "i" })
       yield* settle
       assert.deepStrictEqual([one.begun, one.claimed], [["short", "runs"], [1, 2]])
-      yield* one.client.raise(Stop, "i")
+      yield* one.client.send(Stop, "i")
       yield* one.client.wait(Stoppable, "i")
       yield* pass(2_000)
       assert.deepStrictEqual(one.begun, ["short", "runs"])

@@ -323,7 +323,7 @@ describe("Only the delivery at fault counts:", () => {
       const onSlow = Effect.provideService(ProviderDriver.ProviderDriver, slow)
       const { client } = yield* LocalProcess.start(runtime, options).pipe(onSlow)
       yield* LocalProcess.start(runtime, options).pipe(onSlow)
-      yield* client.raise(Go, "i")
+      yield* client.send(Go, "i")
       const done = yield* Effect.forkChild(client.wait(Long, "i"))
       for (let i = 0; i < 40; i++) yield* TestClock.adjust("1 second")
       assert.deepStrictEqual(done.pollUnsafe(), Exit.succeed(70))

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { MemoryDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -20,7 +20,7 @@ const start = (runtime: Parameters<typeof LocalProcess.start>[0], options?: Runt
 
 const Book = Orchestration.make("Book", { success: Schema.String })
 const Charge = Activity.make("Charge", { success: Schema.String })
-const Notes = Mailbox.make("Notes", { payload: Schema.String })
+const Notes = Signal.make("Notes", { payload: Schema.String })
 
 /** What the world has seen. */
 interface World {
@@ -39,7 +39,7 @@ const charge = ({ charged }: World) =>
 const book = Effect.gen(function*() {
   yield* Charge.execute()
   yield* Effect.sleep("10 minutes")
-  const notes = [yield* Notes.take, yield* Notes.take, yield* Notes.take]
+  const notes = [yield* Notes.wait, yield* Notes.wait, yield* Notes.wait]
   return notes.join(" ")
 })
 const original = Book.toLayer(() => book)
@@ -189,7 +189,7 @@ const build = (ran: Array<string>, changed?: Part) => {
   const Stay = Orchestration.make("Stay", { payload: schemaOf("payload"), success: Schema.String })
   const Reserve = Activity.make("Reserve", { payload: schemaOf("input"), success: schemaOf("result") })
   const Room = KeyValue.make("room", schemaOf("value"))
-  const Moves = Mailbox.make("Moves", { payload: schemaOf("message") })
+  const Moves = Signal.make("Moves", { payload: schemaOf("message") })
   // The new fields as well, so that only what is stored is refused.
   const room = { room: 7, floor: 1 }
   const runtime = (options: { readonly servesReserve: boolean }) =>
@@ -200,7 +200,7 @@ const build = (ran: Array<string>, changed?: Part) => {
           yield* Room.set(room)
           yield* Reserve.execute(room)
           yield* Effect.sleep("1 minute")
-          yield* Moves.take
+          yield* Moves.wait
           yield* Room.get
           return "stayed"
         })
@@ -214,7 +214,7 @@ describe("Stored data that a Schema refuses", () => {
     ["payload", `payload of orchestration "Stay"`],
     ["input", `payload of activity "Reserve"`],
     ["result", `result of activity "Reserve"`],
-    ["message", `message of mailbox "Moves"`]
+    ["message", `payload of signal "Moves"`]
   ]
   for (const [part, problem] of cases) {
     it.effect(`blocks its instance, and the old build continues it: ${problem}`, () =>

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -9,7 +9,7 @@ import * as PgServer from "../utils/PgServer.ts"
 /** Almost the largest payload there may be. */
 const large = "x".repeat(4_000_000)
 
-const Words = Mailbox.make("Words", { payload: Schema.String })
+const Words = Signal.make("Words", { payload: Schema.String })
 const Fetch = Activity.make("Fetch", { success: Schema.String })
 const Keep = Activity.make("Keep", { payload: Schema.String })
 
@@ -21,7 +21,7 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Reads, Gathers, Scatters], 
   Layer.provide([
     Reads.toLayer(Effect.fn(function*(count) {
       let length = 0
-      for (let i = 0; i < count; i++) length += (yield* Words.take).length
+      for (let i = 0; i < count; i++) length += (yield* Words.wait).length
       return length
     })),
     Gathers.toLayer(Effect.fn(function*(count) {

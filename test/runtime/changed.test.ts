@@ -54,7 +54,7 @@ describe("Orchestration.changed on PostgreSQL", () => {
           ),
           ([row]) => row!.waits === times
         ))
-      const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.raise(Go, instanceId))
+      const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.send(Go, instanceId))
       const outcome = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.wait(Work, instanceId))
 
       yield* release(

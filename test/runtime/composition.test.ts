@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { FromDriver, MemoryDriver, Provider, ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -24,7 +24,7 @@ const Counter = Orchestration.make("Counter", { payload: Schema.Int, success: Sc
 const Forgetful = Orchestration.make("Forgetful", { payload: Schema.Int, success: Schema.Array(Schema.String) })
 
 const Go = Signal.make("Go", { payload: Schema.String })
-const Words = Mailbox.make("Words", { payload: Schema.String })
+const Words = Signal.make("Words", { payload: Schema.String })
 const Total = KeyValue.make("total", Schema.Int)
 const Draft = KeyValue.make("draft", Schema.String)
 
@@ -61,11 +61,11 @@ const runtime = Runtime.layer({
     return `${total + n}, ${yield* Orchestration.customStatus}, ${Option.getOrElse(yield* Draft.get, () => "no draft")}`
   })),
   Forgetful.toLayer(Effect.fn(function*(round) {
-    const first = yield* Words.take
+    const first = yield* Words.wait
     if (round === 1) return yield* Forgetful.continueAsNew(2)
     // Of two takers the second is interrupted, and takes no message.
-    const second = yield* Effect.raceFirst(Words.take, Effect.andThen(Effect.sleep("1 hour"), Words.take))
-    return [first, second, yield* Words.take]
+    const second = yield* Effect.raceFirst(Words.wait, Effect.andThen(Effect.sleep("1 hour"), Words.wait))
+    return [first, second, yield* Words.wait]
   }))
 ]))
 
@@ -160,7 +160,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
       }))
   })
 
-  describe("Mailbox.take", () => {
+  describe("Signal.wait", () => {
     it.effect("messages are read in order, including early ones and those carried over into the next execution", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client

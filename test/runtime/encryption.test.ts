@@ -55,7 +55,7 @@ const start = (owner: string) =>
 const go = (owner: string) =>
   Effect.gen(function*() {
     yield* TestRuntime.advance("1 hour")
-    yield* (yield* Client.Client).raise(Go, owner)
+    yield* (yield* Client.Client).send(Go, owner)
   })
 
 describe("A Schema that encodes the same value differently each time", () => {

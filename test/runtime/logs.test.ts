@@ -132,7 +132,7 @@ describe("Logs of a runtime", () => {
         yield* client.start(Long, { instanceId, payload })
         for (let i = 0; i < 3; i++) {
           yield* TestClock.adjust("1 minute")
-          yield* client.raise(Go, instanceId)
+          yield* client.send(Go, instanceId)
         }
         yield* TestClock.adjust("1 minute")
         return yield* client.wait(Long, instanceId)

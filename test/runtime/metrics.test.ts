@@ -76,6 +76,19 @@ describe("Metrics of a runtime", () => {
       assert.deepStrictEqual(sizes["Loop"], [4, 8])
     })))
 
+  it.effect("lossy signals that find no open wait are counted", () =>
+    inVirtualTime(Effect.gen(function*() {
+      const client = yield* Client.Client
+      const Hurry = Signal.make("Hurry", { unawaited: "lost" })
+      yield* client.start(Waits, { instanceId: "waits" })
+      yield* client.send(Hurry, "waits")
+      yield* client.send(Hurry, "waits")
+      assert.deepStrictEqual(yield* counts(Metrics.signalsLost), { Waits: 2 })
+      yield* client.send(Go, "waits")
+      yield* client.wait(Waits, "waits")
+      assert.deepStrictEqual(yield* counts(Metrics.signalsLost), { Waits: 2 })
+    })))
+
   it.effect("the duration of an execution is that of all its turns, by the clock of the store", () =>
     inVirtualTime(Effect.gen(function*() {
       const client = yield* Client.Client

@@ -349,7 +349,7 @@ describe("Optimistic turns", () => {
 
   for (
     const [what, send] of Object.entries({
-      "a signal": (client: Client.Client["Service"]) => client.raise(Go, "either", "signal"),
+      "a signal": (client: Client.Client["Service"]) => client.send(Go, "either", "signal"),
       "a cancellation": (client: Client.Client["Service"]) => client.terminate("either", "enough")
     })
   ) {

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -9,11 +9,11 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as LocalProcess from "../utils/localProcess.ts"
 
-const Words = Mailbox.make("Words", { payload: Schema.String })
+const Words = Signal.make("Words", { payload: Schema.String })
 const Reads = Orchestration.make("Reads", { success: Schema.Option(Schema.String) })
 
 const runtime = Runtime.layer({ orchestrations: [Reads] }).pipe(
-  Layer.provide(Reads.toLayer(() => Effect.timeoutOption(Words.take, "10 seconds")))
+  Layer.provide(Reads.toLayer(() => Effect.timeoutOption(Words.wait, "10 seconds")))
 )
 
 const options = {

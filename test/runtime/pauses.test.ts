@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin, AdminDriver, FromDriver, MemoryDriver, Notifier, Pause, ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -21,7 +21,7 @@ const Newer = Orchestration.make("Book", { version: "2.0.0", success: Schema.Str
 const Other = Orchestration.make("Other", { success: Schema.String })
 const Charge = Activity.make("Charge", { payload: Schema.String, success: Schema.String })
 const Refund = Activity.make("Refund", { payload: Schema.String, success: Schema.String })
-const Notes = Mailbox.make("Notes", { payload: Schema.String })
+const Notes = Signal.make("Notes", { payload: Schema.String })
 
 /** What the world has seen. */
 const makeWorld = () => ({ charged: new Array<string>(), turns: new Array<string>() })
@@ -37,10 +37,10 @@ const handlers = (world: World) =>
 const book = (world: World) => () =>
   Effect.gen(function*() {
     world.turns.push("book")
-    const first = yield* Notes.take
-    const second = yield* Notes.take
+    const first = yield* Notes.wait
+    const second = yield* Notes.wait
     yield* Effect.sleep("10 minutes")
-    return [first, second, yield* Notes.take].join(" ")
+    return [first, second, yield* Notes.wait].join(" ")
   })
 
 const runtime = (world: World) =>

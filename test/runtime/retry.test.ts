@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -15,7 +15,7 @@ const Trip = Orchestration.make("Trip", { success: Schema.String, error: Schema.
 const Parent = Orchestration.make("Parent", { success: Schema.String, error: Schema.String })
 const Counts = KeyValue.make("count", Schema.Int)
 const Go = Signal.make("Go")
-const Notes = Mailbox.make("Notes", { payload: Schema.String })
+const Notes = Signal.make("Notes", { payload: Schema.String })
 
 /** What the world has seen: each call with its idempotency key. */
 interface World {
@@ -113,16 +113,16 @@ describe("Retry of an instance that has failed", () => {
       const program: Program = () =>
         Effect.gen(function*() {
           yield* Go.wait
-          const notes = [yield* Notes.take, yield* Notes.take]
+          const notes = [yield* Notes.wait, yield* Notes.wait]
           if (isBroken) throw new Error("a bug")
-          return [...notes, yield* Notes.take].join(" ")
+          return [...notes, yield* Notes.wait].join(" ")
         })
       const { client } = yield* start(serving(seen, program))
       const { retry } = yield* admin
       yield* client.start(Trip, { instanceId: "t" })
       yield* seconds(1)
       yield* client.send(Notes, "t", "one")
-      yield* client.raise(Go, "t")
+      yield* client.send(Go, "t")
       yield* client.send(Notes, "t", "two")
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Failed")
@@ -197,7 +197,7 @@ describe("Retry of an instance that has failed", () => {
       const problem = (call: ReturnType<typeof retry>) => Effect.map(Effect.flip(call), ({ message }) => message)
       assert.include(yield* problem(retry("t")), "it runs")
       assert.include(yield* problem(retry("unknown")), "not found")
-      yield* client.raise(Go, "t")
+      yield* client.send(Go, "t")
       yield* seconds(5)
       assert.include(yield* problem(retry("t")), "it has completed")
       assert.include(yield* problem(retry("t", { from: 0 })), "invalid from")
@@ -214,7 +214,7 @@ describe("Retry of a blocked instance", () => {
       yield* seconds(5)
       yield* first.stop
       const { client } = yield* start(serving(seen, () => Effect.andThen(Reserve.execute(), Charge.execute())))
-      yield* client.raise(Go, "t")
+      yield* client.send(Go, "t")
       yield* seconds(5)
       const status = yield* client.status("t")
       const block = status._tag === "Running" ? Option.getOrThrow(status.block) : assert.fail("it has ended")

@@ -122,7 +122,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
           client.execute(Deciding, { instanceId: "approved", payload: "100000 millis" })
         )
         yield* recorded("approved", "ExternalSubscribed")
-        yield* client.raise(Approved, "approved", { by: "the boss" })
+        yield* client.send(Approved, "approved", { by: "the boss" })
         assert.strictEqual(yield* Fiber.join(approved), "approved by the boss")
         assert.strictEqual(
           yield* client.execute(Deciding, { instanceId: "alone", payload: "30 millis" }),
@@ -205,7 +205,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
           `payload of orchestration "Retrying" does not match its schema: Expected number`
         )
         assert.strictEqual((yield* client.status("mismatch"))._tag, "NotFound")
-        const raise = yield* failure(client.raise(Approved, "approved", { by: 1 as unknown as string }))
+        const raise = yield* failure(client.send(Approved, "approved", { by: 1 as unknown as string }))
         assert.strictEqual(raise._tag, "PayloadMismatch")
       }))
 
@@ -223,7 +223,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
             client.start(Measuring, { instanceId }),
             client.wait(Measuring, instanceId),
             client.status(instanceId),
-            client.raise(Approved, instanceId, { by: "x" }),
+            client.send(Approved, instanceId, { by: "x" }),
             client.terminate(instanceId, "x")
           ]
           for (const call of calls) {
@@ -235,7 +235,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         // Clients can send messages to children, but not start them.
         const child = yield* failure(client.start(Measuring, { instanceId: "parent::sub::1" }))
         assert.include(child.message, "'sub::' is reserved for child orchestrations")
-        yield* client.raise(Approved, "parent::sub::1", { by: "x" })
+        yield* client.send(Approved, "parent::sub::1", { by: "x" })
         const error = yield* failure(client.terminate("fine", "not\0fine"))
         assert.include(error.message, "invalid reason")
         yield* client.start(Measuring, { instanceId: "é".repeat(512) })

@@ -3,7 +3,7 @@
  * always say: the ids of what they are about.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -35,7 +35,7 @@ const Charge = Activity.make("Charge", { payload: Schema.String, success: Schema
 const Refuse = Activity.make("Refuse", { error: Refused })
 const Slow = Activity.make("Slow", { payload: Schema.String })
 const Approved = Signal.make("Approved", { payload: Schema.String })
-const Words = Mailbox.make("Words", { payload: Schema.String })
+const Words = Signal.make("Words", { payload: Schema.String })
 const Total = KeyValue.make("total", Schema.String)
 const Child = Orchestration.make("Child", { payload: Schema.String, success: Schema.String })
 const Order = Orchestration.make("Order", { payload: Schema.String, success: Schema.String, error: Refused })
@@ -53,7 +53,7 @@ const runtime = Runtime.layer({ orchestrations: [Order, Child], activities: [Cha
       yield* Child.execute(input)
       yield* Effect.timeoutOption(Slow.execute(payloads.activityInput), "10 millis")
       yield* Approved.wait
-      yield* Words.take
+      yield* Words.wait
       yield* Effect.exit(Refuse.execute())
       if (input.endsWith("fails")) return yield* new Refused({ reason: payloads.typedError })
       return payloads.output
@@ -122,7 +122,7 @@ describe("Logs at every level", () => {
             sql("SELECT FROM history WHERE instance_id = $1 AND event_type = 'ExternalSubscribed'", [instanceId]),
             (rows) => rows.length > 0
           ))
-          yield* client.raise(Approved, instanceId, payloads.signal)
+          yield* client.send(Approved, instanceId, payloads.signal)
           yield* Effect.exit(client.wait(Order, instanceId))
         }
         yield* waitUntil(Effect.sync(() => lines.some(({ text }) => text.includes("cannot be read"))))

@@ -82,7 +82,7 @@ describe("Traces", () => {
       yield* requested(collector, "POST /orders", startOrder)
       yield* TestRuntime.advance("5 hours")
       yield* TestRuntime.deploy(runtime(collector.layer("worker 2")))
-      yield* requested(collector, "POST /approvals", (client) => client.raise(Approved, "o-1"))
+      yield* requested(collector, "POST /approvals", (client) => client.send(Approved, "o-1"))
       yield* TestRuntime.advance("1 day")
       yield* TestRuntime.restart
       yield* TestRuntime.deploy(runtime(collector.layer("worker 3")))
@@ -115,7 +115,7 @@ describe("Traces", () => {
         "      activity Thank (worker 3)",
         "    turn Order (worker 3)",
         "POST /approvals (web)",
-        "  Client.raise (web)"
+        "  Client.send (web)"
       ])
 
       const ofOrder = collector.spans.filter(({ traceId }) => traceId === request!.traceId)
@@ -129,7 +129,7 @@ describe("Traces", () => {
     ))
 
   it("a turn is linked with the span that sent its signal", () => {
-    const [raise] = collector.named("Client.raise")
+    const [raise] = collector.named("Client.send")
     const linked = collector.named("turn Order").filter(({ links }) => links.includes(raise!.spanId))
     assert.deepStrictEqual(linked.map(({ process }) => process), ["worker 2"])
   })
@@ -241,7 +241,7 @@ describe("Traces", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* Effect.withSpan(startOrder(client), "POST /orders")
-      yield* Effect.withSpan(client.raise(Approved, "o-1"), "POST /approvals")
+      yield* Effect.withSpan(client.send(Approved, "o-1"), "POST /approvals")
       assert.notInclude(yield* histories, "traceparent")
       yield* ended
       assert.notInclude(yield* histories, "traceparent")
@@ -252,7 +252,7 @@ describe("Traces", () => {
       const collector = new Collector()
       yield* requested(collector, "POST /orders", startOrder)
       yield* TestRuntime.advance("1 minute")
-      yield* Effect.flatMap(Client.Client, (client) => client.raise(Approved, "o-1"))
+      yield* Effect.flatMap(Client.Client, (client) => client.send(Approved, "o-1"))
       yield* ended
       const [start] = collector.named("Client.start")
       const started = (yield* TestRuntime.history("o-1")).filter((event) => event._tag === "OrchestrationStarted")
@@ -265,7 +265,7 @@ describe("Traces", () => {
       const collector = new Collector()
       yield* requested(collector, "POST /orders", startOrder)
       yield* TestRuntime.advance("1 minute")
-      yield* Effect.flatMap(Client.Client, (client) => client.raise(Approved, "o-1"))
+      yield* Effect.flatMap(Client.Client, (client) => client.send(Approved, "o-1"))
       yield* TestRuntime.advance("15 days")
       yield* TestRuntime.deploy(runtime(collector.layer("worker")))
       yield* ended
@@ -283,7 +283,7 @@ describe("Traces", () => {
       const collector = new Collector()
       yield* Effect.gen(function*() {
         yield* requested(collector, "POST /orders", startOrder, { sampled: false })
-        yield* requested(collector, "POST /approvals", (client) => client.raise(Approved, "o-1"), { sampled: false })
+        yield* requested(collector, "POST /approvals", (client) => client.send(Approved, "o-1"), { sampled: false })
         yield* ended
         assert.match(yield* histories, /"traceparent":"00-\w+-\w+-00"/)
       }).pipe(Effect.provide(TestRuntime.layer(runtime(collector.layer("worker")))))
@@ -317,7 +317,7 @@ describe("Traces", () => {
       )
       yield* Effect.gen(function*() {
         const see = (client: Client.Client["Service"]) =>
-          Effect.andThen(client.start(See, { instanceId: "s" }), client.raise(Approved, "s"))
+          Effect.andThen(client.start(See, { instanceId: "s" }), client.send(Approved, "s"))
         yield* requested(collector, "POST /sights", see, { sampled: false })
         yield* Effect.flatMap(Client.Client, (client) => client.wait(See, "s"))
       }).pipe(Effect.provide(TestRuntime.layer(process)))
@@ -330,7 +330,7 @@ describe("Traces", () => {
       assert.sameMembers(collector.unsampled.map(({ name }) => name), [
         "POST /sights",
         "Client.start",
-        "Client.raise",
+        "Client.send",
         "of the handler"
       ])
       for (const { attributes, links, name } of collector.unsampled) {

@@ -75,7 +75,7 @@ const launching = Runtime.layer({ orchestrations: [One, Two, Launcher] }).pipe(
   configured
 )
 
-const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.raise(Go, instanceId))
+const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.send(Go, instanceId))
 
 /** The versions of the executions so far. */
 const versions = (instanceId: string) =>

@@ -106,7 +106,7 @@ describe("WarmInstances", () => {
         yield* untilWaiting("again")
         if (payload === "old") yield* admin.deleteInstance("again", { force: true })
       }
-      yield* client.raise(Go, "again", "word")
+      yield* client.send(Go, "again", "word")
       assert.strictEqual(yield* client.wait(Echo, "again"), "new word")
     }).pipe(Effect.provide(inMemory(runtime)))
   })
@@ -182,9 +182,9 @@ describe("WarmInstances", () => {
         const kept = yield* Metric.value(Metrics.warmInstances)
         // The oldest first: it was dropped, and its turn causes the next one to be dropped.
         for (const instanceId of ["c", "b", "a"]) {
-          yield* client.raise(Go, instanceId, "1")
+          yield* client.send(Go, instanceId, "1")
           yield* untilWaiting(instanceId, 2)
-          yield* client.raise(Go, instanceId, "2")
+          yield* client.send(Go, instanceId, "2")
           assert.strictEqual(yield* client.wait(Wait, instanceId), text)
         }
         return { kept: kept.value, replayed: (yield* replays("WaitLimited")) - before }

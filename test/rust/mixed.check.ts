@@ -175,8 +175,8 @@ describe("both sides on the same rows", () => {
           Effect.forEach(numbers, (n) =>
             Effect.forEach(instanceIds, (id, i) =>
               (n + i) % 2 === 0
-                ? driver.enqueueForOrchestrator([Test.message(id, queueMessage(id, n))])
-                : theirs.enqueueMessage(id, queueMessage(id, n)))))
+                ? Effect.asVoid(driver.enqueueForOrchestrator([Test.message(id, queueMessage(id, n))]))
+                : Effect.asVoid(theirs.enqueueMessage(id, queueMessage(id, n))))))
 
         const three = <A, E, R>(process: Effect.Effect<A, E, R>) => [process, process, process]
         yield* Effect.all([watch, senders, ...three(processOfOurs), ...three(processOfTheirs)], {

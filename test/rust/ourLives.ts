@@ -1,7 +1,7 @@
 /**
  * The orchestrations of `rustLives.ts` in TypeScript: the same names, the same payloads, the same sequence of actions.
  */
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -9,9 +9,9 @@ import * as Schema from "effect/Schema"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import type { Message } from "../programs/lives.ts"
 
-const Answer = Signal.make("Answer", { payload: Schema.String })
-const Go = Signal.make("Go", { payload: Schema.String })
-const Letters = Mailbox.make("Letters", { payload: Schema.String })
+const Answer = Signal.make("Answer", { payload: Schema.String, unawaited: "lost" })
+const Go = Signal.make("Go", { payload: Schema.String, unawaited: "lost" })
+const Letters = Signal.make("Letters", { payload: Schema.String })
 
 const number = { payload: Schema.Int, success: Schema.Int } as const
 const Step = Activity.make("Step", number)
@@ -89,12 +89,12 @@ const handlers = Layer.mergeAll(
     const answer = yield* Answer.wait
     yield* value("answer").set(answer)
     yield* Orchestration.setCustomStatus("answered")
-    return { name, answer, letter: yield* Letters.take }
+    return { name, answer, letter: yield* Letters.wait }
   })),
   Rounds.toLayer(Effect.fn(function*({ heard, last, round }) {
     yield* value(`round ${round}`).set(heard.length)
     yield* Orchestration.setCustomStatus(`round ${round}`)
-    const letters = [...heard, yield* Letters.take]
+    const letters = [...heard, yield* Letters.wait]
     if (round < last) return yield* Rounds.continueAsNew({ round: round + 1, last, heard: letters })
     return letters
   })),
@@ -148,5 +148,5 @@ export const deliver = Effect.fnUntraced(function*(instance: string, message: Me
   const id = `${instance}${message.to ?? ""}`
   if ("cancel" in message) return yield* client.terminate(id, message.cancel)
   if ("send" in message) return yield* client.send(Letters, id, String(message.data))
-  return yield* client.raise(message.raise === "Go" ? Go : Answer, id, String(message.data))
+  return yield* client.send(message.raise === "Go" ? Go : Answer, id, String(message.data))
 })

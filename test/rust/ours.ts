@@ -1,7 +1,7 @@
 /**
  * Our side of a shared schema: what it runs, and what it knows of the other side's definitions.
  */
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -11,8 +11,8 @@ import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import type * as FromDriver from "../../src/provider/FromDriver.ts"
 import type * as Rust from "./Rust.ts"
 
-export const Answer = Signal.make("Answer", { payload: Schema.String })
-export const Letters = Mailbox.make("Letters", { payload: Schema.String })
+export const Answer = Signal.make("Answer", { payload: Schema.String, unawaited: "lost" })
+export const Letters = Signal.make("Letters", { payload: Schema.String })
 export const Heard = KeyValue.make("answer", Schema.String)
 const Other = KeyValue.make("other", Schema.Int)
 
@@ -28,7 +28,7 @@ const Unserved = Activity.make("Unserved", { ...number, tag: "unserved" })
 
 /** Five activities in a row and side by side: n + 5. */
 export const OurSteps = Orchestration.make("OurSteps", number)
-/** Waits for the signal `Answer` and a letter in the mailbox `Letters`. */
+/** Waits for the lossy signal `Answer` and a letter in the signal `Letters`. */
 export const OurErrand = Orchestration.make("OurErrand", errand)
 export const OurFailure = Orchestration.make("OurFailure", { payload: Schema.String, error: Schema.String })
 /** Every kind of event a program can cause, in two executions. */
@@ -87,7 +87,7 @@ const handlers = (ran: Array<string>) =>
       yield* Orchestration.setCustomStatus("asking")
       const answer = yield* Answer.wait
       yield* Heard.set(answer)
-      return { name, answer, letter: yield* Letters.take }
+      return { name, answer, letter: yield* Letters.wait }
     })),
     OurFailure.toLayer((message) => Effect.fail(message)),
     OurEverything.toLayer(Effect.fn(function*(n) {
@@ -100,7 +100,7 @@ const handlers = (ran: Array<string>) =>
         Effect.sleep("10 millis"),
         Effect.asVoid(OurErrand.execute("unserved")),
         Effect.asVoid(Unserved.execute(1)),
-        Effect.asVoid(Letters.take),
+        Effect.asVoid(Letters.wait),
         Effect.asVoid(Answer.wait)
       ])
       yield* Orchestration.setCustomStatus(null)

@@ -17,7 +17,7 @@ it.live("traced work of ours: Rust runs it, takes its messages and reads its his
       yield* client.start(Ours.OurCall, { instanceId: "call", payload: 1 })
       yield* client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna" })
       yield* Rust.asking(shared, "errand")
-      yield* client.raise(Ours.Answer, "errand", "yes")
+      yield* client.send(Ours.Answer, "errand", "yes")
       yield* client.send(Ours.Letters, "errand", "dear")
       assert.strictEqual(yield* client.wait(Ours.OurParent, "parent"), 6)
       assert.strictEqual(yield* client.wait(Ours.OurCall, "call"), 2)

@@ -128,12 +128,12 @@ describe("Tasks: calls with keys", () => {
       yield* sql(
         "INSERT INTO executions (instance_id, execution_id, status, started_at) VALUES ('i', 2, 'Running', now())"
       )
-      const join = (execution: number, mailbox: string) =>
+      const join = (execution: number, signal: string) =>
         Effect.map(
-          sql<{ readonly end: unknown }>("SELECT dx_join_task($1, 'i', $2, $3) AS end", [id, execution, mailbox]),
+          sql<{ readonly end: unknown }>("SELECT dx_join_task($1, 'i', $2, $3) AS end", [id, execution, signal]),
           ([row]) => row!.end
         )
-      for (const mailbox of ["m", "m", "n"]) assert.isNull(yield* join(2, mailbox))
+      for (const signal of ["m", "m", "n"]) assert.isNull(yield* join(2, signal))
       assert.isNull(yield* join(1, "of an execution that has ended"))
       yield* sql("SELECT dx_cancel_tasks(ARRAY[$1], 'no')", [id])
       assert.deepStrictEqual(

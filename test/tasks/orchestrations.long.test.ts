@@ -164,7 +164,7 @@ describe("Tasks: orchestrations", () => {
         const client = Context.get(services, Client.Client)
         yield* client.start(Races, { instanceId: "r" })
         yield* running.until(1)
-        yield* client.raise(Stop, "r")
+        yield* client.send(Stop, "r")
         assert.isTrue(yield* client.wait(Races, "r"))
         yield* interrupted.until(1)
         assert.deepStrictEqual(undone.calls, ["after"])

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { Event } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
@@ -21,7 +21,7 @@ const hour = 3_600_000
 
 const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String, error: Schema.String })
 const Approved = Signal.make("Approved", { payload: Schema.Boolean })
-const Orders = Mailbox.make("Orders", { payload: Schema.Int })
+const Orders = Signal.make("Orders", { payload: Schema.Int })
 const Stage = KeyValue.make("stage", Schema.String)
 
 const Program = Orchestration.make("Program", { success: Schema.Unknown, error: Schema.Unknown })
@@ -177,7 +177,7 @@ describe("TestRuntime", () => {
       const client = yield* Client.Client
       yield* start
       yield* TestRuntime.advance("3 days")
-      yield* client.raise(Approved, "p", true)
+      yield* client.send(Approved, "p", true)
       assert.deepStrictEqual(yield* status, { _tag: "Completed", output: "true", customStatus: Option.none() })
       assert.strictEqual(yield* hours, 72)
     }).pipe(on(Effect.andThen(Effect.sleep("2 days"), Approved.wait))))
@@ -193,7 +193,7 @@ describe("TestRuntime", () => {
       assert.strictEqual((yield* status)._tag, "Cancelled")
     }).pipe(on(Effect.gen(function*() {
       yield* Stage.set("1")
-      yield* Stage.set(String(yield* Orders.take))
+      yield* Stage.set(String(yield* Orders.wait))
       yield* Approved.wait
     }))))
 
@@ -266,7 +266,7 @@ describe("TestRuntime", () => {
       yield* start
       assert.strictEqual(
         yield* stuck(wait()),
-        `instance p waits for signal "Approved", a message in mailbox "Orders", and nothing is due that could end this. ` +
+        `instance p waits for signal "Approved", signal "Orders", and nothing is due that could end this. ` +
           "Send what it needs before you wait for it"
       )
       assert.include(yield* stuck(client.wait(Program, "other")), "instance other does not exist")
@@ -274,7 +274,7 @@ describe("TestRuntime", () => {
       yield* client.start(Unserved, { instanceId: "unserved" })
       assert.include(yield* stuck(client.wait(Unserved, "unserved")), "has not begun. No runtime serves Unserved@1.2.0")
     }).pipe(on(
-      Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.take)], { concurrency: "unbounded" }),
+      Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.wait)], { concurrency: "unbounded" }),
       undefined,
       { patience: "20 millis" }
     )))
@@ -284,7 +284,7 @@ describe("TestRuntime", () => {
       const client = yield* Client.Client
       yield* start
       yield* TestRuntime.deploy(Runtime.layer({ activities: [Step] }).pipe(Layer.provide(Step.toLayer(Effect.succeed))))
-      yield* client.raise(Approved, "p", true)
+      yield* client.send(Approved, "p", true)
       assert.include(yield* stuck(wait()), "No runtime serves Program@1.0.0: serve it in the layer of the test")
       yield* TestRuntime.deploy(
         Runtime.layer({ orchestrations: [Program] }).pipe(
@@ -313,7 +313,7 @@ describe("TestRuntime", () => {
       yield* start
       const waiting = yield* Effect.forkChild(wait())
       yield* Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 20)))
-      yield* client.raise(Approved, "p", true)
+      yield* client.send(Approved, "p", true)
       assert.strictEqual(yield* Fiber.join(waiting), true)
     }).pipe(on(Approved.wait)))
 

@@ -78,7 +78,7 @@ describe("replayHistory: matching histories", () => {
     Effect.gen(function*() {
       const program: Program = (order) =>
         Effect.gen(function*() {
-          const total = Option.getOrElse(yield* Total.get, () => 0) + (yield* Orders.take)
+          const total = Option.getOrElse(yield* Total.get, () => 0) + (yield* Orders.wait)
           yield* Total.set(total)
           yield* Charge.execute({ lines: [order], total })
           return total < 6 ? yield* Fulfil.continueAsNew({ ...order, cents: total }) : total
@@ -96,7 +96,7 @@ describe("replayHistory: matching histories", () => {
 
   it.effect("several messages that arrived together, of which the first ended the instance", () =>
     Effect.gen(function*() {
-      const program: Program = () => Effect.as(Effect.andThen(Effect.sleep("1 second"), Orders.take), "done")
+      const program: Program = () => Effect.as(Effect.andThen(Effect.sleep("1 second"), Orders.wait), "done")
       const history = yield* recorded(
         program,
         Effect.gen(function*() {

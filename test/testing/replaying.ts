@@ -1,7 +1,7 @@
 /**
  * An orchestration whose histories are recorded in memory, and replayed with other programs.
  */
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import type { Admin } from "duroxide-prisma/provider"
 import { recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
 import type { History } from "duroxide-prisma/testing"
@@ -17,7 +17,7 @@ export const Reserve = activity("Reserve")
 export const Charge = activity("Charge")
 export const Ship = activity("Ship")
 export const Approved = Signal.make("Approved")
-export const Orders = Mailbox.make("Orders", { payload: Schema.Int })
+export const Orders = Signal.make("Orders", { payload: Schema.Int })
 export const Total = KeyValue.make("total", Schema.Int)
 
 export const Fulfil = Orchestration.make("Fulfil", { payload: Order, success: Schema.Unknown, error: Schema.Unknown })

@@ -4,7 +4,7 @@
  * What does not compile, and what is inferred: checked by `tsc`, never run.
  */
 import { expectTypeOf } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Signal } from "duroxide-prisma"
 import type { ErrorDetails, ProviderError } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
 import * as SecureRandom from "effect/crypto/SecureRandom"
@@ -33,8 +33,8 @@ const Derived = Orchestration.make("Derived", {
 const Single = Orchestration.make("Single", { instanceId: () => "the only one" })
 const Approved = Signal.make("Approved", { payload: Schema.Boolean })
 const Ping = Signal.make("Ping")
-const Orders = Mailbox.make("Orders", { payload: Schema.Int })
-const Nudges = Mailbox.make("Nudges")
+const Orders = Signal.make("Orders", { payload: Schema.Int })
+const Nudges = Signal.make("Nudges")
 const Tick = Activity.make("Tick")
 const Total = KeyValue.make("total", Schema.Int)
 
@@ -85,7 +85,7 @@ expectTypeOf(Tick.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestrat
 expectTypeOf(Silent.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
 expectTypeOf(Approved.wait).toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Instance>>()
 expectTypeOf(Ping.wait).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
-expectTypeOf(Orders.take).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Instance>>()
+expectTypeOf(Orders.wait).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Instance>>()
 expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never, Orchestration.Instance>>()
 expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
 expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Instance>>()
@@ -137,7 +137,7 @@ expectTypeOf<Wanted<typeof Fulfil.toLayer<Scope.Scope>>>().toExtend<
   "an orchestration has no scope of its own: close this one with Effect.scoped"
 >()
 expectTypeOf<Wanted<typeof Charge.toLayer<Orchestration.Instance | Payments>>>().toExtend<
-  "activities, children, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+  "activities, children, signals and values are for orchestrations: an activity uses Client instead"
 >()
 
 // -- fields instead of a Schema --------------------------------------------------------------------
@@ -160,9 +160,6 @@ const FieldedOrder = Orchestration.make("FieldedOrder", {
 })
 void FieldedOrder.toLayer(({ cents }) => Effect.succeed({ sum: cents }))
 expectTypeOf(Signal.make("S", { payload: { ok: Schema.Boolean } }).wait).toEqualTypeOf<
-  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Instance>
->()
-expectTypeOf(Mailbox.make("M", { payload: { ok: Schema.Boolean } }).take).toEqualTypeOf<
   Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Instance>
 >()
 expectTypeOf(KeyValue.make("k", { ok: Schema.Boolean }).get).toEqualTypeOf<
@@ -188,11 +185,9 @@ void client.execute(Fulfil, { instanceId: "i" })
 // @ts-expect-error there is no such choice of version
 void client.start(Fulfil, { instanceId: "i", payload: { cents: 1 }, version: "2.0.0" })
 // @ts-expect-error the payload of Approved is a boolean
-void client.raise(Approved, "i", "yes")
-// @ts-expect-error a mailbox is written to with send
-void client.raise(Orders, "i", 1)
+void client.send(Approved, "i", "yes")
 // @ts-expect-error a payload is missing
-void client.raise(Approved, "i")
+void client.send(Approved, "i")
 // @ts-expect-error a payload is missing
 void client.send(Orders, "i")
 // @ts-expect-error the payload of Orders is a number
@@ -223,7 +218,7 @@ export const startAll = <P extends Schema.Codec<any, any>>(
   definition: Orchestration.Orchestration<string, P, Schema.Void, Schema.Never>,
   signal: Signal.Signal<P>,
   payload: P["Type"]
-) => Effect.andThen(client.start(definition, { instanceId: "i", payload }), client.raise(signal, "i", payload))
+) => Effect.andThen(client.start(definition, { instanceId: "i", payload }), client.send(signal, "i", payload))
 
 type Problem = Client.PayloadMismatch | ProviderError.ProviderError
 type Send = Client.PayloadTooLarge | Problem
@@ -244,7 +239,7 @@ expectTypeOf(client.waitForStatus("i", { after: 1 })).toEqualTypeOf<
 expectTypeOf(client.send(Nudges, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.start(Silent, { instanceId: "i" }))
   .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Send>>()
-expectTypeOf(client.raise(Ping, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
+expectTypeOf(client.send(Ping, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.terminate("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
 

@@ -49,7 +49,7 @@ export const run = Effect.fnUntraced(function*(name: string, answer: string) {
   const result = yield* Effect.raceFirst(
     client.wait(Errand, name),
     Effect.andThen(
-      Effect.repeat(client.raise(Answer, name, answer), Schedule.spaced("100 millis")),
+      Effect.repeat(client.send(Answer, name, answer), Schedule.spaced("100 millis")),
       Effect.never
     )
   )

@@ -112,7 +112,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
       query("SELECT FROM orders WHERE order_id = $1 AND approval_requests > 0", [id]),
       (rows) => rows.length > 0
     ))
-    yield* client.raise(Approval, id, entry.manager === "approves")
+    yield* client.send(Approval, id, entry.manager === "approves")
     yield* tell({ _tag: "Answered", entry })
   })
 

@@ -155,10 +155,10 @@ CREATE TABLE queue_task_attempts (
 
 CREATE TABLE queue_task_callers (
   task_id UUID NOT NULL,
-  mailbox TEXT NOT NULL,
+  signal TEXT NOT NULL,
   instance_id TEXT NOT NULL,
   execution_id BIGINT NOT NULL,
-  CONSTRAINT queue_task_callers_pkey PRIMARY KEY (task_id, mailbox)
+  CONSTRAINT queue_task_callers_pkey PRIMARY KEY (task_id, signal)
 ); -- written once, deleted when the task ends
 
 CREATE TABLE queue_datasets (

@@ -2771,12 +2771,12 @@ DECLARE
 BEGIN
   WITH joined AS (
     DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
-    RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
+    RETURNING c.task_id, c.instance_id, c.execution_id, c.signal
   ),
   caller AS (
     SELECT
       t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
-      t.reply_name AS mailbox
+      t.reply_name AS signal
     FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
     UNION ALL
     SELECT joined.* FROM joined
@@ -2787,7 +2787,7 @@ BEGIN
     json_build_object(
       'QueueMessage',
       json_build_object(
-        'instance', caller.instance_id, 'name', caller.mailbox,
+        'instance', caller.instance_id, 'name', caller.signal,
         'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
       )
     )::text,
@@ -2799,7 +2799,7 @@ BEGIN
     OFFSET 0
   ) AS t
   WHERE dx_is_execution_running(caller.instance_id, caller.execution_id)
-  ORDER BY caller.task_id, caller.instance_id, caller.mailbox;
+  ORDER BY caller.task_id, caller.instance_id, caller.signal;
   -- The trigger has done it, unless the caller is quiet about what it announces itself.
   IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
     PERFORM dx_notify('orch_work', ARRAY[v_now]);
@@ -4600,13 +4600,17 @@ $$;
 -- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The
 -- trigger dx_route_message sets which processes take a message, and makes it wait for a start that is not due yet.
 --
--- Returns the number of messages. Bound: the rows given. Locks: none.
+-- A message with bounds is refused if as many messages wait for its instance, or the current history has as many events.
+-- Concurrent calls may exceed a bound by what they send.
+--
+-- Returns the positions of the messages that were refused, from 1. Bound: the rows given, and for those with bounds the
+-- messages that wait for their instances. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
-  p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms}]: visible at the
-                                   --   later of both
+  p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms, most_waiting,
+                                   --   most_events}]: visible at the later of both; null: no bound
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL
-) RETURNS bigint LANGUAGE plpgsql
+) RETURNS bigint[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -4617,8 +4621,26 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_count bigint;
+  v_refused bigint[] := '{}';
 BEGIN
+  IF p_messages @? '$[*].most_waiting' THEN
+    v_refused := ARRAY(
+      SELECT m.position
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_messages) AS (instance_id text, most_waiting bigint, most_events bigint)
+      ) WITH ORDINALITY AS m (instance_id, most_waiting, most_events, position)
+      WHERE m.most_waiting IS NOT NULL
+        AND (
+          EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = m.instance_id OFFSET m.most_waiting - 1)
+          OR m.most_events <= (
+            SELECT max(h.event_id)
+            FROM instances AS i
+            JOIN history AS h ON h.instance_id = i.instance_id AND h.execution_id = i.current_execution_id
+            WHERE i.instance_id = m.instance_id
+          )
+        )
+    );
+  END IF;
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id, COALESCE(m.work_item, p_texts[m.text_at]),
@@ -4628,9 +4650,9 @@ BEGIN
     jsonb_to_recordset(p_messages)
       AS (instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
   ) WITH ORDINALITY AS m (instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
+  WHERE m.position <> ALL (v_refused)
   ORDER BY m.position;
-  GET DIAGNOSTICS v_count = ROW_COUNT;
-  RETURN v_count;
+  RETURN v_refused;
 END
 $$;
 
@@ -5719,7 +5741,7 @@ AS $$
     )
 $$;
 
--- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a
+-- Adds an execution to those that wait for the end of a task: each of them receives it, by a signal of its own, by a
 -- message in the transaction that stores it.
 --
 -- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is
@@ -5727,7 +5749,7 @@ $$;
 -- Bound: one task. Locks: the task; waits for a transaction that ends it.
 CREATE OR REPLACE FUNCTION dx_join_task(
   p_id uuid, p_instance_id text, p_execution_id bigint,
-  p_mailbox text,                  -- the same when a call is repeated
+  p_signal text,                  -- the same when a call is repeated
   p_now_ms bigint DEFAULT NULL
 ) RETURNS json LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -5751,8 +5773,8 @@ BEGIN
     RETURN json_build_array(v_task.status, v_task.result, v_task.error);
   END IF;
 
-  INSERT INTO queue_task_callers (task_id, mailbox, instance_id, execution_id)
-  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
+  INSERT INTO queue_task_callers (task_id, signal, instance_id, execution_id)
+  VALUES (p_id, p_signal, p_instance_id, p_execution_id) ON CONFLICT DO NOTHING;
   -- Only the end of such a task is announced.
   IF NOT v_task.is_awaited THEN
     UPDATE queue_tasks AS t

@@ -11,6 +11,7 @@ import { age, count, counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
+import { Ledger } from "../../replay/ledger.ts"
 import { definitionOf, unservedOf } from "../internal/definitions.ts"
 import { describe, kindOf } from "../internal/events.ts"
 import { isoTime, marked, markedState, outcomeOf, shownPause, shownStatus, toJson } from "../internal/instances.ts"
@@ -98,12 +99,13 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
     ? history
     : yield* admin.readHistoryWithExecutionId(id, state.executionId)
   const queued = yield* admin.getQueuedWork(id)
-  const { interruption, messages, waits } = Waits.of(current, queued)
+  const { interruption, messages, untaken, waits } = Waits.of(current, queued)
   const unserved = isRunning && foreign.length === 0 ? unservedOf(state, queued, waits, yield* admin.listProcesses) : []
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
 
-  const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event).length))
+  const lost = new Set(Ledger.of(history).lostSignals)
+  const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event, lost).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
   const cut = (text: string, taken: number) =>
@@ -129,6 +131,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ...(place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : placeJson(place))
       })),
       unserved,
+      untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       interrupted: interruption === undefined
         ? null
         : { since: isoTime(interruption.sinceMs), reason: interruption.reason },
@@ -159,7 +162,8 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           at: isoTime(event.timestampMs),
           event: event._tag,
           answers: event.sourceEventId,
-          text: brief(describe(event))
+          text: brief(describe(event)),
+          ...(lost.has(event.eventId) && { lost: true })
         }))
       }
     },
@@ -217,6 +221,16 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ], style)
       ),
       ...titled(
+        untaken.length > mostWaits && !full
+          ? `Signals not taken (the first ${mostWaits} of ${count(untaken.length)})`
+          : "Signals not taken",
+        untaken.length === 0 ? [] : table(full ? untaken : untaken.slice(0, mostWaits), [
+          { title: "NAME", value: ({ name }) => name },
+          { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
+          { title: "SINCE", value: ({ sinceMs }) => moment(sinceMs) }
+        ], style)
+      ),
+      ...titled(
         "Key-values",
         keyValues.length === 0 ? [] : fields(keyValues.map(([key, value]) => [key, cut(value, key.length + 2)]), style)
       ),
@@ -246,7 +260,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : ""),
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
-            `${time(event.timestampMs).slice(11)}  ${kindOf(event).padEnd(kindWidth)}  `
+            `${time(event.timestampMs).slice(11)}  ${kindOf(event, lost).padEnd(kindWidth)}  `
           return `${start}${style.dim(cut(describe(event), start.length))}`.trimEnd()
         })
       )

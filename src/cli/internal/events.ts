@@ -3,15 +3,17 @@
  */
 import type * as Event from "../../model/Event.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
-import * as interruptMail from "../../model/shared/interruptMail.ts"
-import * as retryMail from "../../model/shared/retryMail.ts"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as retrySignal from "../../model/shared/retrySignal.ts"
 import { time } from "./table.ts"
 
 /** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
-export const kindOf = (event: Event.Event): string =>
-  event._tag !== "ExternalEventPersistent"
+export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): string =>
+  lostSignals.has(event.eventId)
+    ? `${kindsOfTypes[event._tag]} lost`
+    : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
-    : kindsOfMail[event.name] ?? kindsOfTypes[event._tag]
+    : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]
 
 export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   OrchestrationStarted: "started",
@@ -26,12 +28,12 @@ export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   ActivityCancelRequested: "activity given up",
   TimerCreated: "timer set",
   TimerFired: "timer fired",
-  ExternalSubscribed: "signal awaited",
-  ExternalEvent: "signal arrived",
-  ExternalSubscribedCancelled: "signal given up",
-  ExternalSubscribedPersistent: "mailbox awaited",
-  ExternalEventPersistent: "mailbox message",
-  ExternalSubscribedPersistentCancelled: "mailbox given up",
+  ExternalSubscribed: "lossy signal awaited",
+  ExternalEvent: "lossy signal",
+  ExternalSubscribedCancelled: "lossy signal given up",
+  ExternalSubscribedPersistent: "signal awaited",
+  ExternalEventPersistent: "signal",
+  ExternalSubscribedPersistentCancelled: "signal given up",
   SubOrchestrationScheduled: "child started",
   SubOrchestrationCompleted: "child completed",
   SubOrchestrationFailed: "child failed",
@@ -42,10 +44,10 @@ export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   KeyValuesCleared: "key-values cleared"
 }
 
-/** Messages of this package to an instance. */
-const kindsOfMail: { readonly [mailbox: string]: string } = {
-  [interruptMail.mailbox]: "interrupted",
-  [retryMail.mailbox]: "retried"
+/** Signals of this package. */
+const kindsOfSignals: { readonly [name: string]: string } = {
+  [interruptSignal.name]: "interrupted",
+  [retrySignal.name]: "retried"
 }
 
 /** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
@@ -91,8 +93,8 @@ export const describe = (event: Event.Event): string => {
     case "ExternalSubscribedPersistent":
       return event.name
     case "ExternalEventPersistent":
-      if (event.name === interruptMail.mailbox) return interruptMail.decode(event.data)
-      if (event.name === retryMail.mailbox) return retryMail.describe(event.data)
+      if (event.name === interruptSignal.name) return interruptSignal.decode(event.data)
+      if (event.name === retrySignal.name) return retrySignal.describe(event.data)
       return `${event.name} ${event.data}`
     case "ExternalEvent":
       return `${event.name} ${event.data}`

@@ -6,7 +6,9 @@
  */
 import type * as Event from "../../model/Event.ts"
 import { childId } from "../../model/shared/identifiers.ts"
-import * as interruptMail from "../../model/shared/interruptMail.ts"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as retrySignal from "../../model/shared/retrySignal.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { QueuedMessage, QueuedWork } from "../../provider/Admin.ts"
 import type { QueuedActivity, QueuePlace } from "../../provider/AdminDriver.ts"
@@ -14,8 +16,8 @@ import { Ledger } from "../../replay/ledger.ts"
 
 /** An open wait: the next turn runs as soon as one of them ends. */
 export interface Wait {
-  readonly kind: "signal" | "mailbox" | "timer" | "activity" | "child"
-  /** Name of the signal, mailbox, activity or orchestration; null for a timer. */
+  readonly kind: "signal" | "timer" | "activity" | "child"
+  /** Name of the signal, activity or orchestration; null for a timer. */
   readonly name: string | null
   /** The child; null for other kinds. */
   readonly instanceId: string | null
@@ -35,14 +37,13 @@ export interface Message {
   readonly kind:
     | "start"
     | "signal"
-    | "mailbox"
     | "timer"
     | "activity"
     | "child"
     | "interruption"
     | "termination"
     | "unknown"
-  /** Name of the signal, mailbox or orchestration; null for other kinds, and in a message too large to be read here. */
+  /** Name of the signal or orchestration; null for other kinds, and in a message too large to be read here. */
   readonly name: string | null
   /** The event of the current execution that it answers; null for messages that answer none. */
   readonly answers: number | null
@@ -56,6 +57,8 @@ export const of = (
 ): {
   readonly waits: ReadonlyArray<Wait>
   readonly messages: ReadonlyArray<Message>
+  /** Signals of the history that the program has not taken, oldest first. */
+  readonly untaken: ReadonlyArray<{ readonly name: string; readonly eventId: number; readonly sinceMs: number }>
   /** Since when it is interrupted, and why. */
   readonly interruption: { readonly sinceMs: number; readonly reason: string } | undefined
 } => {
@@ -83,9 +86,8 @@ export const of = (
     const id = `${event.executionId} ${event.eventId}`
     switch (event._tag) {
       case "ExternalSubscribed":
-        return [{ ...wait, kind: "signal", name: event.name }]
       case "ExternalSubscribedPersistent":
-        return [{ ...wait, kind: "mailbox", name: event.name }]
+        return [{ ...wait, kind: "signal", name: event.name }]
       case "ActivityScheduled":
         return [{
           ...wait,
@@ -115,9 +117,14 @@ export const of = (
   const { interruptRequest } = ledger
   return {
     waits,
+    untaken: ledger.unread().filter(({ name }) => !isOwnSignal(name)).map(({ eventId, name, timestampMs }) => ({
+      name,
+      eventId,
+      sinceMs: timestampMs
+    })),
     interruption: interruptRequest === undefined ? undefined : {
       sinceMs: interruptRequest.timestampMs,
-      reason: interruptMail.decode(interruptRequest.data)
+      reason: interruptSignal.decode(interruptRequest.data)
     },
     messages: queued.messages.flatMap((message) => listed.has(message) ? [] : [messageOf(message, executionId)])
   }
@@ -129,7 +136,7 @@ const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = 
   StartOrchestration: "start",
   ContinueAsNew: "start",
   ExternalRaised: "signal",
-  QueueMessage: "mailbox",
+  QueueMessage: "signal",
   TimerFired: "timer",
   ActivityExecute: "activity",
   ActivityCompleted: "activity",
@@ -138,6 +145,10 @@ const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = 
   SubOrchFailed: "child",
   CancelInstance: "termination"
 }
+
+/** Signals of this package. */
+const isOwnSignal = (name: string) =>
+  name === interruptSignal.name || name === retrySignal.name || taskSignal.isName(name)
 
 const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)
 
@@ -149,7 +160,7 @@ const messageOf = (queued: QueuedMessage, executionId: number | undefined): Mess
     case "ContinueAsNew":
       return { ...message, name: item.orchestration }
     case "QueueMessage":
-      if (item.name === interruptMail.mailbox) return { ...message, kind: "interruption" }
+      if (item.name === interruptSignal.name) return { ...message, kind: "interruption" }
       return { ...message, name: item.name }
     case "ExternalRaised":
       return { ...message, name: item.name }

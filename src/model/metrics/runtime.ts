@@ -195,6 +195,17 @@ export const uninterruptedHandlers = gauge("duroxide_uninterrupted_handlers", {
 })
 
 /**
+ * Lossy signals that found no open wait. Label: `orchestration_name`.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const signalsLost = counter("duroxide_signals_lost_total", {
+  description: "Lossy signals that found no open wait",
+  labels: ["orchestration_name"]
+})
+
+/**
  * Instances that failed as poison.
  *
  * @category runtime metrics

@@ -272,7 +272,7 @@ export const describeInstance = (span: Tracer.Span, instanceId: string): void =>
 export const describeMessaging = (span: Tracer.Span, { destination, instanceId, operation, type }: {
   readonly operation: string
   readonly type: "send" | "process"
-  /** Name of an orchestration, an activity, a signal or a mailbox. */
+  /** Name of an orchestration, an activity or a signal. */
   readonly destination: string | undefined
   readonly instanceId: string
 }): void => {

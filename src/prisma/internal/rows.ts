@@ -180,6 +180,10 @@ export const messageRow = (texts: Texts) => (message: EncodedMessage) => ({
   instance_id: message.instanceId,
   visible_at_ms: message.visibleAtMs,
   delay_ms: message.delayMs,
+  ...(message.bounds !== undefined && {
+    most_waiting: message.bounds.mostWaiting,
+    most_events: message.bounds.mostEvents
+  }),
   ...(message.start !== undefined && {
     start: {
       orchestration_name: message.start.orchestrationName,

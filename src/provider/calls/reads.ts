@@ -49,7 +49,7 @@ export interface InstanceStats {
   /** Events of the current execution, and the UTF-8 bytes of their texts. */
   readonly historyEventCount: number
   readonly historySizeBytes: number
-  /** Unread mailbox messages that the current execution started with; those still in the queue are not counted. */
+  /** Signals not yet taken that the current execution started with; those still in the queue are not counted. */
   readonly queuePendingCount: number
   /** Key-values as a reader sees them. The bytes count strings without their quotes, as the limit of 65,536 does. */
   readonly kvUserKeyCount: number

@@ -129,11 +129,24 @@ export interface EncodedMessage {
   readonly workItem: string
   readonly visibleAtMs: number | null
   readonly delayMs: number | null
+  /** `enqueueForOrchestrator` refuses the message when its instance is full. */
+  readonly bounds?: Bounds
   /**
    * In an ack, of a start message that also creates its instance, as `startOrchestrations` does, if the id is free. The
    * message itself is inserted in any case.
    */
   readonly start?: StartedInstance
+}
+
+/**
+ * When an instance is full: as many messages wait for it, or its current history has as many events.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Bounds {
+  readonly mostWaiting: number
+  readonly mostEvents: number
 }
 
 /**

@@ -9,6 +9,9 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Queue } from "../../waking/Notifier.ts"
 import type { StoreClock } from "../../waking/storeClock.ts"
 import type { Provider, Turn } from "../Provider.ts"
@@ -19,7 +22,8 @@ import type {
   ProviderDriver,
   StartAnswer
 } from "../ProviderDriver.ts"
-import type { ProviderError } from "../ProviderError.ts"
+import { InstanceFull, ProviderError } from "../ProviderError.ts"
+import * as bounds from "../shared/bounds.ts"
 import { answeredAlike, isOfOneCall, shared } from "../shared/statement.ts"
 import type { Sharing } from "../shared/statement.ts"
 import * as check from "./check.ts"
@@ -48,7 +52,7 @@ export interface Senders {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<StartAnswer, ProviderError>
   /** Stores a start with its first turn. Fails at once when another transaction locks what it writes. */
   readonly sendFirstTurn?: (start: StartWithTurn) => Effect.Effect<StartAnswer, ProviderError>
-  readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
+  readonly sendMessage: (message: EncodedMessage) => Effect.Effect<"Sent" | "Full", ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
   /** Absent where nothing is visible before a commit. */
   readonly wakeups?: Wakeups
@@ -87,11 +91,7 @@ export const sharing = Effect.fnUntraced(function*(
         sizeOf: (start) => sizeOfItem(start) + sizeOfAck(start.firstTurn.turn)
       }
     ),
-    sendMessage: yield* shared(
-      "enqueueForOrchestrator",
-      (messages: ReadonlyArray<EncodedMessage>) => answeredAlike(messages, driver.enqueueForOrchestrator(messages)),
-      ofItems
-    ),
+    sendMessage: yield* shared("enqueueForOrchestrator", driver.enqueueForOrchestrator, ofItems),
     sendActivity: yield* shared(
       "enqueueForWorker",
       (activities: ReadonlyArray<EncodedActivity>) => answeredAlike(activities, driver.enqueueForWorker(activities)),
@@ -202,6 +202,14 @@ const encodedOrNot = (turn: Turn, clockMs: () => number) => {
   }
 }
 
+/** Signals of applications. What this package sends, an instance must receive however full it is. */
+const isBounded = (message: WorkItem.WorkItem) =>
+  message._tag === "ExternalRaised" ||
+  message._tag === "QueueMessage" && message.name !== interruptSignal.name && !taskSignal.isName(message.name)
+
+const full = (instanceId: string) =>
+  new ProviderError({ operation: "enqueueForOrchestrator", reason: new InstanceFull({ instanceId }) })
+
 const enqueueForOrchestrator =
   ({ sendMessage, wakeups }: Senders): Enqueue["enqueueForOrchestrator"] => ({ delay, message }) =>
     checked("enqueueForOrchestrator", [
@@ -217,9 +225,14 @@ const enqueueForOrchestrator =
         storing(
           wakeups,
           "orchestrator",
-          Effect.map(
-            sendMessage({ ...encoded, delayMs }),
-            () => wakeups?.messageSent(encoded.instanceId, delayMs, () => encoded.workItem)
+          Effect.flatMap(
+            sendMessage({ ...encoded, delayMs, ...(isBounded(message) && { bounds }) }),
+            (answer) => {
+              const { instanceId, workItem } = encoded
+              if (answer === "Full") return Effect.fail(full(instanceId))
+              wakeups?.messageSent(instanceId, delayMs, () => workItem)
+              return Effect.void
+            }
           )
         )
       )

@@ -15,10 +15,10 @@ import type { InstanceState } from "../../model/Instance.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { childId } from "../../model/shared/identifiers.ts"
-import * as interruptMail from "../../model/shared/interruptMail.ts"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
-import * as retryMail from "../../model/shared/retryMail.ts"
+import * as retrySignal from "../../model/shared/retrySignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, Retried, RetryOptions } from "../Admin.ts"
 import type { AdminDriver, CutOutcome, HistoryCut } from "../AdminDriver.ts"
@@ -151,8 +151,8 @@ const cutOf = Effect.fnUntraced(function*(
       // No replay may see the clock go back.
       timestampMs: events.at(-1)!.timestampMs,
       duroxideVersion: started.duroxideVersion,
-      name: retryMail.mailbox,
-      data: retryMail.removed(keep + 1, lastEventId)
+      name: retrySignal.name,
+      data: retrySignal.removed(keep + 1, lastEventId)
     }),
     reason,
     customStatus: customStatusOf(plan.kept, started),
@@ -162,8 +162,8 @@ const cutOf = Effect.fnUntraced(function*(
       WorkItem.encode({
         _tag: "QueueMessage",
         instance: instanceId,
-        name: retryMail.mailbox,
-        data: retryMail.encode(plan.again)
+        name: retrySignal.name,
+        data: retrySignal.encode(plan.again)
       }),
       ...plan.messages.map(WorkItem.encode),
       ...children.answers.map(WorkItem.encode)
@@ -197,7 +197,7 @@ const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
 }
 
 const isInterruption = (event: Event.Event): boolean =>
-  event._tag === "ExternalEventPersistent" && event.name === interruptMail.mailbox
+  event._tag === "ExternalEventPersistent" && event.name === interruptSignal.name
 
 /**
  * The last event before the arrivals that ended the execution; if a failed answer or a termination is among them, the
@@ -262,7 +262,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     const message = isArrival(event, events) ? messageOf(event) : undefined
     // What answers a removed request is of no use to the code that comes.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
-    if (event._tag === "ExternalEventPersistent" && event.name === retryMail.mailbox || isInterruption(event)) continue
+    if (event._tag === "ExternalEventPersistent" && event.name === retrySignal.name || isInterruption(event)) continue
     if (isFailedAnswer(event)) failed.add(sourceEventId!)
     else {
       messages.push(message)
@@ -358,7 +358,7 @@ const isEnding = Effect.fnUntraced(function*(driver: Driver, state: InstanceStat
   const queued = (yield* readQueue(driver, state.instanceId)).map(messageIn)
   const isEnded = queued.some((message) =>
     message?._tag === "CancelInstance" ||
-    message?._tag === "QueueMessage" && message.name === interruptMail.mailbox
+    message?._tag === "QueueMessage" && message.name === interruptSignal.name
   )
   return isEnded || (yield* readEvents(driver, state)).some(isInterruption)
 })

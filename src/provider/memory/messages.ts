@@ -9,9 +9,11 @@ export const make = (store: tables.Tables) =>
   ({
     enqueueForOrchestrator: (items) =>
       tables.statement((now) =>
-        items.forEach((item) => {
+        items.map((item) => {
+          if (isFull(store, item)) return "Full"
           const message = insert(store, item, now, hasDue(store, item.instanceId, now))
           if (!texts.begins(item.workItem)) waitForStart(store, message)
+          return "Sent"
         })
       ),
 
@@ -107,6 +109,15 @@ export const askedBy = ({ instances }: tables.Tables, { instanceId, workItem }: 
   instances.get(instanceId) ?? texts.asked(workItem)
 
 // internal
+
+const isFull = (store: tables.Tables, { bounds, instanceId }: EncodedMessage): boolean => {
+  if (bounds === undefined) return false
+  const executionId = store.instances.get(instanceId)?.executionId ?? 1
+  if (tables.lastEventId(store, instanceId, executionId) >= bounds.mostEvents) return true
+  if (store.messages.size < bounds.mostWaiting) return false
+  const waiting = [...store.messages.values()].filter((message) => message.instanceId === instanceId).length
+  return waiting >= bounds.mostWaiting
+}
 
 /** A message for an instance that has not begun waits for a start that is not due yet. */
 const waitForStart = ({ history, instances, messages }: tables.Tables, message: tables.Message) => {

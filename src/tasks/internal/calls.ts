@@ -1,17 +1,17 @@
 /**
- * How an orchestration runs a task: activities create and cancel it, and its end arrives in a mailbox of its own.
+ * How an orchestration runs a task: activities create and cancel it, and a signal of its own brings its end.
  *
  * An activity that creates a task twice finds the first one, by the idempotency key of its call. The name of the
- * mailbox contains the id of the task, which is recorded as the result of the activity.
+ * signal contains the id of the task, which is recorded as the result of the activity.
  */
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Activity from "../../Activity.ts"
-import * as Mailbox from "../../Mailbox.ts"
 import type * as payloads from "../../model/shared/payload.ts"
-import * as taskMail from "../../model/shared/taskMail.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type { Instance } from "../../Orchestration.ts"
+import * as Signal from "../../Signal.ts"
 import { TaskCancelled, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
 import type { OfTask } from "../shared/errors.ts"
 import * as failures from "../shared/failure.ts"
@@ -30,17 +30,17 @@ export type End = typeof End.Type
 const untilStored = Schedule.min([Schedule.exponential("1 second"), Schedule.spaced("1 minute")])
 
 /** Answers with the id of the task. */
-export const CreateTask = Activity.make(taskMail.createTask, {
+export const CreateTask = Activity.make(taskSignal.createTask, {
   payload: { name: Schema.String, payload: Schema.String, queue: Schema.String, maxAttempts: Schema.Number },
   success: Schema.String,
   retry: untilStored
 })
 
 /**
- * Creates the task of a key, unless it exists. Answers with its end, or with the mailbox of the call in which it will
+ * Creates the task of a key, unless it exists. Answers with its end, or with the signal of the call that will
  * arrive. Others may wait for it as well, so it is not cancelled with the call.
  */
-export const RunTask = Activity.make(taskMail.runTask, {
+export const RunTask = Activity.make(taskSignal.runTask, {
   payload: {
     name: Schema.String,
     payload: Schema.String,
@@ -48,7 +48,7 @@ export const RunTask = Activity.make(taskMail.runTask, {
     maxAttempts: Schema.Number,
     key: Schema.String
   },
-  success: Schema.Union([End, Schema.Struct({ mailbox: Schema.String })]),
+  success: Schema.Union([End, Schema.Struct({ signal: Schema.String })]),
   retry: untilStored
 })
 
@@ -77,7 +77,7 @@ export const execute = <P, A, E>(
       Effect.gen(function*() {
         const payload = yield* Effect.orDie(codecs.payload.encode(value))
         const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
-        const end = yield* restore(Mailbox.make(taskMail.mailboxOf(taskId), { payload: End }).take).pipe(
+        const end = yield* restore(Signal.make(taskSignal.nameOf(taskId), { payload: End }).wait).pipe(
           Effect.onInterrupt(() => CancelTask.execute({ taskId }))
         )
         return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
@@ -95,7 +95,7 @@ const shared = Effect.fnUntraced(function*<P, A, E>(
   if (problem !== undefined) return yield* Effect.die(new RangeError(`key of task "${name}" is refused: ${problem}`))
   const payload = yield* Effect.orDie(codecs.payload.encode(value))
   const answer = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
-  const end = "mailbox" in answer ? yield* Mailbox.make(answer.mailbox, { payload: End }).take : answer
+  const end = "signal" in answer ? yield* Signal.make(answer.signal, { payload: End }).wait : answer
   return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
 })
 

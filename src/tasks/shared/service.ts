@@ -8,7 +8,7 @@ import * as Activity from "../../Activity.ts"
 import { noDuration, wholeMs } from "../../model/shared/durations.ts"
 import { checkText, isUuid, problemOfName } from "../../model/shared/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
-import * as taskMail from "../../model/shared/taskMail.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as calls from "../internal/calls.ts"
@@ -133,7 +133,7 @@ export const activityHandlers = ({ store, written }: {
         payload,
         maxAttempts,
         queue,
-        replyTo: { instanceId, executionId, mailbox: taskMail.mailboxOf(id) },
+        replyTo: { instanceId, executionId, signal: taskSignal.nameOf(id) },
         traceContext: yield* tracing.traceparent
       }]))
       yield* written
@@ -142,12 +142,12 @@ export const activityHandlers = ({ store, written }: {
     calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
       const { executionId, instanceId } = yield* Activity.Call
       const task = { name, key, payload, maxAttempts, queue, traceContext: yield* tracing.traceparent }
-      const mailbox = taskMail.mailboxOf(yield* callId)
+      const signal = taskSignal.nameOf(yield* callId)
       while (true) {
         const [created] = yield* Effect.orDie(store.create([task]))
         if (created!.isNew) yield* written
-        const end = yield* Effect.orDie(store.join(created!.id, { instanceId, executionId, mailbox }))
-        if (end === null) return { mailbox }
+        const end = yield* Effect.orDie(store.join(created!.id, { instanceId, executionId, signal }))
+        if (end === null) return { signal }
         // Deleted after its retention, since then: there is room for a new one.
         if (end.status !== "Missing") return end
       }

@@ -4,8 +4,10 @@
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
+import { mostWaiting } from "../../provider/shared/bounds.ts"
 import {
   abandon,
   abandonWork,
@@ -16,6 +18,7 @@ import {
   activityScheduled,
   Backdoor,
   beginFirst,
+  cancelItem,
   claimActivity,
   claimInstance,
   claimOrchestration,
@@ -29,6 +32,7 @@ import {
   enqueueStart,
   expectNoOrchestration,
   expectNoWork,
+  externalRaised,
   fails,
   lockTimeout,
   named,
@@ -322,6 +326,20 @@ export const queueSemantics = topic("queue_semantics", {
     // It is in the batch: another delivery would find nothing else.
     yield* abandon(next.lockToken, { delay: "1 hour", ignoreAttempt: true, beginsFirst: true })
     yield* expectNoOrchestration()
+  }),
+
+  a_full_instance_takes_no_more_signals: Effect.gen(function*() {
+    const lines = Array.from({ length: mostWaiting }, (_, n) => send(queueMessage("full", "Mail", `${n}`)))
+    yield* Effect.all(lines, { concurrency: "unbounded", discard: true })
+    for (const signal of [queueMessage("full", "Mail", "one more"), externalRaised("full")]) {
+      assert.strictEqual((yield* fails(send(signal), /instance full is full/)).reason._tag, "InstanceFull")
+    }
+    // What this package sends arrives, and so does what ends it.
+    yield* send(queueMessage("full", interruptSignal.name, "{}"))
+    yield* send(cancelItem("full"))
+    yield* create("other")
+    yield* send(queueMessage("other", "Mail", "1"))
+    yield* claimInstance("other")
   }),
 
   delayed_messages_are_delivered_later: Effect.gen(function*() {

@@ -44,13 +44,11 @@ export const eventText = (event: Event.Event): string => {
     case "TimerFired":
       return `timer ${source} fires`
     case "ExternalSubscribed":
+    case "ExternalSubscribedPersistent":
       return `wait for signal "${event.name}"`
     case "ExternalEvent":
-      return `signal "${event.name}": ${cut(event.data)}`
-    case "ExternalSubscribedPersistent":
-      return `wait for mailbox "${event.name}"`
     case "ExternalEventPersistent":
-      return `message in mailbox "${event.name}": ${cut(event.data)}`
+      return `signal "${event.name}": ${cut(event.data)}`
     case "SubOrchestrationScheduled":
       return `child orchestration "${event.name}" as ${event.instance} with ${cut(event.input)}`
     case "CustomStatusUpdated":

@@ -24,9 +24,8 @@ const describe = (request: Event.Event): string | ReadonlyArray<never> => {
     case "SubOrchestrationScheduled":
       return `child orchestration "${request.name}" (${request.instance})`
     case "ExternalSubscribed":
-      return `signal "${request.name}"`
     case "ExternalSubscribedPersistent":
-      return `a message in mailbox "${request.name}"`
+      return `signal "${request.name}"`
     default:
       return []
   }

@@ -118,7 +118,7 @@ const work = Effect.fnUntraced(function*(
       { until: (is) => is }
     )
     yield* Effect.sleep(chance.between(0, ms))
-    if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.raise(Decision, id))
+    if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.send(Decision, id))
   })
 
   const write = (box: string) =>

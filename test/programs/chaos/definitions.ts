@@ -1,5 +1,5 @@
 // What the processes of a chaos run serve. Results depend only on payloads, so that the audit can compute them.
-import { Activity, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -55,7 +55,7 @@ export const Echo = Orchestration.make("Echo", { payload: Schema.Int, success: S
 const BoxPayload = Schema.Struct({ read: Schema.Array(Schema.String) })
 
 /** Letters of one box; `close` is the last. */
-export const Letters = Mailbox.make("Letters", { payload: Schema.String })
+export const Letters = Signal.make("Letters", { payload: Schema.String })
 
 /** Reads letters until it is closed, and returns all of them in the order it read them. */
 export const Box1 = Orchestration.make("Box", {
@@ -102,7 +102,7 @@ const box = (definition: typeof Box1 | typeof Box2, lettersPerStep: number) =>
   Effect.fnUntraced(function*({ read }: typeof BoxPayload.Type) {
     const all = [...read]
     for (let i = 0; i < lettersPerExecution; i++) {
-      const letter = yield* Letters.take
+      const letter = yield* Letters.wait
       if (letter === "close") return all
       all.push(letter)
       if (all.length % lettersPerStep === 0) yield* Step.execute({ n: all.length, ms: 5 })

@@ -1,5 +1,5 @@
 // A process of a wake-up run: `node process.js <JSON of Settings>`, directed by messages (`orders.ts`).
-import { Client, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { Database, PgNotifier, PrismaProvider } from "duroxide-prisma/prisma"
 import { Notifier } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
@@ -12,7 +12,7 @@ import * as Schema from "effect/Schema"
 import { now, sleep } from "./orders.ts"
 import type { Answer, Order, Settings } from "./orders.ts"
 
-const Letters = Mailbox.make("Letters")
+const Letters = Signal.make("Letters")
 
 const Go = Signal.make("Go")
 
@@ -25,8 +25,8 @@ const BoxLive = Box.toLayer(Effect.fnUntraced(function*(rounds) {
   for (let round = rounds; round < rounds + roundsPerExecution; round++) {
     const signal = yield* Effect.forkChild(Go.wait)
     yield* Orchestration.setCustomStatus(String(round))
-    yield* Letters.take
-    yield* Letters.take
+    yield* Letters.wait
+    yield* Letters.wait
     yield* Fiber.join(signal)
   }
   return yield* Box.continueAsNew(rounds + roundsPerExecution)
@@ -85,7 +85,7 @@ const obey = (order: Order) =>
       case "signal": {
         yield* Effect.promise(() => sleep(order.atMs - now()))
         return yield* Effect.as(
-          order.task === "letter" ? client.send(Letters, instanceId) : client.raise(Go, instanceId),
+          order.task === "letter" ? client.send(Letters, instanceId) : client.send(Go, instanceId),
           undefined
         )
       }

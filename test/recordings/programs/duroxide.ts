@@ -6,7 +6,7 @@
  * shape to what plain Effect combinators return. Where its calls leave open what a definition here states (which
  * version of a child is started) or keep texts unchanged (values that are not JSON), they are made one level below.
  */
-import { Activity, KeyValue, Mailbox, Orchestration, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, Signal } from "duroxide-prisma"
 import { ErrorDetails } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -44,7 +44,7 @@ const NotRegistered = activity("NotRegistered")
 const Slow = activity("Slow")
 const Upper = activity("Upper")
 
-const signal = (name: string) => Signal.make(name, { payload: Schema.Unknown }).wait
+const signal = (name: string) => Signal.make(name, { payload: Schema.Unknown, unawaited: "lost" }).wait
 
 // A timer of the Node binding yields null.
 const timer = (duration: Duration.Input) => Effect.as(Effect.sleep(duration), null)
@@ -93,7 +93,7 @@ const continueAsNew = (input: unknown, version: string | null = null) =>
 
 const executionId = Effect.map(Orchestration.Instance, (context) => context.executionId)
 
-const inbox = (name: string) => Mailbox.make(name, { payload: Schema.Unknown }).take
+const inbox = (name: string) => Signal.make(name, { payload: Schema.Unknown }).wait
 
 /** Values that are any text. */
 const set = (key: string, value: string) =>
@@ -311,7 +311,7 @@ export const CancelBatch = define("CancelBatch", () =>
     return yield* Echo(n)
   }))
 
-// -- mailboxes -----------------------------------------------------------------------------------
+// -- kept signals -----------------------------------------------------------------------------------
 
 export const Queue = define("Queue", () =>
   Effect.gen(function*() {

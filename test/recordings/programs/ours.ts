@@ -4,7 +4,7 @@
  * Their requests must never change, and neither may the behaviour of this package and Effect: the same timers,
  * retries, random numbers and texts. A new construct gets a new program.
  */
-import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -63,8 +63,8 @@ const Broken = Activity.make("Broken", { payload: Schema.String })
 const Greet = Orchestration.make("Greet", { payload: Schema.String, success: Schema.String, error: Schema.String })
 const Forever = Orchestration.make("Forever")
 
-const Approved = Signal.make("Approved", { payload: Schema.Boolean })
-const Orders = Mailbox.make("Orders", { payload: Schema.Int })
+const Approved = Signal.make("Approved", { payload: Schema.Boolean, unawaited: "lost" })
+const Orders = Signal.make("Orders", { payload: Schema.Int })
 const Total = KeyValue.make("total", Schema.Int)
 const Note = KeyValue.make("note", Schema.String)
 
@@ -93,7 +93,7 @@ export const runtime = ({ layer, orchestration }: Scenario) =>
 
 const iso = Effect.map(DateTime.now, DateTime.formatIso)
 
-const raise = (value: boolean) => Effect.flatMap(Client.Client, (client) => client.raise(Approved, instanceId, value))
+const raise = (value: boolean) => Effect.flatMap(Client.Client, (client) => client.send(Approved, instanceId, value))
 
 const send = (...values: ReadonlyArray<number>) =>
   Effect.flatMap(Client.Client, (client) => Effect.forEach(values, (value) => client.send(Orders, instanceId, value)))
@@ -123,7 +123,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
     Effect.gen(function*() {
       const timer = yield* Effect.race(Sleepy.execute("2 hours"), Effect.as(Effect.sleep("1 hour"), "timer"))
       const activity = yield* Effect.raceFirst(Sleepy.execute("1 hour"), Effect.as(Effect.sleep("2 hours"), "timer"))
-      const three = yield* Effect.raceAll([Approved.wait, Orders.take, Effect.as(Effect.sleep("1 minute"), "timer")])
+      const three = yield* Effect.raceAll([Approved.wait, Orders.wait, Effect.as(Effect.sleep("1 minute"), "timer")])
       const child = yield* Effect.raceFirst(Forever.execute(), Echo.execute("echo"))
       return { timer, activity, three, child }
     })),
@@ -191,12 +191,12 @@ export const scenarios: { readonly [name: string]: Scenario } = {
     })
   }),
 
-  "mailbox": scenario("Mailbox", () =>
+  "kept-signals": scenario("KeptSignals", () =>
     Effect.gen(function*() {
       yield* Effect.sleep("1 hour")
-      const early = yield* Orders.take
-      const nothing = yield* Effect.timeoutOption(Effect.andThen(Orders.take, Orders.take), "1 hour")
-      const late = yield* Orders.take
+      const early = yield* Orders.wait
+      const nothing = yield* Effect.timeoutOption(Effect.andThen(Orders.wait, Orders.wait), "1 hour")
+      const late = yield* Orders.wait
       return [early, Option.isNone(nothing), late]
     }), {
     drive: Effect.gen(function*() {
@@ -236,7 +236,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
 
   "continue-as-new": scenario("ContinueAsNew", (round: number) =>
     Effect.gen(function*() {
-      const orders = yield* Effect.all([Orders.take, Orders.take])
+      const orders = yield* Effect.all([Orders.wait, Orders.wait])
       const total = Option.getOrElse(yield* Total.get, () => 0) + orders[0] + orders[1]
       yield* Total.set(total)
       yield* Orchestration.setCustomStatus(`round ${round}`)
@@ -294,7 +294,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
     () =>
       Effect.all([
         Approved.wait,
-        Orders.take,
+        Orders.wait,
         Effect.sleep("1 day"),
         Sleepy.execute("1 day"),
         Forever.execute()

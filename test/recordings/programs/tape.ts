@@ -106,7 +106,11 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     registerProcess: () => Effect.succeed(null),
     removeProcess: () => Effect.void,
     readPaused: Effect.succeed([]),
-    enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
+    enqueueForOrchestrator: (messages) =>
+      Effect.sync(() => {
+        enqueued.push(...messages)
+        return messages.map(() => "Sent" as const)
+      }),
     sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
     readBacklog: unused("readBacklog"),
     enqueueForWorker: unused("enqueueForWorker"),

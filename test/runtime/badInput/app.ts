@@ -1,7 +1,7 @@
 /**
  * The application that `cases.ts` misuses.
  */
-import { Activity, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -14,10 +14,12 @@ export class Declined extends Schema.TaggedError<Declined>()("Declined", { code:
 /** Any string except 4711. Without such a pattern a number would match, as a string that Rust stored without quotes. */
 const Word = Schema.String.check(Schema.isPattern(/^(?!4711$)/u))
 
+/** Lossy. */
+export const Hurry = Signal.make("Hurry", { payload: Word, unawaited: "lost" })
 export const Go = Signal.make("Go", { payload: Word })
 /** `Go` as defined by a sender with another version of the code. */
 export const OtherGo = Signal.make("Go", { payload: Schema.Int })
-export const Letters = Mailbox.make("Letters", { payload: Schema.String })
+export const Letters = Signal.make("Letters", { payload: Schema.String })
 export const Note = KeyValue.make("note", Schema.String)
 export const OtherNote = KeyValue.make("note", Schema.Int)
 
@@ -71,6 +73,8 @@ export const OtherEcho = Orchestration.make("Echo", { payload: Schema.Int, succe
 export const Waits = Orchestration.make("Waits", { success: Schema.String })
 export const Waits2 = Orchestration.make("Waits", { success: Schema.String, version: "2.0.0" })
 export const Reads = Orchestration.make("Reads", { success: Schema.String })
+/** Waits for a lossy signal. */
+export const Hurries = Orchestration.make("Hurries", { success: Schema.String })
 /** Waits for a signal. Its clean-up takes a letter, and cannot undo `stuck`. */
 export const Cleans = Orchestration.make("Cleans", { success: Schema.String })
 /** Calls `Work`. */
@@ -141,11 +145,12 @@ export const handlers = Layer.mergeAll(
   Echo.toLayer(Effect.succeed),
   Waits.toLayer(() => Go.wait),
   Waits2.toLayer(() => Effect.map(Go.wait, (answer) => `two: ${answer}`)),
-  Reads.toLayer(() => Letters.take),
+  Reads.toLayer(() => Letters.wait),
+  Hurries.toLayer(() => Hurry.wait),
   Cleans.toLayer(() =>
     Effect.ensuring(
       Go.wait,
-      Effect.flatMap(Letters.take, (letter) => letter === "stuck" ? Effect.die("cannot undo") : Effect.void)
+      Effect.flatMap(Letters.wait, (letter) => letter === "stuck" ? Effect.die("cannot undo") : Effect.void)
     )
   ),
   Fans.toLayer(() =>
@@ -170,7 +175,7 @@ export const handlers = Layer.mergeAll(
  * replay, as after a deployment.
  */
 export const runtime = Runtime.layer({
-  orchestrations: [Echo, Waits, Waits2, Reads, Cleans, Calls, Fans, Edited, Does],
+  orchestrations: [Echo, Waits, Waits2, Reads, Hurries, Cleans, Calls, Fans, Edited, Does],
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),

@@ -2,7 +2,7 @@
  * Mistakes and their outcomes: the rows of docs/outcomes.md, as tests for any store.
  */
 import { assert } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -27,15 +27,14 @@ import type { Services, Test } from "./words.ts"
 
 export const sections: { readonly [section: string]: { readonly [does: string]: Test } } = {
   Definitions: {
-    "define an orchestration, activity, signal or mailbox whose name is empty, or has NUL or half a surrogate pair":
-      isRefused(
-        "is refused: it",
-        () => Orchestration.make(""),
-        () => Orchestration.make("a\0b"),
-        () => Activity.make("\udc00"),
-        () => Signal.make("\ud800"),
-        () => Mailbox.make("")
-      ),
+    "define an orchestration, activity or signal whose name is empty, or has NUL or half a surrogate pair": isRefused(
+      "is refused: it",
+      () => Orchestration.make(""),
+      () => Orchestration.make("a\0b"),
+      () => Activity.make("\udc00"),
+      () => Signal.make("\ud800"),
+      () => Signal.make("")
+    ),
     "define a version that is not a semantic version": isRefused(
       "it is not a semantic version like 1.0.0",
       () => Orchestration.make("X", { version: "1" })
@@ -64,7 +63,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Waits, { instanceId })
       yield* refused(client.start(App.Waits, { instanceId }), "InstanceAlreadyExists", instanceId)
       yield* waiting(instanceId)
-      yield* client.raise(App.Go, instanceId, "first")
+      yield* client.send(App.Go, instanceId, "first")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "first")
     }),
     "start an id that has ended": Effect.fnUntraced(function*(client, instanceId) {
@@ -82,7 +81,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* refused(client.start(App.Waits2, { instanceId }), "InstanceAlreadyExists")
       yield* client.start(App.Waits2, { instanceId, ifExists: "ignore" })
       yield* waiting(instanceId)
-      yield* client.raise(App.Go, instanceId, "answer")
+      yield* client.send(App.Go, instanceId, "answer")
       assert.strictEqual(yield* client.wait(App.Waits2, instanceId), "answer")
     }),
     "start another orchestration under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
@@ -145,7 +144,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
             client.start(App.Echo, { instanceId, payload: "x" }),
             client.wait(App.Echo, instanceId),
             client.status(instanceId),
-            client.raise(App.Go, instanceId, "x"),
+            client.send(App.Go, instanceId, "x"),
             client.send(App.Letters, instanceId, "x"),
             client.read(App.Note, instanceId),
             client.interrupt(instanceId, "x"),
@@ -159,7 +158,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       const instanceId = "é".repeat(1024)
       const start = client.start(App.Echo, { instanceId, payload: "x" })
       yield* refused(start, "InvalidInput", "it has 2048 bytes, the limit is 1024")
-      yield* client.raise(App.Go, instanceId, "x")
+      yield* client.send(App.Go, instanceId, "x")
       yield* client.send(App.Letters, instanceId, "x")
       yield* client.terminate(instanceId, "x")
       assert.isTrue(Option.isNone(yield* client.read(App.Note, instanceId)))
@@ -176,43 +175,31 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     })
   },
 
-  "Signals, messages, interruption": {
-    "signal an instance that does not wait for it": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId })
-      yield* waiting(instanceId)
-      yield* client.raise(Signal.make("Other"), instanceId, undefined)
-      yield* client.raise(App.Go, instanceId, "heard")
-      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "heard")
-    }),
-    "signal an id before its start": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.raise(App.Go, instanceId, "too early")
-      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      yield* client.start(App.Waits, { instanceId })
-      yield* waiting(instanceId)
-      yield* client.raise(App.Go, instanceId, "in time")
-      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "in time")
-    }),
-    "signal an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.execute(App.Echo, { instanceId, payload: "x" })
-      const events = yield* history(instanceId)
-      yield* client.raise(App.Go, instanceId, "too late")
-      yield* untilDropped(client, instanceId)
-      assert.deepStrictEqual(yield* history(instanceId), events)
-    }),
-    "send to a mailbox of an unknown id": Effect.fnUntraced(function*(client, instanceId) {
+  "Signals, interruption": {
+    "send to an unknown id": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.send(App.Letters, instanceId, "early")
       yield* client.send(App.Letters, instanceId, "later")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
       yield* client.start(App.Reads, { instanceId })
       assert.strictEqual(yield* client.wait(App.Reads, instanceId), "early")
     }),
-    "send to a mailbox that is not read yet": Effect.fnUntraced(function*(client, instanceId) {
+    "send to an instance that does not wait for it yet": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Reads, { instanceId })
       yield* client.send(App.Letters, instanceId, "first")
       yield* client.send(App.Letters, instanceId, "second")
       assert.strictEqual(yield* client.wait(App.Reads, instanceId), "first")
     }),
-    "send to a mailbox of an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
+    "send a lossy signal to an instance that does not wait for it, or before its start": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* client.send(App.Hurry, instanceId, "too early")
+        yield* client.start(App.Hurries, { instanceId })
+        yield* waiting(instanceId)
+        yield* client.send(Signal.make("Other", { unawaited: "lost" }), instanceId, undefined)
+        yield* client.send(App.Hurry, instanceId, "heard")
+        assert.strictEqual(yield* client.wait(App.Hurries, instanceId), "heard")
+      }
+    ),
+    "send to an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
       const events = yield* history(instanceId)
       yield* client.send(App.Letters, instanceId, "too late")
@@ -295,12 +282,12 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         refused(client.interrupt(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
         refused(client.terminate(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL")
       ),
-    "signal or send with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
+    "send a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
-      yield* refused(client.raise(App.OtherGo, instanceId, 1.5), "PayloadMismatch", `payload of signal "Go"`)
-      yield* refused(client.raise(App.Go, instanceId, App.tooLarge), "PayloadTooLarge", `payload of signal "Go"`)
-      yield* client.raise(App.Go, instanceId, "heard")
+      yield* refused(client.send(App.OtherGo, instanceId, 1.5), "PayloadMismatch", `payload of signal "Go"`)
+      yield* refused(client.send(App.Go, instanceId, App.tooLarge), "PayloadTooLarge", `payload of signal "Go"`)
+      yield* client.send(App.Go, instanceId, "heard")
       // It would have received what was sent before, had that been stored.
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "heard")
 
@@ -308,17 +295,17 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* refused(
         client.send(App.Letters, reader, 1 as unknown as string),
         "PayloadMismatch",
-        `message of mailbox "Letters"`
+        `payload of signal "Letters"`
       )
       yield* client.send(App.Letters, reader, "read")
       yield* client.start(App.Reads, { instanceId: reader })
       assert.strictEqual(yield* client.wait(App.Reads, reader), "read")
     }),
-    "signal or send with a payload that the program's Schema refuses": Effect.fnUntraced(
+    "send a payload that the program's Schema refuses": Effect.fnUntraced(
       function*(client, instanceId) {
         yield* client.start(App.Waits, { instanceId })
         yield* waiting(instanceId)
-        yield* client.raise(App.OtherGo, instanceId, 4711)
+        yield* client.send(App.OtherGo, instanceId, 4711)
         yield* blocked(client, instanceId, "DataUnreadable", `payload of signal "Go" does not match its schema: `)
       }
     )
@@ -332,7 +319,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it continues")
-      yield* client.raise(App.Go, instanceId, "done")
+      yield* client.send(App.Go, instanceId, "done")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "done")
     }),
     "wait with `timeout: 0`": Effect.fnUntraced(function*(client, instanceId) {
@@ -442,7 +429,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Edited, { instanceId })
       yield* waiting(instanceId)
       App.edited.add(instanceId)
-      yield* client.raise(App.Go, instanceId, "go")
+      yield* client.send(App.Go, instanceId, "go")
       yield* blocked(
         client,
         instanceId,

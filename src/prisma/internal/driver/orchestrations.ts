@@ -153,7 +153,19 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
     delay_ms: item.delayMs
   }), { isUnflushed: true }),
 
-  enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
+  enqueueForOrchestrator: (messages) =>
+    messages.length === 0 ? Effect.succeed([]) : Effect.map(
+      answer<ReadonlyArray<bigint | number>>(
+        "enqueueForOrchestrator",
+        "dx_enqueue_for_orchestrator",
+        withTexts((texts) => [json(messages.map(messageRow(texts)))]),
+        { items: messages.length }
+      ),
+      (refused) => {
+        const positions = new Set(refused.map(Number))
+        return messages.map((_, index) => positions.has(index + 1) ? "Full" : "Sent")
+      }
+    ),
   enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
 
   startOrchestrations: Effect.fnUntraced(function*(starts) {

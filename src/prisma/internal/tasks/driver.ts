@@ -88,7 +88,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
         ], { items: ids.length }),
         (parts) => parts.flatMap((part) => endedTasks(part.dx_await_tasks))
       ),
-    join: (taskId, { executionId, instanceId, mailbox }) =>
+    join: (taskId, { executionId, instanceId, signal }) =>
       Effect.map(
         answer<readonly [status: string, result: string | null, error: string | null] | null>(
           "joinTask",
@@ -97,7 +97,7 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
             Prisma.sql`${taskId}::uuid`,
             Prisma.sql`${instanceId}::text`,
             Prisma.sql`${executionId}::bigint`,
-            Prisma.sql`${mailbox}::text`
+            Prisma.sql`${signal}::text`
           ]
         ),
         (end) => end === null ? null : { status: end[0], result: end[1], error: end[2] }
@@ -158,7 +158,7 @@ export const taskRow = (
   delay_ms: delayMs,
   reply_instance_id: replyTo?.instanceId,
   reply_execution_id: replyTo?.executionId,
-  reply_name: replyTo?.mailbox,
+  reply_name: replyTo?.signal,
   trace_context: traceContext
 })
 

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { MemoryDriver, ProviderDriver, WorkItem } from "duroxide-prisma/provider"
 import { replayHistory } from "duroxide-prisma/testing"
 import * as Deferred from "effect/Deferred"
@@ -13,19 +13,19 @@ import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-const Words = Mailbox.make("Words", { payload: Schema.String })
-const Others = Mailbox.make("Others", { payload: Schema.String })
+const Words = Signal.make("Words", { payload: Schema.String })
+const Others = Signal.make("Others", { payload: Schema.String })
 
 const Progress = Schema.Struct({ next: Schema.Int, count: Schema.Int })
 
-/** Reads one message per execution: the words, in order, then messages that arrived for the other mailbox. */
+/** Reads one message per execution: the words, in order, then messages of the other name. */
 const Reads = Orchestration.make("Reads", { payload: Progress, success: Schema.Array(Schema.String) })
 
 const ReadsLive = Reads.toLayer(Effect.fn(function*({ count, next }) {
-  const word = yield* Words.take
+  const word = yield* Words.wait
   if (label(word) !== String(next)) return yield* Effect.die(`read ${label(word)} instead of ${next}`)
   if (next + 1 < count) return yield* Reads.continueAsNew({ next: next + 1, count })
-  return [label(yield* Others.take), label(yield* Others.take)]
+  return [label(yield* Others.wait), label(yield* Others.wait)]
 }))
 
 const length = 1024 * 1024
@@ -40,7 +40,7 @@ const Visits = Orchestration.make("Visits", { payload: Progress, success: Schema
 
 const VisitsLive = Visits.toLayer(Effect.fn(function*({ count, next }) {
   yield* Gate.execute(next)
-  const word = yield* Words.take
+  const word = yield* Words.wait
   if (label(word) !== String(next)) return yield* Effect.die(`read ${label(word)} instead of ${next}`)
   return next + 1 < count ? yield* Visits.continueAsNew({ next: next + 1, count }) : next
 }))
@@ -51,7 +51,7 @@ const Heaps = Orchestration.make("Heaps", { payload: Progress, success: Schema.I
 const HeapsLive = Heaps.toLayer(Effect.fn(function*({ count, next }) {
   yield* Gate.execute(next)
   for (let i = next; i < next + 1_500; i++) {
-    const word = yield* Words.take
+    const word = yield* Words.wait
     if (label(word) !== String(i)) return yield* Effect.die(`read ${label(word)} instead of ${i}`)
   }
   return next + 1_500 < count ? yield* Heaps.continueAsNew({ next: next + 1_500, count }) : count
@@ -215,7 +215,7 @@ it.layer(layer, { excludeTestServices: true })("Large mail at continueAsNew:", (
 const Pairs = Orchestration.make("Pairs", { payload: Schema.Int, success: Schema.Int })
 
 const PairsLive = Pairs.toLayer(Effect.fn(function*(pair) {
-  const words = [label(yield* Words.take), label(yield* Words.take)]
+  const words = [label(yield* Words.wait), label(yield* Words.wait)]
   yield* Effect.log(`pair ${words.join(" and ")}`)
   return words[0] === "last" ? pair : yield* Pairs.continueAsNew(pair + 1)
 }))

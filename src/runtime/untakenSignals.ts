@@ -1,31 +1,31 @@
 /**
- * Unread mail at `continueAsNew`: which messages the next execution carries, which stay in the queue, and which return
- * to it.
+ * Signals not taken at `continueAsNew`: which messages the next execution carries, which stay in the queue, and which
+ * return to it.
  *
- * Carried mail is written three times per execution, however little of it is read: in the message that starts the
- * execution, in its first event, and as events. One turn cannot store much of it. Mail of the batch in which the
+ * Carried signals are written three times per execution, however few are taken: in the message that starts the
+ * execution, in its first event, and as events. One turn cannot store many of them. Signals of the batch in which the
  * execution ends could stay in the queue instead, so a turn that would carry more than `maxCarriedBytes` leaves it
- * there. Mail of earlier batches is in the history: what is more than that returns to the queue, in front of what waits
- * there. The next execution receives all of it in the order of arrival.
+ * there. Those of earlier batches are in the history: what is more than that returns to the queue, in front of what
+ * waits there. The next execution receives all of them in the order of arrival.
  */
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
 import type * as turns from "../replay/turn.ts"
 
-/** Up to this size all mail is carried, as in Duroxide in Rust, and no batch is delivered twice. */
+/** Up to this size all are carried, as in Duroxide in Rust, and no batch is delivered twice. */
 const maxCarriedBytes = 256 * 1024
 
 /**
- * Mail below this average size is always carried. Its number of messages fills a batch: left in the queue, the same
+ * Signals below this average size are always carried. Their number fills a batch: left in the queue, the same
  * messages would fill the next batch, and a cancellation behind them would wait until nearly all of them are read. Of
- * larger mail, 16 MiB fill a batch, whether it is carried or not.
+ * larger ones, 16 MiB fill a batch, whether they are carried or not.
  */
-const smallMailBytes = 4 * 1024
+const smallSignalBytes = 4 * 1024
 
-/** Most bytes that are carried of mail that is smaller on average. A turn may store 64 MiB. */
+/** Most bytes that are carried of signals that are smaller on average. A turn may store 64 MiB. */
 const maxSmallCarriedBytes = 8 * 1024 * 1024
 
-/** Puts back into the queue what the next execution should not carry: the newest of the unread mail. */
+/** Puts back into the queue what the next execution should not carry: the newest of the signals not taken. */
 export const requeue = (ran: turns.Ran): turns.Ran => {
   const { outcome, turn } = ran
   if (outcome._tag !== "ContinuedAsNew") return ran
@@ -47,10 +47,11 @@ export const requeue = (ran: turns.Ran): turns.Ran => {
 }
 
 /**
- * Runs the turn again without the unread mail of its batch, if there is too much of it; otherwise returns it unchanged.
+ * Runs the turn again without the signals not taken of its batch, if there are too many; otherwise returns it
+ * unchanged.
  *
- * `run` runs the same turn with fewer messages. A program can only read a mailbox in order, so the messages that it has
- * not read make no difference to it.
+ * `run` runs the same turn with fewer messages. A program can only take the signals of a name in order, so the messages
+ * that it has not read make no difference to it.
  */
 export const leave = (
   ran: turns.Ran,
@@ -64,8 +65,8 @@ export const leave = (
   return { ...again, turn: { ...again.turn, left: messageIds.filter((_, index) => left.has(messages[index]!)) } }
 }
 
-/** Whether `leave` would leave any mail in the queue. */
-export const leavesMail = (ran: turns.Ran, { messages }: Pick<OrchestrationItem, "messages">): boolean =>
+/** Whether `leave` would leave any signal in the queue. */
+export const leavesSignals = (ran: turns.Ran, { messages }: Pick<OrchestrationItem, "messages">): boolean =>
   leftOf(ran, messages).size > 0
 
 // internal
@@ -76,27 +77,27 @@ type Carried = ReadonlyArray<{ readonly name: string; readonly data: string }>
 const bytesOf = (carried: Carried) => carried.reduce((bytes, { data }) => bytes + data.length, 0)
 
 const countToCarry = (carried: Carried): number => {
-  const isSmall = bytesOf(carried) < carried.length * smallMailBytes
+  const isSmall = bytesOf(carried) < carried.length * smallSignalBytes
   let bytesLeft = isSmall ? maxSmallCarriedBytes : maxCarriedBytes
   const first = carried.findIndex(({ data }) => (bytesLeft -= data.length) < 0)
   return first < 0 ? carried.length : first
 }
 
-type Mail = WorkItem.Of<"QueueMessage">
+type Signal = WorkItem.Of<"QueueMessage">
 
 const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlySet<WorkItem.WorkItem> => {
   if (outcome._tag !== "ContinuedAsNew" || bytesOf(outcome.carried) <= maxCarriedBytes) return none
   const unread = unreadOf(messages, outcome.carried)
-  return bytesOf([...unread]) < unread.size * smallMailBytes ? none : unread
+  return bytesOf([...unread]) < unread.size * smallSignalBytes ? none : unread
 }
 
 const none: ReadonlySet<WorkItem.WorkItem> = new Set()
 
-/** Carried mail of this batch. Programs read from the front, so these are the last messages of each mailbox. */
-const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Mail> => {
+/** Carried signals of this batch. Programs read from the front, so these are the last ones of each name. */
+const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Signal> => {
   const unread = new Map<string, number>()
   for (const { name } of carried) unread.set(name, (unread.get(name) ?? 0) + 1)
-  const left = new Set<Mail>()
+  const left = new Set<Signal>()
   for (const message of messages.toReversed()) {
     if (message._tag !== "QueueMessage") continue
     const count = unread.get(message.name) ?? 0

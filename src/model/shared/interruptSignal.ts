@@ -1,9 +1,9 @@
 /**
- * How an interruption reaches its instance: a message of a reserved mailbox, which Duroxide keeps and never reads.
+ * How an interruption reaches its instance: a reserved signal, which Duroxide keeps and no program takes.
  */
 
-/** No program can have a mailbox of this name. */
-export const mailbox = "duroxide-prisma/interrupt"
+/** No program can define a signal of this name. */
+export const name = "duroxide-prisma/interrupt"
 
 export const encode = (reason: string): string => JSON.stringify({ reason })
 

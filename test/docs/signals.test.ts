@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Provider } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
@@ -15,7 +15,9 @@ import * as Docs from "../utils/docs.ts"
 
 const Answer = Signal.make("Answer", { payload: Schema.String })
 
-const Orders = Mailbox.make("Orders", {
+const Hurry = Signal.make("Hurry", { payload: Schema.String, unawaited: "lost" })
+
+const Orders = Signal.make("Orders", {
   payload: Schema.Union([
     Schema.TaggedStruct("Deposit", { id: Schema.String, cents: Schema.Int }),
     Schema.TaggedStruct("Close", {})
@@ -33,15 +35,15 @@ const Deposit = Activity.make("Deposit", {
 // -----------------------------------------------------------------------------
 
 const question = Effect.gen(function*() {
-  const [answer] = yield* Effect.all([Answer.wait, Ask.execute("Shall we?")], { concurrency: "unbounded" })
-  return answer
+  yield* Ask.execute("Shall we?")
+  return yield* Answer.wait // also an answer that came before Ask has ended
 })
 
 const account = Effect.gen(function*() {
   let cents = 0
   const seen = new Set<string>() // a deposit that was sent twice counts once
   while (true) {
-    const order = yield* Orders.take
+    const order = yield* Orders.wait
     if (order._tag === "Close") return cents
     if (seen.has(order.id)) continue
     seen.add(order.id)
@@ -74,9 +76,9 @@ const parent = Effect.gen(function*() {
 
 const giver = Deposit.execute({ account: "account-1", id: "gift", cents: 500 })
 
-const twoSignals = Effect.all([Answer.wait, Effect.timeoutOption(Answer.wait, "1 hour")])
+const twoHurries = Effect.all([Hurry.wait, Effect.timeoutOption(Hurry.wait, "1 hour")])
 
-const twoOrders = Effect.all([Orders.take, Effect.timeoutOption(Orders.take, "1 hour")])
+const twoOrders = Effect.all([Orders.wait, Effect.timeoutOption(Orders.wait, "1 hour")])
 
 // -----------------------------------------------------------------------------
 // tests
@@ -104,7 +106,9 @@ const start = (instanceId = "account-1") =>
 
 const wait = Effect.flatMap(Client.Client, (client) => client.wait(Program, "account-1"))
 
-const raise = (answer: string) => Effect.flatMap(Client.Client, (client) => client.raise(Answer, "account-1", answer))
+const answer = (text: string) => Effect.flatMap(Client.Client, (client) => client.send(Answer, "account-1", text))
+
+const hurry = (text: string) => Effect.flatMap(Client.Client, (client) => client.send(Hurry, "account-1", text))
 
 const send = (id: string, cents: number) =>
   Effect.flatMap(Client.Client, (client) => client.send(Orders, "account-1", { _tag: "Deposit", id, cents }))
@@ -120,26 +124,25 @@ const deposit = (id: string, cents: number) => ({ _tag: "Deposit" as const, id, 
 const some = (value: unknown) => ({ _id: "Option", _tag: "Some", value })
 const none = { _id: "Option", _tag: "None" }
 
-describe("docs/signals.md, Signals and mailboxes", () => {
+describe("docs/signals.md, Signals", () => {
   it("its examples are those tested here", () => {
-    const files = ["test/docs/messages.test.ts", "examples/approval/approval.ts"]
-    const here = Docs.withoutIndentation(files.map(Docs.read).join("\n"))
-    const examples = Docs.blocks(Docs.section("docs/signals.md", "Signals and mailboxes"), "ts")
+    const here = Docs.withoutIndentation(Docs.read("test/docs/signals.test.ts"))
+    const examples = Docs.blocks(Docs.section("docs/signals.md", "Signals"), "ts")
     assert.lengthOf(examples, 7)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
-  it.effect("a wait that begins together with the question misses no answer", () => {
+  it.effect("a wait that begins after the answer has come finds it", () => {
     const asked: Array<string> = []
     return Effect.gen(function*() {
+      yield* answer("yes")
       yield* start()
       assert.deepStrictEqual(asked, ["Shall we?"])
-      yield* raise("yes")
       assert.strictEqual(yield* wait, "yes")
     }).pipe(Effect.provide(TestRuntime.layer(runtimeOf(question, asked))))
   })
 
-  it.effect("a mailbox keeps messages in order while no take is open", () =>
+  it.effect("signals are kept in order while no wait is open", () =>
     Effect.gen(function*() {
       yield* start()
       yield* send("a", 100)
@@ -165,23 +168,23 @@ describe("docs/signals.md, Signals and mailboxes", () => {
       assert.strictEqual(yield* wait, 300)
     }).pipe(on(parent)))
 
-  it.effect("a signal without an open wait is lost; a message is not", () =>
+  it.effect("a lossy signal without an open wait is lost; others are kept", () =>
     Effect.gen(function*() {
       yield* start()
-      yield* raise("too early")
+      yield* hurry("too early")
       yield* send("early", 1)
       yield* TestRuntime.advance("1 hour")
-      yield* raise("in time")
+      yield* hurry("in time")
       assert.deepStrictEqual(yield* wait, ["in time", deposit("early", 1)])
-    }).pipe(on(Effect.andThen(Effect.sleep("1 hour"), Effect.all([Answer.wait, Orders.take])))))
+    }).pipe(on(Effect.andThen(Effect.sleep("1 hour"), Effect.all([Hurry.wait, Orders.wait])))))
 
-  it.effect("of two signals at once, the second is lost if one wait follows the other; messages are not lost", () =>
+  it.effect("of two lossy signals at once, the second is lost if one wait follows the other; others are kept", () =>
     Effect.gen(function*() {
       yield* start()
-      yield* atOnce((client) => [client.raise(Answer, "account-1", "a"), client.raise(Answer, "account-1", "b")])
+      yield* atOnce((client) => [client.send(Hurry, "account-1", "a"), client.send(Hurry, "account-1", "b")])
       assert.deepStrictEqual(yield* wait, ["a", none])
     }).pipe(
-      on(twoSignals),
+      on(twoHurries),
       Effect.andThen(
         Effect.gen(function*() {
           const [a, b] = [deposit("a", 1), deposit("b", 2)]
@@ -195,38 +198,38 @@ describe("docs/signals.md, Signals and mailboxes", () => {
   it.effect("one signal ends one wait, the oldest", () =>
     Effect.gen(function*() {
       yield* start()
-      yield* raise("a")
-      yield* raise("b")
+      yield* answer("a")
+      yield* answer("b")
       assert.deepStrictEqual(yield* wait, ["a", "b"])
     }).pipe(on(Effect.all([Answer.wait, Answer.wait], { concurrency: "unbounded" }))))
 
-  it.effect("after a start and before the first turn: a signal is lost, a message is kept", () =>
+  it.effect("after a start and before the first turn: a lossy signal is lost, others are kept", () =>
     Effect.gen(function*() {
       yield* start()
-      yield* raise("too early")
+      yield* hurry("too early")
       yield* send("early", 1)
       yield* TestRuntime.deploy(runtimeOf(
-        Effect.all([Effect.timeoutOption(Answer.wait, "1 hour"), Orders.take], { concurrency: "unbounded" })
+        Effect.all([Effect.timeoutOption(Hurry.wait, "1 hour"), Orders.wait], { concurrency: "unbounded" })
       ))
       assert.deepStrictEqual(yield* wait, [none, deposit("early", 1)])
     }).pipe(onNothing))
 
-  it.effect("before the start a message is kept for it", () =>
+  it.effect("before the start a signal is kept for it", () =>
     Effect.gen(function*() {
       yield* send("early", 1)
       yield* TestRuntime.advance("6 days")
       yield* start()
       assert.deepStrictEqual(yield* wait, some(deposit("early", 1)))
-    }).pipe(on(Effect.timeoutOption(Orders.take, "1 hour"))))
+    }).pipe(on(Effect.timeoutOption(Orders.wait, "1 hour"))))
 
-  it.effect("after the end messages are lost", () =>
+  it.effect("after the end signals are lost", () =>
     Effect.gen(function*() {
       yield* start()
       assert.deepStrictEqual(yield* wait, none)
       yield* send("too late", 1)
-      yield* raise("too late")
+      yield* hurry("too late")
       assert.deepStrictEqual(yield* wait, none)
-    }).pipe(on(Effect.timeoutOption(Orders.take, "1 hour"))))
+    }).pipe(on(Effect.timeoutOption(Orders.wait, "1 hour"))))
 
   /** The outcome of an answer with this delay, for a program that waits an hour. */
   const answeredAfter = (
@@ -240,7 +243,8 @@ describe("docs/signals.md, Signals and mailboxes", () => {
       yield* start()
       if (outage) yield* TestRuntime.deploy(Runtime.layer({}))
       yield* TestRuntime.advance(Duration.minutes(minutes))
-      yield* raise("yes")
+      yield* answer("yes")
+      yield* hurry("yes")
       yield* send("yes", 1)
       yield* TestRuntime.advance("2 hours")
       if (outage) yield* TestRuntime.deploy(runtimeOf(program))
@@ -259,7 +263,7 @@ describe("docs/signals.md, Signals and mailboxes", () => {
       const signal = Effect.timeoutOption(Answer.wait, "1 hour")
       assert.deepStrictEqual(yield* answeredAfter(59, { outage: true, program: signal }), some("yes"))
       assert.deepStrictEqual(yield* answeredAfter(61, { outage: true, program: signal }), none)
-      const message = Effect.timeoutOption(Orders.take, "1 hour")
+      const message = Effect.timeoutOption(Orders.wait, "1 hour")
       assert.deepStrictEqual(yield* answeredAfter(59, { outage: true, program: message }), some(deposit("yes", 1)))
       // Set later, due earlier.
       const timers = Effect.race(

@@ -3,8 +3,8 @@
  * where no program reads it, and says that there was a retry.
  */
 
-/** No program can have a mailbox of this name. */
-export const mailbox = "duroxide-prisma/retry"
+/** No program can define a signal of this name. */
+export const name = "duroxide-prisma/retry"
 
 /** Event ids of requests. */
 export const encode = (requests: ReadonlyArray<number>): string => JSON.stringify({ again: requests })

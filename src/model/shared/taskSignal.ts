@@ -1,16 +1,16 @@
 /**
  * How the end of a task reaches the orchestration that calls it: an activity creates the task, and its end arrives in a
- * mailbox of the call, which has one message and one wait.
+ * signal of the call, which is sent once and awaited once.
  */
 
 /** Activities that create the task of a call. A task may end before the activity that has created it. */
 export const createTask = "duroxide-prisma/CreateTask"
 export const runTask = "duroxide-prisma/RunTask"
 
-/** The mailbox of a call; `call` is unique. */
-export const mailboxOf = (call: string): string => `${prefix}${call}`
+/** The signal of a call; `call` is unique. */
+export const nameOf = (call: string): string => `${prefix}${call}`
 
-export const isMailbox = (name: string): boolean => name.startsWith(prefix)
+export const isName = (name: string): boolean => name.startsWith(prefix)
 
 export const creates = (activity: string): boolean => activity === createTask || activity === runTask
 
