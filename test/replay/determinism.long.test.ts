@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
 import type * as Event from "../../src/model/Event.ts"
@@ -10,6 +11,8 @@ import { Dice, make, nothingLeft, Uninterrupted } from "./randomPrograms.ts"
 
 const programs = 1000
 const depth = 4
+
+const reason = "at random"
 
 /** The messages of one turn: some of the due ones, in any order, and some that should not arrive at all. */
 const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem>, turn: number) => {
@@ -32,6 +35,7 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
     if (takes(0.15)) due.push(instance.raised(name, `${name} ${turn}`))
     if (takes(0.15)) due.push(instance.sent(name, `${name} ${turn}`))
   }
+  if (dice.happens(0.02)) due.push(instance.interrupted(reason))
   if (dice.happens(0.05)) due.push(instance.raised("no wait is open for this"))
   if (sent.length > 0 && dice.happens(0.2)) due.push(dice.pick(sent))
   if (sent.length > 0 && dice.happens(0.1)) {
@@ -81,7 +85,8 @@ const cancels = [
 
 describe("replay", () => {
   it("replay: random programs decide turn by turn what an uninterrupted run of plain Effect does", async () => {
-    const counts = { turns: 0, resumed: 0, executions: 0, ended: 0, events: 0 }
+    const cancelled = "SubOrchestrationCancelRequested"
+    const counts = { interrupted: 0, turns: 0, resumed: 0, executions: 0, ended: 0, events: 0 }
     for (let seed = 1; seed <= programs; seed++) {
       const dice = new Dice(seed)
       const { program, text } = make(dice, depth)
@@ -134,6 +139,12 @@ describe("replay", () => {
           if (exit !== undefined) {
             counts.ended++
             isOver = true
+            const isInterrupted = Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)
+            if (isInterrupted) {
+              counts.interrupted++
+              assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled(reason), where())
+              break
+            }
             assert.deepStrictEqual(
               instance.outcome._tag === "Failed" && instance.outcome.details._tag === "Application"
                 ? instance.outcome.details.message
@@ -163,10 +174,10 @@ describe("replay", () => {
             where()
           )
           assert.deepStrictEqual(
-            orchestratorItems.flatMap((item) => item._tag === "CancelInstance" ? item.instance : []),
-            givenUp(historyDelta, "SubOrchestrationCancelRequested").map((id) =>
-              `i${seed}::sub::${executionId === 1 ? "" : `${executionId}_`}${id}`
-            ),
+            orchestratorItems.flatMap((item) => item._tag === "QueueMessage" ? item.instance : []),
+            // Others were given up in the turn that asked for them.
+            givenUp(historyDelta.filter((event) => "reason" in event && event.reason === "interrupted"), cancelled)
+              .map((id) => `i${seed}::sub::${executionId === 1 ? "" : `${executionId}_`}${id}`),
             where()
           )
           messages = nextBatch(dice, instance, sent, turn)
@@ -178,7 +189,8 @@ describe("replay", () => {
         instance = instance.next()
       }
     }
-    const { ended, events, executions, resumed, turns } = counts
+    const { ended, events, executions, interrupted, resumed, turns } = counts
+    assert.isAbove(interrupted, 20)
     assert.strictEqual(ended, programs)
     assert.isAbove(executions, programs)
     assert.strictEqual(resumed, turns - executions, "every turn but the first of an execution resumes its program")

@@ -50,9 +50,10 @@ type Program = Effect.Effect<unknown, unknown, Orchestration.Instance>
 
 /** A program without payload Schemas: its result and its error travel as JSON. */
 const plain = (program: Program): Code => () =>
-  program.pipe(
+  Effect.interruptible(program).pipe(
     Effect.map((value) => JSON.stringify(value) ?? "null"),
-    Effect.mapError((error) => JSON.stringify(error) ?? "null")
+    Effect.mapError((error) => JSON.stringify(error) ?? "null"),
+    Effect.uninterruptible
   )
 
 /** What `toLayer` makes of a program. */

@@ -12,6 +12,7 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Scheduler from "effect/Scheduler"
+import * as interruptSignal from "../../src/model/shared/interruptSignal.ts"
 import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
 import type { Action, Awaited, Immediate } from "../../src/replay/action.ts"
@@ -229,6 +230,7 @@ export class Uninterrupted {
   private customStatus: string | null
   private pending = 0
   private nowMs: number
+  private isInterrupted = false
   /** The input of the next execution, once the program asked for it. */
   continued: string | undefined
 
@@ -246,8 +248,14 @@ export class Uninterrupted {
         if (this.continued !== undefined) return
         const operation: Operation = { action, resume, state: "open" }
         this.fresh.push(operation)
-        return Effect.sync(() => {
-          if (operation.state === "open") operation.state = "dropped"
+        return Effect.suspend(() => {
+          if (operation.state !== "open") return Effect.void
+          if (action._tag !== "StartSubOrchestration" || operation.isBound !== true) {
+            operation.state = "dropped"
+            return Effect.void
+          }
+          operation.state = "interrupted"
+          return Effect.callback<void>((resume) => void (operation.resume = resume as typeof operation.resume))
         })
       })
     const scheduler = new SharedScheduler((by) => void (this.pending += by))
@@ -306,16 +314,26 @@ export class Uninterrupted {
   /** Hands over a batch, one message after the other. */
   async deliver(messages: ReadonlyArray<WorkItem.WorkItem>, nowMs: number): Promise<void> {
     this.nowMs = Math.max(this.nowMs, nowMs)
+    // Left by the execution before.
+    if (this.unread.some(({ name }) => name === interruptSignal.name)) await this.interrupt()
     for (const message of messages) {
       if (this.fiber.pollUnsafe() !== undefined && this.continued === undefined) return
       if (message._tag === "QueueMessage") {
         this.unread.push(message)
+        if (message.name === interruptSignal.name) await this.interrupt()
         await this.hand(message.name)
         continue
       }
       const operation = this.addressee(message)
-      if (operation?.state === "open") await this.answer(operation, message)
+      if (operation?.state === "open" || operation?.state === "interrupted") await this.answer(operation, message)
     }
+  }
+
+  private async interrupt(): Promise<void> {
+    if (this.isInterrupted || this.continued !== undefined) return
+    this.isInterrupted = true
+    this.fiber.interruptUnsafe()
+    await this.settle()
   }
 
   private async answer(operation: Operation, message: WorkItem.WorkItem): Promise<void> {
@@ -373,6 +391,7 @@ export class Uninterrupted {
         continue
       }
       this.operations.set(firstId + begun.length, next)
+      next.isBound = true
       begun.push(next.action)
       if (next.action._tag !== "DequeueEvent") continue
       this.takers.push(next)
@@ -388,7 +407,7 @@ export class Uninterrupted {
   /** Ids of unanswered operations that the program has dropped. */
   dropped(tag: Action["_tag"]): ReadonlyArray<number> {
     return [...this.operations].flatMap(([id, { action, state }]) =>
-      state === "dropped" && action._tag === tag && !this.answered.has(id) ? id : []
+      (state === "dropped" || state === "interrupted") && action._tag === tag && !this.answered.has(id) ? id : []
     )
   }
 
@@ -401,8 +420,9 @@ export class Uninterrupted {
 
 interface Operation {
   readonly action: Awaited
-  readonly resume: (effect: Effect.Effect<never>) => void
-  state: "open" | "answered" | "dropped"
+  resume: (effect: Effect.Effect<never>) => void
+  state: "open" | "answered" | "dropped" | "interrupted"
+  isBound?: true
 }
 
 /** Effect's scheduler with one queue for all fibers; counts the scheduled tasks. */
