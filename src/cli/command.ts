@@ -12,6 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
+import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
 import { list } from "./commands/list.ts"
@@ -57,6 +58,7 @@ const root = (env: Io["env"]) =>
       pause,
       resume,
       retry,
+      fork,
       interrupt,
       terminate,
       imports,

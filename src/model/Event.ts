@@ -43,8 +43,10 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     carryForwardEvents: Schema.optionalKey(Schema.Array(CarriedMessage)),
     initialCustomStatus: optionalText,
-    // See `internal/tracing.ts`. Only this package writes it; Duroxide ignores it.
-    traceparent: optionalText
+    // See `shared/tracing.ts`. Only this package writes it and the next one; Duroxide ignores them.
+    traceparent: optionalText,
+    // Of a fork: the id that seeds its random numbers, that of the instance whose events it continues.
+    seedId: optionalText
   },
   OrchestrationCompleted: { output: text },
   OrchestrationFailed: { details: ErrorDetails.ErrorDetails },

@@ -17,6 +17,7 @@ import type {
   ActivityLoad,
   CutOutcome,
   DeleteOutcome,
+  HistoryCut,
   InstanceCount,
   Listing,
   OrchestrationLoad,
@@ -337,29 +338,37 @@ const deletions = ({ rows }: Store) => ({
         bigint(cut.lastEventId),
         Prisma.sql`${cut.status}::text`,
         bigint(cut.keep),
-        json({
-          event_id: cut.event.eventId,
-          event_type: cut.event.eventType,
-          event_data: cut.event.eventData
-        }),
+        json(eventRow(cut.event)),
         Prisma.sql`${cut.reason}::text`,
         Prisma.sql`${cut.customStatus}::text`,
         cut.stored === null
           ? Prisma.sql`NULL::jsonb`
-          : json(cut.stored.map(({ executionId, key, lastUpdatedAtMs, value }) => ({
-            key,
-            value,
-            execution_id: executionId,
-            last_updated_at_ms: lastUpdatedAtMs
-          }))),
-        json(
-          cut.changed.map(({ key, lastUpdatedAtMs, value }) => ({ key, value, last_updated_at_ms: lastUpdatedAtMs }))
-        ),
+          : json(cut.stored.map(storedRow)),
+        json(cut.changed.map(changedRow)),
         Prisma.sql`${[...cut.messages]}::text[]`,
         Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
         Prisma.sql`${[...cut.withdrawn]}::text[]`
       ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_cut_history
+    ),
+
+  forkInstance: (fork) =>
+    Effect.map(
+      rows<{ readonly dx_fork_instance: boolean }>("forkInstance", "dx_fork_instance", [
+        Prisma.sql`${fork.instanceId}::text`,
+        Prisma.sql`${fork.orchestrationName}::text`,
+        Prisma.sql`${fork.orchestrationVersion}::text`,
+        bigint(fork.executionId),
+        Prisma.sql`${fork.pinnedVersion.major}::integer`,
+        Prisma.sql`${fork.pinnedVersion.minor}::integer`,
+        Prisma.sql`${fork.pinnedVersion.patch}::integer`,
+        json(fork.history.map(eventRow)),
+        Prisma.sql`${fork.customStatus}::text`,
+        json(fork.stored.map(storedRow)),
+        json(fork.changed.map(changedRow)),
+        Prisma.sql`${[...fork.messages]}::text[]`
+      ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
+      ([row]) => row!.dx_fork_instance
     ),
 
   // As above.
@@ -540,3 +549,20 @@ const toNumber = (operation: string, instanceId: string, value: bigint): number 
   }
   return Number(value)
 }
+
+const eventRow = ({ eventData, eventId, eventType }: HistoryCut["event"]) => ({
+  event_id: eventId,
+  event_type: eventType,
+  event_data: eventData
+})
+
+const storedRow = ({ executionId, ...value }: NonNullable<HistoryCut["stored"]>[number]) => ({
+  ...changedRow(value),
+  execution_id: executionId
+})
+
+const changedRow = ({ key, lastUpdatedAtMs, value }: HistoryCut["changed"][number]) => ({
+  key,
+  value,
+  last_updated_at_ms: lastUpdatedAtMs
+})

@@ -70,6 +70,7 @@ export type Reads = Omit<
   | "pruneExecutionsBulk"
   | "resume"
   | "retry"
+  | "fork"
 >
 
 /**

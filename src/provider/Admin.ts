@@ -220,6 +220,19 @@ export interface RetryOptions {
 }
 
 /**
+ * Where to fork.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ForkOptions {
+  /** The last event of the current execution that the fork has, from 1. */
+  readonly atEvent: number
+  /** The id of the fork. It must be free. */
+  readonly newId: string
+}
+
+/**
  * What a retry has brought back.
  *
  * @category models
@@ -351,6 +364,19 @@ export class Admin extends Context.Service<Admin, {
    * parent no longer waits for it, or if a child was started after the cut.
    */
   readonly retry: (instanceId: string, options?: RetryOptions) => Call<Retried>
+  /**
+   * Makes an instance that continues from an event of another one, which stays as it is: it may run or have ended.
+   *
+   * The fork has its events up to there, its values and its status text of that moment, and no parent. What was open
+   * then (activities, timers, children) begins again for the fork, with idempotency keys and ids of its own: effects
+   * happen again. Signals that arrived later are not copied.
+   *
+   * The program must not have used its own instance id in a request before: the fork has another one, and is blocked.
+   *
+   * Fails with `InstanceNotFound`; and with `ForkRefused` if the id is taken, if Duroxide runs the instance, if a task
+   * or a child under an id of its own is open at that event, or if earlier executions were pruned.
+   */
+  readonly fork: (instanceId: string, options: ForkOptions) => Call<void>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
   readonly pruneExecutions: (instanceId: string, options: PruneOptions) => Call<Pruned>
   /** Prunes every selected instance by itself, running and child instances included. */

@@ -296,6 +296,23 @@ export interface HistoryCut {
 }
 
 /**
+ * An instance that continues from a history. Texts are encoded.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ForkedInstance extends Pick<HistoryCut, "instanceId" | "executionId" | "customStatus" | "changed"> {
+  readonly orchestrationName: string
+  readonly orchestrationVersion: string
+  readonly pinnedVersion: CoreVersion
+  readonly history: ReadonlyArray<EncodedEvent>
+  /** Values that earlier executions have left. */
+  readonly stored: NonNullable<HistoryCut["stored"]>
+  /** Texts of messages, in order. */
+  readonly messages: ReadonlyArray<string>
+}
+
+/**
  * `Changed`: the history is not the one that the caller has read. `Held`: a process runs the instance.
  *
  * @category models
@@ -353,6 +370,11 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   /** Removes the last events of the current execution, which runs again from there; atomic, and kept for people. */
   readonly cutHistory: (cut: HistoryCut) => Call<CutOutcome>
+  /**
+   * Creates a running instance with a history. Returns false and writes nothing if anything is stored under its id, also
+   * a message. Atomic.
+   */
+  readonly forkInstance: (fork: ForkedInstance) => Call<boolean>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
   /**
    * Keeps instances that have not ended from running for `holdForMs`: no claim takes them, and turns under way lose

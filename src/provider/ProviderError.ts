@@ -157,6 +157,22 @@ export class RetryRefused extends Schema.TaggedError<RetryRefused>(id("RetryRefu
 }
 
 /**
+ * The instance cannot be forked there; `problem` says why, and what can be done. Nothing was written.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class ForkRefused extends Schema.TaggedError<ForkRefused>(id("ForkRefused"))("ForkRefused", {
+  instanceId: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} cannot be forked: ${this.problem}`
+  }
+}
+
+/**
  * The instance takes no more signals: 10,000 messages wait for it, or its history has 50,000 events. Nothing was sent.
  *
  * @category reasons
@@ -400,6 +416,7 @@ export const Reason = Schema.Union([
   InstanceHasParent,
   ChildLeftBehind,
   RetryRefused,
+  ForkRefused,
   InstanceFull,
   DataCorrupted,
   ConnectionLost,

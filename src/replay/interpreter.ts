@@ -259,7 +259,7 @@ export class Interpreter {
         },
         nowMs: () => this.nowMs,
         sleep: (duration) => this.sleep(duration),
-        randomSeed: () => `${event.instanceId}\n${event.executionId}\n${event.timestampMs}`
+        randomSeed: () => `${event.seedId ?? event.instanceId}\n${event.executionId}\n${event.timestampMs}`
       }
     )
     this.drain()

@@ -123,6 +123,7 @@ const answers: ReadonlySet<string> = new Set([
   "InstanceNotFound",
   "ExecutionNotFound",
   "RetryRefused",
+  "ForkRefused",
   "InstanceEnded",
   "SchemaBehind",
   "SchemaAhead",

@@ -20,6 +20,12 @@ export const isWithin = (version: CoreVersion, { max, min }: VersionRange): bool
  */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
+/** The version that the first event of a history names. */
+export const parse = (duroxideVersion: string): CoreVersion => {
+  const [major = 0, minor = 0, patch = 0] = duroxideVersion.split(".").map(Number)
+  return { major, minor, patch }
+}
+
 /** A version that every Rust runtime claims and no TypeScript runtime does; the first turn pins the actual version. */
 export const anyRust: CoreVersion = { major: 0, minor: 0, patch: 0 }
 

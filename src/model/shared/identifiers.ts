@@ -70,23 +70,25 @@ export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
 
 /** The id of a new instance without a parent. */
 export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>
+  check("instanceId", problemOfRootId(instanceId))
+
+/** Why the text cannot be the id of a new instance without a parent; undefined if it can. */
+export const problemOfRootId = (instanceId: string): string | undefined =>
   instanceId.startsWith("sub::") || instanceId.includes("::sub::")
-    ? unfit("instanceId", "'sub::' is reserved for child orchestrations")
-    : checkGivenId(instanceId)
+    ? "'sub::' is reserved for child orchestrations"
+    : problemOfName(instanceId, maxGivenIdBytes)
 
 /** An id that a program chooses for a child. */
 export const checkChildId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::")
     ? unfit("instanceId", "'sub::' at the beginning marks ids the runtime gives")
-    : checkGivenId(instanceId)
+    : check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
 /** The full id of a child. The event holds an automatic id without its prefix, the id of the parent. */
 export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
   event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
 
 // internal
-
-const checkGivenId = (instanceId: string) => check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
 const encoder = new TextEncoder()
 

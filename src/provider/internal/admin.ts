@@ -24,6 +24,7 @@ import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import { forks } from "./fork.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
 
@@ -36,6 +37,7 @@ export const make = (driver: Driver, notifier?: Notifier["Service"]): Service =>
   ...pauses(driver, notifier),
   ...deletions(driver),
   ...prunings(driver),
+  ...forks(driver),
   ...retries(driver)
 })
 

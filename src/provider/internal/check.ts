@@ -20,7 +20,8 @@ import {
   maxNameBytes,
   maxTagBytes,
   problemOfId,
-  problemOfKey
+  problemOfKey,
+  problemOfRootId
 } from "../../model/shared/identifiers.ts"
 import { problemOf } from "../../model/shared/text.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
@@ -61,6 +62,12 @@ export const texts = (field: string, values: ReadonlyArray<string>): Problem =>
 
 export const id = (field: string, value: string | null | undefined, maxBytes?: number): Problem => {
   const problem = value === null || value === undefined ? undefined : problemOfId(value, maxBytes)
+  return problem === undefined ? undefined : [field, problem]
+}
+
+/** The id of a new instance without a parent. */
+export const rootId = (field: string, value: string): Problem => {
+  const problem = problemOfRootId(value)
   return problem === undefined ? undefined : [field, problem]
 }
 

@@ -10,7 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Schedule from "effect/Schedule"
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
-import * as Event from "../../model/Event.ts"
+import type * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import * as changeMarker from "../../model/shared/changeMarker.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
@@ -27,6 +27,8 @@ import { endOf } from "../shared/endOf.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeEvent } from "./encoding.ts"
+import { changesOf, changesValues, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
+import type { StoredValue } from "./recordedState.ts"
 
 type Driver = AdminDriver["Service"]
 
@@ -95,7 +97,7 @@ const cutOf = Effect.fnUntraced(function*(
       new ProviderError({ operation: "retry", reason: new InstanceNotFound({ instanceId }) })
     )
   }
-  const events = yield* readEvents(driver, state)
+  const events = yield* readEvents(driver, state, refuse)
   const [started] = events
   if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has no history")
   if (!coreVersion.isOwn(started.duroxideVersion)) {
@@ -134,7 +136,7 @@ const cutOf = Effect.fnUntraced(function*(
   const children = yield* answersOf(driver, instanceId, plan.openChildren)
   // The end of an execution stores its values over those of earlier ones; a removal of all names none.
   const needsBefore = hasEnded ? events.some(changesValues) : events.some(({ _tag }) => _tag === "KeyValuesCleared")
-  const before = needsBefore ? yield* valuesBefore(driver, state) : new Map<string, StoredValue>()
+  const before = needsBefore ? yield* valuesBefore(driver, state, refuse) : new Map<string, StoredValue>()
   const lastEventId = events.at(-1)!.eventId
   const cut: HistoryCut = {
     instanceId,
@@ -177,21 +179,10 @@ const cutOf = Effect.fnUntraced(function*(
   return { cut, children: children.toRetry }
 })
 
-const readEvents = (driver: Driver, { executionId, instanceId }: Pick<InstanceState, "executionId" | "instanceId">) =>
-  Effect.flatMap(driver.readHistory({ instanceId, executionId }), (texts) => {
-    const events: Array<Event.Event> = []
-    for (const text of texts) {
-      const event = Event.decode(text)
-      if (Result.isFailure(event)) return refuse(instanceId, "this release cannot read its history")
-      events.push(event.success)
-    }
-    return Effect.succeed(events)
-  })
-
 // -- what stays ------------------------------------------------------------------------------------
 
 /** The last event before those that end the execution; the last one of an execution that has not ended. */
-const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
+export const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
   const first = events.findIndex((event) => isEnd(event) || isClosing(event))
   return events.at(first < 0 ? -1 : first - 1)!.eventId
 }
@@ -231,7 +222,7 @@ const cleanUpOf = (events: ReadonlyArray<Event.Event>, keep: number): number | u
     )?.eventId
 
 /** The record of a change is two events. */
-const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
+export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
   events.some((event) => event.eventId === keep && changeMarker.isMarker(event)) ? keep + 1 : keep
 
 interface Plan {
@@ -305,7 +296,7 @@ const checkParent = Effect.fnUntraced(function*(driver: Driver, started: Event.O
   if (parent?.status !== "Running" || parent.executionId !== parentExecutionId) {
     return yield* refuse(instanceId, `its parent ${parentInstance} no longer waits for it: retry the parent`)
   }
-  const events = yield* readEvents(driver, parent)
+  const events = yield* readEvents(driver, parent, refuse)
   const answer = events.find((event) => event.sourceEventId === parentId)
   if (answer !== undefined) {
     return yield* refuse(
@@ -360,7 +351,7 @@ const isEnding = Effect.fnUntraced(function*(driver: Driver, state: InstanceStat
     message?._tag === "CancelInstance" ||
     message?._tag === "QueueMessage" && message.name === interruptSignal.name
   )
-  return isEnded || (yield* readEvents(driver, state)).some(isInterruption)
+  return isEnded || (yield* readEvents(driver, state, refuse)).some(isInterruption)
 })
 
 /** Deadlines of interruptions that have not passed. */
@@ -375,49 +366,3 @@ const messageIn = ({ workItem }: { readonly workItem: string | null }) =>
 
 const readQueue = (driver: Driver, instanceId: string) =>
   driver.readMessages({ instanceId, limit: 10_000, maxBytes: 65_536 })
-
-// -- values ----------------------------------------------------------------------------------------
-
-const customStatusOf = (kept: ReadonlyArray<Event.Event>, started: Event.Of<"OrchestrationStarted">): string | null => {
-  const last = kept.findLast((event) => event._tag === "CustomStatusUpdated")
-  return last === undefined ? started.initialCustomStatus ?? null : last.status
-}
-
-/** The last change of each key; `earlier` are the keys that there were before. */
-const changesOf = (events: ReadonlyArray<Event.Event>, earlier: Iterable<string>): HistoryCut["changed"] => {
-  const known = [...earlier]
-  const changes = new Map<string, { readonly value: string | null; readonly lastUpdatedAtMs: number }>()
-  for (const event of events) {
-    const removed = { value: null, lastUpdatedAtMs: event.timestampMs }
-    if (event._tag === "KeyValueSet") {
-      changes.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? event.timestampMs })
-    } else if (event._tag === "KeyValueCleared") changes.set(event.key, removed)
-    else if (event._tag === "KeyValuesCleared") {
-      for (const key of [...known, ...changes.keys()]) changes.set(key, removed)
-    }
-  }
-  return [...changes].map(([key, change]) => ({ key, ...change }))
-}
-
-const changesValues = (event: Event.Event) => event._tag.startsWith("KeyValue")
-
-type StoredValue = Exclude<HistoryCut["stored"], null>[number]
-
-/** What earlier executions have left. */
-const valuesBefore = Effect.fnUntraced(function*(driver: Driver, { executionId, instanceId }: InstanceState) {
-  const values = new Map<string, StoredValue>()
-  for (let earlier = 1; earlier < executionId; earlier++) {
-    const history = yield* readEvents(driver, { executionId: earlier, instanceId })
-    if (history.length === 0) {
-      return yield* refuse(
-        instanceId,
-        `it has changed key-values, and execution ${earlier}, which knows what they were before, was pruned`
-      )
-    }
-    for (const { key, lastUpdatedAtMs, value } of changesOf(history, values.keys())) {
-      if (value === null) values.delete(key)
-      else values.set(key, { key, value, executionId: earlier, lastUpdatedAtMs })
-    }
-  }
-  return values
-})

@@ -281,6 +281,29 @@ const deletions = (store: tables.Tables) => {
         return "Cut"
       }),
 
+    forkInstance: ({ executionId, instanceId, ...fork }) =>
+      tables.statement((now) => {
+        const isTaken = instances.has(instanceId) || executions.has(instanceId) || history.has(instanceId) ||
+          locks.has(instanceId) || [...store.messages.values()].some((message) => message.instanceId === instanceId)
+        if (isTaken) return false
+        instances.set(instanceId, {
+          ...tables.newInstance(fork.orchestrationName, now),
+          version: fork.orchestrationVersion,
+          asksFor: fork.orchestrationVersion,
+          executionId,
+          customStatus: fork.customStatus,
+          customStatusVersion: fork.customStatus === null ? 0 : 1
+        })
+        tables.createExecution(store, instanceId, executionId, now).pinned = fork.pinnedVersion
+        tables.addEvents(store, instanceId, executionId, fork.history)
+        store.stored.set(instanceId, new Map(fork.stored.map(({ key, ...value }) => [key, value])))
+        store.changed.set(instanceId, new Map(fork.changed.map(({ key, ...value }) => [key, value])))
+        for (const workItem of fork.messages) {
+          messagesOf.insert(store, { instanceId, workItem, visibleAtMs: null, delayMs: null }, now)
+        }
+        return true
+      }),
+
     pruneExecutions: ({ completedBeforeMs, instanceId, keepLast }) =>
       Effect.sync(() => {
         const ofInstance = executions.get(instanceId)

@@ -16,6 +16,7 @@ import {
   continueAsNewItem,
   create,
   customStatus,
+  enqueueStart,
   expectNoOrchestration,
   expectNoWork,
   fails,
@@ -100,6 +101,40 @@ export const retries = topic("retries", {
     })
   }),
 
+  a_fork_continues_from_an_event_beside_its_source: Effect.gen(function*() {
+    const { fork, readHistoryWithExecutionId } = yield* Admin
+    const { readInstance } = yield* Provider
+    yield* create("i")
+    yield* turn("i", {
+      executionId: 1,
+      events: [valueSet(2, "k", "first")],
+      metadata: named({ status: "ContinuedAsNew" })
+    })
+    yield* send(continueAsNewItem("i"))
+    yield* ack(yield* claimInstance("i"), { executionId: 2, events: [started()], metadata: named() })
+    yield* turn("i", {
+      executionId: 2,
+      events: [valueSet(2, "k", "second"), customStatus(3, "working"), activityScheduled(4)]
+    })
+    yield* turn("i", end(2, 5))
+    const source = yield* readHistoryWithExecutionId("i", 2)
+    const before = yield* readInstance("i")
+    yield* fork("i", { atEvent: 4, newId: "f" })
+    assert.deepStrictEqual(yield* readInstance("i"), before)
+    assert.deepStrictEqual(yield* readHistoryWithExecutionId("i", 2), source)
+    const state = Option.getOrThrow(yield* readInstance("f"))
+    assert.deepInclude(state, { status: "Running", executionId: 2, customStatus: "working", parentInstanceId: null })
+    assert.deepStrictEqual(yield* values("f"), [["k", "second"]])
+    assert.deepStrictEqual(yield* claimed("f"), {
+      history: [1, 2, 3, 4],
+      messages: [`{"again":[4]}`],
+      stored: [["k", "first"]]
+    })
+    for (const taken of ["f", "i"]) yield* fails(fork("i", { atEvent: 4, newId: taken }), /is taken/)
+    yield* enqueueStart("queued")
+    yield* fails(fork("i", { atEvent: 4, newId: "queued" }), /is taken/)
+  }),
+
   values_of_earlier_executions_come_back: Effect.gen(function*() {
     const { pruneExecutions, retry } = yield* Admin
     yield* create("i")
@@ -139,7 +174,7 @@ export const retries = topic("retries", {
       metadata: named({ status: "Failed", output: "no" })
     })
     yield* pruneExecutions("pruned", { keepLast: 1 })
-    yield* fails(retry("pruned"), /execution 1, which knows what they were before, was pruned/)
+    yield* fails(retry("pruned"), /execution 1 was pruned/)
     assert.deepStrictEqual(yield* values("pruned"), [["k", "v"]])
   }),
 

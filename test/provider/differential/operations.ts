@@ -214,6 +214,15 @@ export type Operation =
     readonly cancelledActivities: ReadonlyArray<number>
   }
   | {
+    readonly call: "forkInstance"
+    readonly instanceId: string
+    readonly executionId: number
+    readonly customStatus: string | null
+    readonly stored: string | null
+    readonly changed: string | null
+    readonly messages: number
+  }
+  | {
     readonly call: "selectInstances"
     readonly instanceIds: ReadonlyArray<string> | null
     readonly completedAgoMs: number | null

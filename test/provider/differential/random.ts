@@ -326,6 +326,14 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     messages: fc.nat(2),
     cancelledActivities: few(fc.integer({ min: 1, max: 3 }))
   }),
+  call(2, "forkInstance", {
+    instanceId,
+    executionId,
+    customStatus: orNull(fc.constant("forked")),
+    stored: orNull(fc.constantFrom("before", "ç 😀")),
+    changed: orNull(fc.constant("kept")),
+    messages: fc.nat(2)
+  }),
   call(1, "selectInstances", {
     instanceIds: orNull(fc.subarray([...instanceIds])),
     completedAgoMs: orNull(ms),

@@ -273,6 +273,26 @@ const perform = Effect.fnUntraced(function*(
         withdrawn: []
       })
     }
+    case "forkInstance": {
+      const { changed, messages, stored, ...fork } = operation
+      return yield* admin.forkInstance({
+        ...fork,
+        orchestrationName: "One",
+        orchestrationVersion: "1.0.0",
+        pinnedVersion: { major: 1000, minor: 0, patch: 0 },
+        history: [1, 2].map((eventId) => ({
+          eventId,
+          eventType: "TimerFired",
+          eventData: JSON.stringify({ event_id: eventId, type: "TimerFired", step })
+        })),
+        stored: stored === null ? [] : [{ key: "k", value: stored, executionId: 1, lastUpdatedAtMs: 7 }],
+        changed: [{ key: "k", value: changed, lastUpdatedAtMs: 8 }],
+        messages: Array.from(
+          { length: messages },
+          (_, i) => `{"CancelInstance":{"instance":"","reason":"${step} ${i}"}}`
+        )
+      })
+    }
     case "selectInstances":
       return texts(
         yield* admin.selectInstances({

@@ -1,0 +1,116 @@
+/**
+ * Forks: an instance of its own that continues from an event of another one.
+ *
+ * It has the events up to there, under its own id and without the parent. Activities, timers and children that were
+ * open then are begun again, for the fork; signals that the other instance received later are not copied.
+ */
+import * as Effect from "effect/Effect"
+import type * as Event from "../../model/Event.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
+import * as retrySignal from "../../model/shared/retrySignal.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import type { Admin, ForkOptions } from "../Admin.ts"
+import type { AdminDriver } from "../AdminDriver.ts"
+import { ForkRefused, InstanceNotFound, ProviderError } from "../ProviderError.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+import { encodeEvent } from "./encoding.ts"
+import { changesOf, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
+import { beforeEnd, withEndOfMarker } from "./retry.ts"
+
+type Driver = AdminDriver["Service"]
+
+export const forks = (driver: Driver): Pick<Admin["Service"], "fork"> => ({
+  fork: (instanceId, { atEvent, newId }) =>
+    checked("fork", [
+      check.text("instanceId", instanceId),
+      check.whole("atEvent", atEvent, 1),
+      check.rootId("newId", newId)
+    ], () => fork(driver, instanceId, { atEvent, newId }))
+})
+
+// internal
+
+const refuse = (instanceId: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation: "fork", reason: new ForkRefused({ instanceId, problem }) }))
+
+const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { atEvent, newId }: ForkOptions) {
+  const [state] = yield* driver.readInstances([instanceId])
+  if (state === undefined) {
+    return yield* Effect.fail(new ProviderError({ operation: "fork", reason: new InstanceNotFound({ instanceId }) }))
+  }
+  const events = yield* readEvents(driver, state, refuse)
+  const [started] = events
+  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has no history")
+  if (!coreVersion.isOwn(started.duroxideVersion)) {
+    return yield* refuse(instanceId, "Duroxide runs it, and knows no forks")
+  }
+  const pinned = coreVersion.parse(started.duroxideVersion)
+  const least = 1 + (started.carryForwardEvents?.length ?? 0)
+  const most = beforeEnd(events)
+  const keep = withEndOfMarker(events, atEvent)
+  if (keep < least || keep > most) {
+    return yield* refuse(instanceId, `atEvent must be an event from ${least} to ${most}`)
+  }
+  const kept = events.filter(({ eventId }) => eventId <= keep)
+  const closed = new Set(kept.flatMap(({ sourceEventId }) => sourceEventId ?? []))
+  const isOpen = ({ eventId }: Event.Event) => !closed.has(eventId)
+  const named = kept.find((event) =>
+    event._tag === "SubOrchestrationScheduled" && isOpen(event) && !event.instance.startsWith("sub::")
+  )
+  if (named !== undefined) {
+    return yield* refuse(
+      instanceId,
+      `event ${named.eventId} has started a child whose id is taken by it: choose an earlier event, or one after its end`
+    )
+  }
+  const task = kept.find((event) =>
+    event._tag === "ExternalSubscribedPersistent" && taskSignal.isName(event.name) &&
+    !kept.some((other) => other._tag === "ExternalEventPersistent" && other.name === event.name)
+  )
+  if (task !== undefined) {
+    return yield* refuse(
+      instanceId,
+      `it waits for a task since event ${task.eventId}: choose an earlier event, or one after its end`
+    )
+  }
+  const before = state.executionId === 1 ? new Map() : yield* valuesBefore(driver, state, refuse)
+  const again = kept.filter((event) =>
+    isOpen(event) && (event._tag === "ActivityScheduled" || event._tag === "TimerCreated" ||
+      event._tag === "SubOrchestrationScheduled")
+  ).map(({ eventId }) => eventId)
+  const isForked = yield* driver.forkInstance({
+    instanceId: newId,
+    orchestrationName: started.name,
+    orchestrationVersion: started.version,
+    executionId: state.executionId,
+    pinnedVersion: pinned,
+    history: kept.map((event) => encodeEvent(readdressed(event, newId))),
+    customStatus: customStatusOf(kept, started),
+    stored: [...before.values()],
+    changed: changesOf(kept, before.keys()),
+    messages: [
+      WorkItem.encode({
+        _tag: "QueueMessage",
+        instance: newId,
+        name: retrySignal.name,
+        data: retrySignal.encode(again)
+      })
+    ]
+  })
+  if (!isForked) return yield* refuse(instanceId, `the id ${newId} is taken, or signals wait for it`)
+})
+
+/** The event in the history of the fork. Its random numbers are those of the other instance. */
+const readdressed = (event: Event.Event, newId: string): Event.Event => {
+  if (event._tag !== "OrchestrationStarted") return { ...event, instanceId: newId }
+  const { parentExecutionId: _, ...started } = event
+  return {
+    ...started,
+    instanceId: newId,
+    parentInstance: null,
+    parentId: null,
+    seedId: event.seedId ?? event.instanceId
+  }
+}
