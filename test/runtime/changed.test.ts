@@ -49,7 +49,7 @@ describe("Orchestration.changed on PostgreSQL", () => {
       const waits = (instanceId: string, times: number) =>
         waitUntil(Effect.map(
           sql<{ waits: number }>(
-            `SELECT count(*)::int AS waits FROM history WHERE instance_id = $1 AND event_type = 'ExternalSubscribed'`,
+            `SELECT count(*)::int AS waits FROM history WHERE instance_id = $1 AND event_type = 'ExternalSubscribedPersistent'`,
             [instanceId]
           ),
           ([row]) => row!.waits === times

@@ -110,7 +110,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
           "no time for children"
         )
         const error = yield* failure(client.wait(Patient, "hasty::sub::2"))
-        assert.include(error.message, "was cancelled: parent dropped sub-orchestration future")
+        assert.include(error.message, "was cancelled: its parent no longer waits for it")
       }))
   })
 

@@ -121,7 +121,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const approved = yield* Effect.forkChild(
           client.execute(Deciding, { instanceId: "approved", payload: "100000 millis" })
         )
-        yield* recorded("approved", "ExternalSubscribed")
+        yield* recorded("approved", "ExternalSubscribedPersistent")
         yield* client.send(Approved, "approved", { by: "the boss" })
         assert.strictEqual(yield* Fiber.join(approved), "approved by the boss")
         assert.strictEqual(

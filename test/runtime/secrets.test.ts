@@ -119,7 +119,9 @@ describe("Logs at every level", () => {
           VALUES ('order-1', '{"Unknown":{"data":"${payloads.unreadable}"}}', now(), now())`)
         for (const instanceId of ["order-1", "order-2"]) {
           yield* waitUntil(Effect.map(
-            sql("SELECT FROM history WHERE instance_id = $1 AND event_type = 'ExternalSubscribed'", [instanceId]),
+            sql("SELECT FROM history WHERE instance_id = $1 AND event_type = 'ExternalSubscribedPersistent'", [
+              instanceId
+            ]),
             (rows) => rows.length > 0
           ))
           yield* client.send(Approved, instanceId, payloads.signal)

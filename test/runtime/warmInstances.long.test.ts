@@ -275,7 +275,7 @@ const inMemory = (
 /** Waits until the instance waits for its `times`-th signal. */
 const untilWaiting = (instanceId: string, times = 1) =>
   Effect.repeat(Effect.flatMap(Provider.Provider, (provider) => provider.read(instanceId)), {
-    until: (history) => history.filter(({ _tag }) => _tag === "ExternalSubscribed").length >= times
+    until: (history) => history.filter(({ _tag }) => _tag === "ExternalSubscribedPersistent").length >= times
   })
 
 v8.setFlagsFromString("--expose-gc")

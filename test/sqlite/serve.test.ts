@@ -11,7 +11,7 @@ import * as App from "../utils/app.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Files from "./files.ts"
 
-const Answer = Signal.make("Answer", { payload: Schema.String })
+const Answer = Signal.make("Answer", { payload: Schema.String, unawaited: "lost" })
 const Charge = Activity.make("Charge", { payload: Schema.Int, success: Schema.String })
 const Errand = Orchestration.make("Errand", {
   payload: Schema.String,

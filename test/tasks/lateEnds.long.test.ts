@@ -15,7 +15,8 @@ const rounds = 60
 const Slow = Task.make("Slow", { payload: Schema.Number, success: Schema.String })
 const Begun = Activity.make("Begun", { payload: Schema.Number })
 const Finish = Activity.make("Finish", { payload: Schema.Number })
-const Stop = Signal.make("Stop")
+// Lossy: the call of a task waits for a kept signal.
+const Stop = Signal.make("Stop", { unawaited: "lost" })
 
 const Round = { payload: Schema.Number }
 const Interrupts = Orchestration.make("Interrupts", Round)
@@ -94,10 +95,10 @@ const last = Effect.fnUntraced(function*(
      FROM history WHERE execution_id = $1`,
     [rounds]
   )
-  const [mail] = yield* sql<{ readonly count: number }>(
+  const [signal] = yield* sql<{ readonly count: number }>(
     "SELECT count(*)::int AS count FROM history WHERE event_type = 'ExternalEventPersistent'"
   )
-  return { ...row!, late: yield* statuses("Completed"), mail: mail!.count }
+  return { ...row!, late: yield* statuses("Completed"), signals: signal!.count }
 })
 
 describe("Tasks: late ends", () => {
@@ -108,8 +109,8 @@ describe("Tasks: late ends", () => {
         const result = "x".repeat(300_000)
         const none = yield* last(Interrupts, { isLate: false, result })
         const all = yield* last(Interrupts, { isLate: true, result })
-        assert.deepInclude(none, { late: 0, mail: 0, waiting: 0 })
-        assert.deepInclude(all, { late: rounds, mail: 0, waiting: 0 })
+        assert.deepInclude(none, { late: 0, signals: 0, waiting: 0 })
+        assert.deepInclude(all, { late: rounds, signals: 0, waiting: 0 })
         assert.deepStrictEqual(all.types, none.types)
         // Times and ids differ in length.
         assert.closeTo(all.bytes, none.bytes, none.bytes / 20)
@@ -121,8 +122,8 @@ describe("Tasks: late ends", () => {
     "ends that come after their execution leave nothing in the next one",
     () =>
       Effect.scoped(Effect.gen(function*() {
-        const { bytes, late, mail, waiting } = yield* last(Leaves, { isLate: true, result: "x".repeat(300_000) })
-        assert.deepStrictEqual({ late, mail, waiting }, { late: rounds - 1, mail: 0, waiting: 0 })
+        const { bytes, late, signals, waiting } = yield* last(Leaves, { isLate: true, result: "x".repeat(300_000) })
+        assert.deepStrictEqual({ late, signals, waiting }, { late: rounds - 1, signals: 0, waiting: 0 })
         assert.isBelow(bytes, 5000)
       })),
     120_000
