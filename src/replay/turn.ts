@@ -107,7 +107,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
   const blocks = mayBlock && isOwn(started.duroxideVersion)
   const program = new Program(input, started, version, blocks)
-  const problem = program.catchUp(history, input.recorded)
+  const problem = program.catchUp(input)
 
   // The unread messages of the execution before come first.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
@@ -225,18 +225,17 @@ class Program {
   }
 
   /** Replays the stored events. Returns why code and history do not fit together. */
-  catchUp(
-    history: ReadonlyArray<Event.Event>,
-    recorded: ReadonlyArray<Event.Event> | undefined
-  ): Problem | undefined {
+  catchUp({ history, messages, recorded }: Pick<Input, "history" | "messages" | "recorded">): Problem | undefined {
+    // A retry or a fork may have removed the end of what stays, and nothing else.
+    const isCut = messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
     return attempt(() => {
       this.interpreter.changes.follow(recorded ?? history)
       for (const [index, event] of history.entries()) {
-        this.forbidEnd(history, index)
+        this.forbidEnd(history, index, isCut)
         if (this.interpreter.ended() === undefined) this.feed(event, true)
         else this.ledger.add(event)
       }
-      this.forbidEnd(history, history.length)
+      this.forbidEnd(history, history.length, isCut)
       if (recorded === undefined) this.interpreter.changes.follow(undefined)
       this.dropped = this.interpreter.takeDropped()
       if (this.interpreter.ended() !== undefined) return
@@ -339,9 +338,7 @@ class Program {
 
   /** Requests that a retry carries out again, with their events. */
   private again(execution: Execution, arrived: ReadonlyArray<Event.Event>): ReadonlyArray<Request> {
-    return arrived.flatMap((event) =>
-      event._tag === "ExternalEventPersistent" && event.name === retrySignal.name ? retrySignal.decode(event.data) : []
-    ).flatMap((eventId) => {
+    return arrived.flatMap((event) => isRetry(event) ? retrySignal.decode(event.data) : []).flatMap((eventId) => {
       const again = this.interpreter.open(eventId)
       if (again === undefined) return []
       const { executionId, instanceId, nowMs } = execution
@@ -387,11 +384,13 @@ class Program {
    * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end.
    * Not checked in executions of Duroxide, nor after a death, which explains more.
    */
-  private forbidEnd(history: ReadonlyArray<Event.Event>, index: number): void {
+  private forbidEnd(history: ReadonlyArray<Event.Event>, index: number, isCut: boolean): void {
     const ended = this.interpreter.ended()
     if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
-    const expected = history.slice(index).find(action.isRequest)
+    const left = history.slice(index)
+    if ((left.length > 0 || isCut) && left.every(isRetry)) return
+    const expected = left.find(action.isRequest)
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
       (expected ?? history.at(-1)!).eventId,
@@ -399,6 +398,9 @@ class Program {
     )
   }
 }
+
+const isRetry = (event: Event.Event): event is Event.Of<"ExternalEventPersistent"> =>
+  event._tag === "ExternalEventPersistent" && event.name === retrySignal.name
 
 const lostSince = ({ lostSignals }: Ledger, eventId: number): number =>
   lostSignals.length - 1 - lostSignals.findLastIndex((id) => id <= eventId)

@@ -129,6 +129,18 @@ describe("Admin.fork", () => {
       assert.strictEqual(yield* client.wait(Leg, "p", { timeout: 0 }), "7")
     }).pipe(inMemory))
 
+  it.effect("ends as the other one did from the event before its end", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(Effect.as(Go.wait, "gone"))
+      const { fork } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* client.send(Go, "t", "on")
+      yield* seconds(3)
+      yield* fork("t", { atEvent: 3, newId: "f" })
+      yield* seconds(3)
+      assert.strictEqual(yield* client.wait(Trip, "f", { timeout: 0 }), "gone")
+    }).pipe(inMemory))
+
   it.effect("is refused where it cannot be right", () =>
     Effect.gen(function*() {
       const { client } = yield* starting(

@@ -151,6 +151,22 @@ describe("Retry of an instance that has failed", () => {
       assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "room 7")
     }).pipe(inMemory))
 
+  it.effect("ends again as it did from the event before its end", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, () => Effect.andThen(Go.wait, Effect.fail("no"))))
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* client.send(Go, "t")
+      yield* seconds(5)
+      const end = (yield* readHistory("t")).find(({ _tag }) => _tag === "OrchestrationFailed")!
+      for (let times = 0; times < 2; times++) {
+        yield* retry("t", { from: end.eventId - 1 })
+        yield* seconds(5)
+        assert.strictEqual(yield* Effect.flip(client.wait(Trip, "t", { timeout: 0 })), "no")
+      }
+    }).pipe(inMemory))
+
   it.effect("brings back what was cancelled, with its timers", () =>
     Effect.gen(function*() {
       const seen = world()
