@@ -20,6 +20,7 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
+import * as interruptSignal from "../../src/model/shared/interruptSignal.ts"
 import * as memory from "../../src/provider/memory/driver.ts"
 import * as tables from "../../src/provider/memory/tables.ts"
 
@@ -414,7 +415,9 @@ const isOutcome = (item: WorkItem.WorkItem): item is Outcome =>
 const errorOf = ({ details }: WorkItem.Of<"ActivityFailed">) =>
   details._tag === "Application" ? JSON.parse(details.message) : details
 
-const isForChild = (item: WorkItem.WorkItem) => item._tag === "StartOrchestration" || item._tag === "CancelInstance"
+const isForChild = (item: WorkItem.WorkItem) =>
+  item._tag === "StartOrchestration" || item._tag === "CancelInstance" ||
+  item._tag === "QueueMessage" && item.name === interruptSignal.name
 
 const refusal = (message: string): Details.ErrorDetails =>
   ErrorDetails.application("ActivityFailed", JSON.stringify(message))
