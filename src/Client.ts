@@ -261,8 +261,9 @@ export interface ValueWaitOptions<V> {
 export interface InterruptOptions {
   /**
    * How long the program may clean up. Then it is terminated, and with it the children that it waits for. Counted from
-   * this call, so it also ends an instance that no process can run. Of several interruptions the earliest deadline
-   * counts. Defaults to no limit.
+   * this call, so it also ends an instance that no process can run or that is paused. Leave time for a worker that
+   * dies: its activity runs again after `workerLockTimeout`. Of several interruptions the earliest deadline counts.
+   * Defaults to no limit.
    */
   readonly deadline?: Duration.Input | undefined
 }

@@ -211,8 +211,8 @@ export interface BulkDeleted extends Deleted {
  */
 export interface RetryOptions {
   /**
-   * The last event that stays. Defaults to the one before the failed answer or the cancellation that ended the
-   * instance; if there is none, to the one before its last turn. For a blocked instance, to its last event.
+   * The last event that stays. Defaults to the one before the failed answer, the interruption or the termination that
+   * ended the instance; if there is none, to the one before its last turn. For a blocked instance, to its last event.
    */
   readonly from?: number | undefined
   /** Kept with the removed events, for people. */
@@ -361,7 +361,8 @@ export class Admin extends Context.Service<Admin, {
    * Removed requests are made again if the program still makes them; their effects are not undone.
    *
    * Fails with `InstanceNotFound`; and with `RetryRefused` if it runs or has completed, if Duroxide runs it, if its
-   * parent no longer waits for it, or if a child was started after the cut.
+   * parent no longer waits for it, if a child was started after the cut or is still being cancelled, if earlier
+   * executions with values were pruned; and, without `from`, if it has cleaned up.
    */
   readonly retry: (instanceId: string, options?: RetryOptions) => Call<Retried>
   /**
@@ -369,11 +370,12 @@ export class Admin extends Context.Service<Admin, {
    *
    * The fork has its events up to there, its values and its status text of that moment, and no parent. What was open
    * then (activities, timers, children) begins again for the fork, with idempotency keys and ids of its own: effects
-   * happen again. Signals that arrived later are not copied.
+   * happen again. Effects up to there are shared: a clean-up of the fork undoes them for both. Signals that arrived
+   * later are not copied.
    *
    * The program must not have used its own instance id in a request before: the fork has another one, and is blocked.
    *
-   * Fails with `InstanceNotFound`; and with `ForkRefused` if the id is taken, if Duroxide runs the instance, if a task
+   * Fails with `InstanceNotFound`; and with `ForkRefused` if the id is taken or signals wait for it, if Duroxide runs the instance, if a task
    * or a child under an id of its own is open at that event, or if earlier executions were pruned.
    */
   readonly fork: (instanceId: string, options: ForkOptions) => Call<void>

@@ -224,7 +224,7 @@ describe.concurrent("package", () => {
     const modules = [
       ...(await readFile(join(dist, "index.d.ts"), "utf8")).matchAll(/export \* as \w+ from "\.\/(.+)\.ts"/g)
     ]
-    assert.lengthOf(modules, 9)
+    assert.lengthOf(modules, 8)
     // Metrics are names for exporters, and as many as there are things to look at.
     const names = await Promise.all(
       modules.filter(([, path]) => path !== "model/Metrics").map(async ([, path]) => {

@@ -151,7 +151,10 @@ describe("Admin.fork", () => {
       yield* client.start(Trip, { instanceId: "t" })
       yield* seconds(2)
       assert.include(yield* refusal(fork("unknown", { atEvent: 1, newId: "f" })), "not found")
-      assert.include(yield* refusal(fork("t", { atEvent: 9, newId: "f" })), "atEvent must be an event from 1 to 2")
+      assert.include(
+        yield* refusal(fork("t", { atEvent: 9, newId: "f" })),
+        "the event must be one from 1 to 2 of its execution 1"
+      )
       assert.include(yield* refusal(fork("t", { atEvent: 2, newId: "f" })), "a child whose id is taken")
       assert.include(yield* refusal(fork("t", { atEvent: 1, newId: "a::sub::b" })), "newId")
       assert.include(yield* refusal(fork("t", { atEvent: 0, newId: "f" })), "atEvent")

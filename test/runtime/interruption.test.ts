@@ -173,7 +173,7 @@ describe("Retry of an interrupted instance", () => {
       yield* seconds(5)
       const error = yield* Effect.flip(retry("t"))
       assert.strictEqual(error.reason._tag, "RetryRefused")
-      assert.include(error.message, "would stay so")
+      assert.include(error.message, "has cleaned up since event")
       const from = Number(/retry from event (\d+)/.exec(error.message)![1])
       yield* retry("t", { from })
       yield* seconds(3)
@@ -182,6 +182,28 @@ describe("Retry of an interrupted instance", () => {
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Completed")
       assert.deepStrictEqual(done, ["do", "undo", "undo"])
+    }).pipe(inMemory))
+
+  it.effect("is refused if its deadline has cut the clean-up, which an explicit retry finishes", () =>
+    Effect.gen(function*() {
+      let hangs = true
+      const { client, done } = yield* starting(
+        Effect.ensuring(Go.wait, Effect.andThen(Undo.execute(), Effect.suspend(() => hangs ? Go.wait : Effect.void)))
+      )
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      yield* client.interrupt("t", "not needed", { deadline: "10 seconds" })
+      yield* seconds(20)
+      assert.deepInclude(yield* client.status("t"), { reason: "not needed (past its deadline)" })
+      const error = yield* Effect.flip(retry("t"))
+      const from = Number(/Retry from event (\d+) to let it finish that/.exec(error.message)![1])
+      yield* retry("t", { from })
+      yield* client.send(Go, "t")
+      yield* seconds(3)
+      hangs = false
+      assert.deepInclude(yield* client.status("t"), { _tag: "Cancelled", reason: "not needed" })
+      assert.deepStrictEqual(done, ["undo"])
     }).pipe(inMemory))
 
   it.effect("is refused for a parent while its child still cleans up", () =>

@@ -151,6 +151,22 @@ describe("Retry of an instance that has failed", () => {
       assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "room 7")
     }).pipe(inMemory))
 
+  it.effect("is refused by default for a saga that has undone its steps, and says which event to choose", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const { client } = yield* start(serving(seen, () => Effect.tapError(Charge.execute(), () => Reserve.execute())))
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      const error = yield* Effect.flip(retry("t"))
+      assert.strictEqual(error.reason._tag, "RetryRefused")
+      const from = Number(/Retry from event (\d+)/.exec(error.message)![1])
+      seen.declines = false
+      yield* retry("t", { from })
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
+    }).pipe(inMemory))
+
   it.effect("ends again as it did from the event before its end", () =>
     Effect.gen(function*() {
       const seen = world()
@@ -316,7 +332,7 @@ describe("Retry from an earlier event", () => {
       const history = yield* readHistory("t")
       const closing = history.find((event) => "reason" in event && event.reason === "orchestration_terminal")!
       const error = yield* Effect.flip(retry("t", { from: closing.eventId }))
-      assert.include(error.message, `from must be an event from 1 to ${closing.eventId - 1}`)
+      assert.include(error.message, `the event must be one from 1 to ${closing.eventId - 1} of its execution 1`)
       assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
     }).pipe(inMemory))
 })

@@ -98,7 +98,7 @@ const handlers = (ran: Array<string>) =>
       yield* Orchestration.setCustomStatus("everything")
       yield* Effect.raceAll([
         Effect.sleep("10 millis"),
-        Effect.asVoid(OurErrand.execute("unserved")),
+        Effect.asVoid(OurErrand.with({ onInterrupt: "terminate" }).execute("unserved")),
         Effect.asVoid(Unserved.execute(1)),
         Effect.asVoid(Letters.wait),
         Effect.asVoid(Answer.wait)

@@ -66,9 +66,13 @@ const runInterrupt = Effect.fnUntraced(
     const limit = Option.getOrUndefined(deadline)
     const duration = limit === undefined ? undefined : durationOf(limit as never)
     if (limit !== undefined && duration === undefined) {
-      return yield* new CommandError({ code: "Usage", message: `--deadline: ${noDuration}`, exit: "usage" })
+      return yield* new CommandError({
+        code: "Usage",
+        message: `--deadline: ${noDuration}: write "10 minutes" or "1 hour"`,
+        exit: "usage"
+      })
     }
-    const client = yield* clientFor(id)
+    const { client, isPaused } = yield* clientFor(id)
     yield* client.interrupt(id, reason, { deadline: duration })
     const { answer } = yield* Output
     yield* answer({
@@ -76,7 +80,8 @@ const runInterrupt = Effect.fnUntraced(
       text: [
         oneLine(
           `interrupted ${id}: it cleans up, and then it is Cancelled` +
-            (limit === undefined ? "" : `; it is terminated after ${limit}`)
+            (limit === undefined ? "" : `; it is terminated after ${limit}`) +
+            (isPaused ? ". It is paused: its clean-up waits for the resume, its deadline does not" : "")
         )
       ]
     })
@@ -84,7 +89,7 @@ const runInterrupt = Effect.fnUntraced(
 )
 
 const runTerminate = Effect.fnUntraced(function*({ id, reason }: Flags) {
-  const client = yield* clientFor(id)
+  const { client } = yield* clientFor(id)
   yield* client.terminate(id, reason)
   const { answer } = yield* Output
   yield* answer({
@@ -95,7 +100,8 @@ const runTerminate = Effect.fnUntraced(function*({ id, reason }: Flags) {
 
 /** A client, if the instance has not ended: no process would read the request. */
 const clientFor = Effect.fnUntraced(function*(id: string) {
-  const { status } = outcomeOf(yield* (yield* Admin).getInstanceInfo(id))
+  const state = yield* (yield* Admin).getInstanceInfo(id)
+  const { status } = outcomeOf(state)
   if (status !== "Running" && status !== "ContinuedAsNew") {
     return yield* new CommandError({
       code: "InstanceEnded",
@@ -103,5 +109,5 @@ const clientFor = Effect.fnUntraced(function*(id: string) {
       exit: "no"
     })
   }
-  return yield* Effect.provide(Client.Client, Client.layer)
+  return { client: yield* Effect.provide(Client.Client, Client.layer), isPaused: state.pause !== null }
 })

@@ -93,13 +93,14 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       ] as const
     ]
   const isRunning = outcome.status === "Running"
-  const current = !isRunning
-    ? []
-    : executionId === state.executionId
+  const current = executionId === state.executionId
     ? history
     : yield* admin.readHistoryWithExecutionId(id, state.executionId)
   const queued = yield* admin.getQueuedWork(id)
-  const { interruption, messages, untaken, waits } = Waits.of(current, queued)
+  const { interruption, untaken, ...found } = Waits.of(current, queued)
+  // Nothing reaches an instance that has ended, also not the deadline of its interruption.
+  const waits = isUnderWay ? found.waits : []
+  const messages = found.messages.filter(({ kind }) => isUnderWay || kind !== "termination")
   const unserved = isRunning && foreign.length === 0 ? unservedOf(state, queued, waits, yield* admin.listProcesses) : []
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis

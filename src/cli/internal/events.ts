@@ -11,6 +11,8 @@ import { time } from "./table.ts"
 export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): string =>
   lostSignals.has(event.eventId)
     ? `${kindsOfTypes[event._tag]} lost`
+    : event._tag === "ExternalEventPersistent" && event.name === retrySignal.name && retrySignal.isOfFork(event.data)
+    ? "forked"
     : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
     : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]

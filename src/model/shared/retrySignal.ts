@@ -9,6 +9,11 @@ export const name = "duroxide-prisma/retry"
 /** Event ids of requests. */
 export const encode = (requests: ReadonlyArray<number>): string => JSON.stringify({ again: requests })
 
+/** Event ids of requests of a fork. */
+export const encodeFork = (requests: ReadonlyArray<number>): string => JSON.stringify({ again: requests, isFork: true })
+
+export const isOfFork = (data: string): boolean => parse(data).isFork === true
+
 /** What stands in the history in place of removed events. */
 export const removed = (first: number, last: number): string => JSON.stringify({ removed: [first, last] })
 
@@ -28,7 +33,9 @@ export const decode = (data: string): ReadonlyArray<number> => {
 
 // internal
 
-const parse = (data: string): { readonly again?: unknown; readonly removed?: unknown } => {
+const parse = (
+  data: string
+): { readonly again?: unknown; readonly removed?: unknown; readonly isFork?: unknown } => {
   try {
     return JSON.parse(data) ?? {}
   } catch {

@@ -51,7 +51,10 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
   const most = beforeEnd(events)
   const keep = withEndOfMarker(events, atEvent)
   if (keep < least || keep > most) {
-    return yield* refuse(instanceId, `atEvent must be an event from ${least} to ${most}`)
+    return yield* refuse(
+      instanceId,
+      `the event must be one from ${least} to ${most} of its execution ${state.executionId}`
+    )
   }
   const kept = events.filter(({ eventId }) => eventId <= keep)
   const closed = new Set(kept.flatMap(({ sourceEventId }) => sourceEventId ?? []))
@@ -95,7 +98,7 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
         _tag: "QueueMessage",
         instance: newId,
         name: retrySignal.name,
-        data: retrySignal.encode(again)
+        data: retrySignal.encodeFork(again)
       })
     ]
   })

@@ -6,6 +6,7 @@
  * ids and so with the same idempotency keys. The runtime does that, because only a replay knows a request as the code
  * made it.
  */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Schedule from "effect/Schedule"
@@ -114,17 +115,14 @@ const cutOf = Effect.fnUntraced(function*(
   const most = beforeEnd(events)
   const keep = withEndOfMarker(events, from ?? lastGood(events, least, most))
   if (keep < least || keep > most) {
-    return yield* refuse(instanceId, `from must be an event from ${least} to ${most}`)
-  }
-  const hasEnded = state.status === "Failed"
-  const cleanUp = from === undefined && hasEnded ? cleanUpOf(events, keep) : undefined
-  if (cleanUp !== undefined) {
     return yield* refuse(
       instanceId,
-      `it was interrupted at event ${keep + 1}, and what it has cleaned up since (event ${cleanUp}) would stay so: ` +
-        `start a new instance, or retry from event ${keep} if nothing was undone`
+      `the event must be one from ${least} to ${most} of its execution ${state.executionId}`
     )
   }
+  const hasEnded = state.status === "Failed"
+  const problem = from === undefined && hasEnded ? cleanUpProblem(events, keep, most) : undefined
+  if (problem !== undefined) return yield* refuse(instanceId, problem)
   const plan = planOf(events, keep, hasEnded)
   const later = yield* driver.readInstances(plan.laterChildren)
   if (later.length > 0) {
@@ -138,6 +136,8 @@ const cutOf = Effect.fnUntraced(function*(
   const needsBefore = hasEnded ? events.some(changesValues) : events.some(({ _tag }) => _tag === "KeyValuesCleared")
   const before = needsBefore ? yield* valuesBefore(driver, state, refuse) : new Map<string, StoredValue>()
   const lastEventId = events.at(-1)!.eventId
+  // No replay may see the clock go back.
+  const timestampMs = Math.max(events.at(-1)!.timestampMs, yield* Clock.currentTimeMillis)
   const cut: HistoryCut = {
     instanceId,
     executionId: state.executionId,
@@ -150,8 +150,7 @@ const cutOf = Effect.fnUntraced(function*(
       sourceEventId: null,
       instanceId,
       executionId: state.executionId,
-      // No replay may see the clock go back.
-      timestampMs: events.at(-1)!.timestampMs,
+      timestampMs,
       duroxideVersion: started.duroxideVersion,
       name: retrySignal.name,
       data: retrySignal.removed(keep + 1, lastEventId)
@@ -213,13 +212,40 @@ const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: numbe
   return events[first + Math.max(0, bad) - 1]!.eventId
 }
 
-/** What an interrupted program has done after this event: the first such answer. */
-const cleanUpOf = (events: ReadonlyArray<Event.Event>, keep: number): number | undefined =>
-  !events.some((event) => event.eventId === keep + 1 && isInterruption(event)) ?
-    undefined :
+/**
+ * Why a retry from `keep` would not know what the program has cleaned up since. An activity that was given up may have
+ * had its effect.
+ */
+const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: number): string | undefined => {
+  const requestAfter = (eventId: number) =>
     events.find((event) =>
-      (event._tag === "ActivityCompleted" || event._tag === "SubOrchestrationCompleted") && event.sourceEventId! > keep
+      event.eventId > eventId && !changeMarker.isPart(event, events) &&
+      (event._tag === "ActivityScheduled" || event._tag === "SubOrchestrationScheduled")
     )?.eventId
+  if (events.some((event) => event.eventId === keep + 1 && isInterruption(event))) {
+    const cleanUp = requestAfter(keep)
+    if (cleanUp === undefined) return undefined
+    const termination = events.find(({ _tag }) => _tag === "OrchestrationCancelRequested")
+    return `it was interrupted at event ${keep + 1} and has cleaned up since event ${cleanUp}. ` + (
+      termination === undefined
+        ? `Start a new instance, or retry from event ${keep} if nothing was undone`
+        : `Retry from event ${
+          termination.eventId - 1
+        } to let it finish that, or from event ${keep} if nothing was undone`
+    )
+  }
+  const end = events.findLast(isEnd)
+  const isTyped = end?._tag === "OrchestrationFailed" && end.details._tag === "Application" &&
+    end.details.kind === "OrchestrationFailed"
+  const failed = events.findLast((event) => event.eventId <= most && isFailedAnswer(event))
+  if (!isTyped || failed === undefined || failed.eventId > keep) return undefined
+  const cleanUp = requestAfter(failed.eventId)
+  return cleanUp === undefined ? undefined : `after the failed answer of event ${failed.eventId} it has done more ` +
+    `(event ${cleanUp}), and would fail again. Retry from event ${
+      failed.eventId - 1
+    } to let it try again what failed: ` +
+    "what it has undone since stays so"
+}
 
 /** The record of a change is two events. */
 export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>

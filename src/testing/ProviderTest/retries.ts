@@ -127,7 +127,7 @@ export const retries = topic("retries", {
     assert.deepStrictEqual(yield* values("f"), [["k", "second"]])
     assert.deepStrictEqual(yield* claimed("f"), {
       history: [1, 2, 3, 4],
-      messages: [`{"again":[4]}`],
+      messages: [`{"again":[4],"isFork":true}`],
       stored: [["k", "first"]]
     })
     for (const taken of ["f", "i"]) yield* fails(fork("i", { atEvent: 4, newId: taken }), /is taken/)
@@ -238,6 +238,6 @@ export const retries = topic("retries", {
     yield* fails(retry("unknown"), /not found/)
     yield* create("own")
     yield* turn("own", { executionId: 1, events: [failed(2)], metadata: named({ status: "Failed", output: "no" }) })
-    yield* fails(retry("own", { from: 2 }), /from must be an event from 1 to 1/)
+    yield* fails(retry("own", { from: 2 }), /the event must be one from 1 to 1/)
   })
 })
