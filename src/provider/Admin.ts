@@ -375,8 +375,9 @@ export class Admin extends Context.Service<Admin, {
    *
    * The program must not have used its own instance id in a request before: the fork has another one, and is blocked.
    *
-   * Fails with `InstanceNotFound`; and with `ForkRefused` if the id is taken or signals wait for it, if Duroxide runs the instance, if a task
-   * or a child under an id of its own is open at that event, or if earlier executions were pruned.
+   * Fails with `InstanceNotFound`; and with `ForkRefused` if the id is taken or signals wait for it, if Duroxide runs
+   * the instance, if a task or a child under an id of its own is open at that event, or if earlier executions were
+   * pruned.
    */
   readonly fork: (instanceId: string, options: ForkOptions) => Call<void>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
