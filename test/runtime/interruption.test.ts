@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
+import { PauseTarget } from "../../src/model/Pause.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 
 const Do = Activity.make("Do")
@@ -116,6 +117,72 @@ describe("Client.interrupt", () => {
       yield* TestClock.adjust("10 minutes")
       yield* seconds(60)
       assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+    }).pipe(inMemory))
+
+  it.effect("does not end the next instance of its id at the deadline of the deleted one", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(Go.wait)
+      const { deleteInstance } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      yield* client.interrupt("t", "not needed", { deadline: "1 minute" })
+      yield* seconds(3)
+      yield* deleteInstance("t")
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(90)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running")
+    }).pipe(inMemory))
+
+  it.effect("of a child is the defect ChildCancelled of its parent, after the clean-up of the child", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(
+        Effect.catchDefect(
+          Leg.execute(),
+          (defect) => defect instanceof Orchestration.ChildCancelled ? Do.execute() : Effect.die(defect)
+        ),
+        undone
+      )
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.interrupt("t::sub::2", "not needed")
+      yield* seconds(10)
+      assert.deepStrictEqual(done, ["do", "undo", "do"])
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+    }).pipe(inMemory))
+
+  it.effect("reaches a program that continues as new again and again, and only one of its executions", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(
+        Effect.andThen(
+          Effect.ensuring(Effect.uninterruptible(Do.execute()), Undo.execute()),
+          Effect.andThen(Effect.sleep("100 millis"), Trip.continueAsNew())
+        )
+      )
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* client.interrupt("t", "not needed")
+      yield* seconds(5)
+      assert.deepInclude(yield* client.status("t"), { _tag: "Cancelled", reason: "not needed" })
+      const steps = (what: string) => done.filter((one) => one === what).length
+      assert.strictEqual(steps("do"), steps("undo"))
+    }).pipe(inMemory))
+
+  it.effect("of a paused instance waits for the resume, but its deadline does not", () =>
+    Effect.gen(function*() {
+      const { client, done } = yield* starting(undone)
+      const { pause, resume } = yield* admin
+      for (const [instanceId, deadline] of [["late", "10 seconds"], ["in time", "1 hour"]] as const) {
+        yield* client.start(Trip, { instanceId })
+        yield* seconds(3)
+        yield* pause(PauseTarget.Instance({ instanceId }))
+        yield* client.interrupt(instanceId, "not needed", { deadline })
+        yield* seconds(20)
+        assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
+        yield* resume(PauseTarget.Instance({ instanceId }))
+        yield* seconds(20)
+        assert.strictEqual((yield* client.status(instanceId))._tag, "Cancelled")
+      }
+      assert.deepStrictEqual(done, ["do", "do", "undo"])
     }).pipe(inMemory))
 
   it.effect("refuses a deadline that is not a duration, and sends nothing", () =>
