@@ -42,6 +42,7 @@ export interface Message {
     | "child"
     | "interruption"
     | "termination"
+    | "retry"
     | "unknown"
   /** Name of the signal or orchestration; null for other kinds, and in a message too large to be read here. */
   readonly name: string | null
@@ -161,6 +162,7 @@ const messageOf = (queued: QueuedMessage, executionId: number | undefined): Mess
       return { ...message, name: item.orchestration }
     case "QueueMessage":
       if (item.name === interruptSignal.name) return { ...message, kind: "interruption" }
+      if (item.name === retrySignal.name) return { ...message, kind: "retry" }
       return { ...message, name: item.name }
     case "ExternalRaised":
       return { ...message, name: item.name }
