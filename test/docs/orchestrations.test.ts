@@ -165,7 +165,7 @@ const children = Effect.gen(function*() {
 })
 
 const compared = Effect.raceFirst(
-  // The child may complete just before the interruption reaches it. This undoes what it has done.
+  // If the child completes before the interruption reaches it, this undoes its work.
   Hotel.with({ onLateSuccess: (room) => Unbook.execute(room) }).execute("Rome"),
   // Ends at once, without its finalizers.
   Hotel.with({ onInterrupt: "terminate" }).execute("Oslo")
