@@ -261,9 +261,9 @@ export interface ValueWaitOptions<V> {
 export interface InterruptOptions {
   /**
    * How long the program may clean up. Then it is terminated, and with it the children that it waits for. Counted from
-   * this call, so it also ends an instance that no process can run or that is paused. Leave time for a worker that
-   * dies: its activity runs again after `workerLockTimeout`. Of several interruptions the earliest deadline counts.
-   * Defaults to no limit.
+   * this call, also while no process can run the instance or it is paused; a paused one ends at its resume. Leave time
+   * for a worker that dies: its activity runs again after `workerLockTimeout`. Of several interruptions the earliest
+   * deadline counts. Defaults to no limit.
    */
   readonly deadline?: Duration.Input | undefined
 }
@@ -457,8 +457,8 @@ export const within = (queues: Queues): Sender => ({
       delay: Option.none()
     })
     // After the interruption, so that nothing that comes between them ends an instance without its clean-up.
-    if (deadline !== undefined && Duration.isFinite(deadline)) {
-      yield* enqueueTermination(queues, instanceId, `${reason} (past its deadline)`, deadline)
+    if (deadline !== undefined && Duration.toMillis(deadline) < longestDeadlineMs) {
+      yield* enqueueTermination(queues, instanceId, interruptSignal.pastDeadline(reason), deadline)
     }
   }, tracing.endingBare),
 
@@ -476,6 +476,9 @@ export const within = (queues: Queues): Sender => ({
 type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
 
 type Start = Parameters<Queues["startOrchestration"]>[0]
+
+/** A hundred years. A deadline that is later never comes. */
+const longestDeadlineMs = 100 * 365 * 86_400_000
 
 /** The start of an instance, with its payload encoded and its id checked. */
 const checkedStart = Effect.fnUntraced(

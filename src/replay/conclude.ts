@@ -11,7 +11,6 @@ import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
 import type { Dropped } from "./interpreter.ts"
-import { interrupted } from "./ledger.ts"
 import type { Ledger } from "./ledger.ts"
 
 /** The execution of a turn. */
@@ -147,7 +146,7 @@ export const conclude = (
   for (const { action, awaitsEnd, eventId } of end === "cancellation" ? [] : dropped) {
     const child = ledger.openChildren.get(eventId)
     if (child === undefined) continue
-    const reason = awaitsEnd === undefined ? "dropped_future" : interrupted
+    const reason = awaitsEnd === undefined ? "dropped_future" : interruptSignal.ofChild
     append({ _tag: "SubOrchestrationCancelRequested", reason }, eventId)
     if (neverStarted.has(eventId)) continue
     endedChildren.push(

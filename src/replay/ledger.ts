@@ -18,9 +18,6 @@ export interface Delivery {
   readonly answer: Event.Event
 }
 
-/** Why a child is no longer waited for, although its end still is. */
-export const interrupted = "interrupted"
-
 type Message = Event.Of<"ExternalEventPersistent">
 
 export class Ledger {
@@ -123,7 +120,9 @@ export class Ledger {
         break
       case "SubOrchestrationCancelRequested": {
         const child = this.openChildren.get(event.sourceEventId!)
-        if (child !== undefined && event.reason === interrupted) this.interruptedChildren.set(child.eventId, child)
+        if (child !== undefined && event.reason === interruptSignal.ofChild) {
+          this.interruptedChildren.set(child.eventId, child)
+        }
         this.close(event.sourceEventId!)
         break
       }

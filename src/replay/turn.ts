@@ -22,7 +22,7 @@ import { conclude, record } from "./conclude.ts"
 import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
 import { Interpreter, InvalidProgram, Nondeterminism, Unreadable } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
-import { interrupted, Ledger } from "./ledger.ts"
+import { Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
 import type { ProgramSpan } from "./programSpans.ts"
 
@@ -133,7 +133,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     const { eventId = program.lastEventId, message } = ran.failure
     return new Blocked(reason, message, eventId, program.takeEndedSpans())
   }
-  const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(cancelled.reason))
+  const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
   return {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end, started }),
@@ -226,13 +226,17 @@ class Program {
 
   /** Replays the stored events. Returns why code and history do not fit together. */
   catchUp({ history, messages, recorded }: Pick<Input, "history" | "messages" | "recorded">): Problem | undefined {
-    // A retry or a fork may have removed the end of what stays, and nothing else.
-    const isCut = messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
+    // A retry or a fork may have removed the end of the turn in which the code ended.
+    const isCut = history.some(isRetry) ||
+      messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
     return attempt(() => {
       this.interpreter.changes.follow(recorded ?? history)
       for (const [index, event] of history.entries()) {
         this.forbidEnd(history, index, isCut)
-        if (this.interpreter.ended() === undefined) this.feed(event, true)
+        // A turn may have made requests before its code ended; a cut leaves some of them.
+        const ended = this.interpreter.ended()
+        const isFed = ended === undefined || isCut && this.isOwn && ended._tag !== "Died" && action.isRequest(event)
+        if (isFed) this.feed(event, true)
         else this.ledger.add(event)
       }
       this.forbidEnd(history, history.length, isCut)
@@ -243,7 +247,7 @@ class Program {
       for (const event of history) {
         if (
           breadcrumbs.has(event._tag) && "reason" in event &&
-          (event.reason === "dropped_future" || event.reason === interrupted) &&
+          (event.reason === "dropped_future" || event.reason === interruptSignal.ofChild) &&
           !dropped.has(event.sourceEventId!)
         ) {
           throw new Nondeterminism(
@@ -358,7 +362,7 @@ class Program {
   ): { readonly outcome: Outcome; readonly end: End } {
     const { interpreter, ledger: { cancelRequest, interruptRequest } } = this
     if (cancelRequest !== undefined) {
-      return { outcome: failed(ErrorDetails.cancelled(cancelRequest.reason)), end: "cancellation" }
+      return { outcome: failed(ErrorDetails.cancelled(terminationReason(this.ledger))), end: "cancellation" }
     }
     const violation = limitExceeded(requests, interpreter)
     // Not `OrchestrationFailed`: a caller whose errors are strings would take the text for one of the program's own.
@@ -389,7 +393,7 @@ class Program {
     if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
     const left = history.slice(index)
-    if ((left.length > 0 || isCut) && left.every(isRetry)) return
+    if (isCut && left.every((event) => isRetry(event) || isOfCode(event))) return
     const expected = left.find(action.isRequest)
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
@@ -399,8 +403,19 @@ class Program {
   }
 }
 
+/** Whether the event was written because of what the code did in its turn. */
+const isOfCode = (event: Event.Event) => action.isRequest(event) || breadcrumbs.has(event._tag)
+
 const isRetry = (event: Event.Event): event is Event.Of<"ExternalEventPersistent"> =>
   event._tag === "ExternalEventPersistent" && event.name === retrySignal.name
+
+/** The first interruption gives the reason, whichever deadline has passed. */
+const terminationReason = ({ cancelRequest, interruptRequest }: Ledger): string => {
+  const reason = cancelRequest?.reason ?? ""
+  return interruptRequest !== undefined && interruptSignal.isPastDeadline(reason)
+    ? interruptSignal.pastDeadline(interruptSignal.decode(interruptRequest.data))
+    : reason
+}
 
 const lostSince = ({ lostSignals }: Ledger, eventId: number): number =>
   lostSignals.length - 1 - lostSignals.findLastIndex((id) => id <= eventId)

@@ -69,7 +69,7 @@ describe("Client.interrupt", () => {
       assert.strictEqual((yield* client.status("t"))._tag, "Running")
       yield* seconds(20)
       const status = yield* client.status("t")
-      assert.deepInclude(status, { _tag: "Cancelled", reason: "hurry (past its deadline)" })
+      assert.deepInclude(status, { _tag: "Cancelled", reason: "not needed (past its deadline)" })
       assert.strictEqual((yield* client.status("t::sub::2"))._tag, "Cancelled")
     }).pipe(inMemory))
 
@@ -185,7 +185,7 @@ describe("Client.interrupt", () => {
       assert.deepStrictEqual(done, ["do", "do", "undo"])
     }).pipe(inMemory))
 
-  it.effect("refuses a deadline that is not a duration, and sends nothing", () =>
+  it.effect("refuses a deadline that is not a duration, and takes one of a hundred years as none", () =>
     Effect.gen(function*() {
       const { client } = yield* starting(undone)
       yield* client.start(Trip, { instanceId: "t" })
@@ -193,6 +193,9 @@ describe("Client.interrupt", () => {
       assert.include(error.message, "deadline")
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      yield* client.interrupt("t", "why", { deadline: Number.MAX_VALUE })
+      yield* seconds(5)
+      assert.deepInclude(yield* client.status("t"), { _tag: "Cancelled", reason: "why" })
     }).pipe(inMemory))
 })
 
@@ -211,7 +214,61 @@ describe("A child whose call is interrupted", () => {
     }).pipe(inMemory))
 })
 
-describe("Retry of an interrupted instance", () => {
+describe("Retry and fork of an interrupted instance", () => {
+  it.effect("end or continue from every event, also in the middle of the turn in which the program ended", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(Effect.andThen(Do.execute(), Undo.execute()))
+      const { fork, readHistory, retry } = yield* admin
+      yield* client.interrupt("t", "too early")
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(3)
+      const events = yield* readHistory("t")
+      assert.strictEqual(events.at(-1)?._tag, "OrchestrationFailed")
+      for (const from of [1, 2, 3, 4]) {
+        yield* fork("t", { atEvent: from, newId: `f-${from}` })
+        yield* seconds(5)
+        assert.include(["Completed", "Cancelled"], (yield* client.status(`f-${from}`))._tag, `fork at ${from}`)
+      }
+      for (const from of [4, 3, 2]) {
+        yield* retry("t", { from })
+        yield* seconds(5)
+        assert.strictEqual((yield* client.status("t"))._tag, "Cancelled", `retry from ${from}`)
+      }
+      yield* retry("t", { from: 1 })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Completed")
+    }).pipe(inMemory))
+
+  it.effect("know how an interrupted child has ended whose answer is after the cut", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(
+        Effect.andThen(Effect.timeoutOption(Leg.execute(), "5 seconds"), Go.wait),
+        Effect.ensuring(Effect.sleep("1 hour"), Effect.sleep("20 seconds"))
+      )
+      const { fork, readHistory, retry } = yield* admin
+      const interruptedAt = (instanceId: string) =>
+        Effect.map(
+          readHistory(instanceId),
+          (events) => events.find(({ _tag }) => _tag === "SubOrchestrationCancelRequested")!.eventId
+        )
+      for (const instanceId of ["terminated", "interrupted"]) {
+        yield* client.start(Trip, { instanceId })
+        yield* seconds(10)
+        if (instanceId === "terminated") yield* client.terminate(instanceId, "stop")
+        yield* seconds(30)
+        if (instanceId === "interrupted") yield* client.interrupt(instanceId, "stop")
+        yield* seconds(3)
+        const from = yield* interruptedAt(instanceId)
+        yield* fork(instanceId, { atEvent: from, newId: `fork of ${instanceId}` })
+        yield* retry(instanceId, { from })
+        for (const id of [instanceId, `fork of ${instanceId}`]) yield* client.send(Go, id)
+        yield* seconds(5)
+        for (const id of [instanceId, `fork of ${instanceId}`]) {
+          assert.strictEqual((yield* client.status(id))._tag, "Completed", id)
+        }
+      }
+    }).pipe(inMemory))
+
   it.effect("continues from the interruption, without its deadline, if nothing was cleaned up", () =>
     Effect.gen(function*() {
       const { client, done } = yield* starting(Effect.andThen(Go.wait, Do.execute()))

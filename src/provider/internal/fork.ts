@@ -5,6 +5,7 @@
  * open then are begun again, for the fork; signals that the other instance received later are not copied.
  */
 import * as Effect from "effect/Effect"
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
@@ -17,7 +18,7 @@ import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { encodeEvent } from "./encoding.ts"
 import { changesOf, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
-import { beforeEnd, withEndOfMarker } from "./retry.ts"
+import { beforeEnd, interruptedOf, withEndOfMarker } from "./retry.ts"
 
 type Driver = AdminDriver["Service"]
 
@@ -94,6 +95,16 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
     stored: [...before.values()],
     changed: changesOf(kept, before.keys()),
     messages: [
+      // The fork has no such child, so that there is nothing to wait for.
+      ...[...interruptedOf(kept).keys()].map((parentId) =>
+        WorkItem.encode({
+          _tag: "SubOrchFailed",
+          parentInstance: newId,
+          parentExecutionId: state.executionId,
+          parentId,
+          details: ErrorDetails.cancelled("it is a child of another instance")
+        })
+      ),
       WorkItem.encode({
         _tag: "QueueMessage",
         instance: newId,

@@ -69,7 +69,7 @@ export const valuesBefore = Effect.fnUntraced(function*(
     if (history.length === 0) {
       return yield* refuse(
         instanceId,
-        `its key-values are those of earlier executions as well, and execution ${earlier} was pruned`
+        `its key-values are those of earlier executions as well, and execution ${earlier} is not stored: it was pruned, or the instance is a fork`
       )
     }
     for (const { key, lastUpdatedAtMs, value } of changesOf(history, values.keys())) {

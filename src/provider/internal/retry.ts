@@ -132,6 +132,7 @@ const cutOf = Effect.fnUntraced(function*(
     )
   }
   const children = yield* answersOf(driver, instanceId, plan.openChildren)
+  const ends = yield* endsOf(driver, plan.endingChildren)
   // The end of an execution stores its values over those of earlier ones; a removal of all names none.
   const needsBefore = hasEnded ? events.some(changesValues) : events.some(({ _tag }) => _tag === "KeyValuesCleared")
   const before = needsBefore ? yield* valuesBefore(driver, state, refuse) : new Map<string, StoredValue>()
@@ -167,7 +168,8 @@ const cutOf = Effect.fnUntraced(function*(
         data: retrySignal.encode(plan.again)
       }),
       ...plan.messages.map(WorkItem.encode),
-      ...children.answers.map(WorkItem.encode)
+      ...children.answers.map(WorkItem.encode),
+      ...ends.map(WorkItem.encode)
     ],
     cancelledActivities: plan.removedActivities,
     withdrawn: [
@@ -251,6 +253,31 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
 export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
   events.some((event) => event.eventId === keep && changeMarker.isMarker(event)) ? keep + 1 : keep
 
+/** Children that the program has interrupted, and whose end is not among these events, by event id. */
+export const interruptedOf = (
+  events: ReadonlyArray<Event.Event>
+): Map<number, Event.Of<"SubOrchestrationScheduled">> => {
+  const answered = new Set(
+    events.flatMap((event) =>
+      event._tag === "SubOrchestrationCompleted" || event._tag === "SubOrchestrationFailed" ? event.sourceEventId! : []
+    )
+  )
+  const interrupted = new Set(
+    events.flatMap((event) =>
+      event._tag === "SubOrchestrationCancelRequested" && event.reason === interruptSignal.ofChild
+        ? event.sourceEventId!
+        : []
+    )
+  )
+  return new Map(
+    events.flatMap((event) =>
+      event._tag === "SubOrchestrationScheduled" && interrupted.has(event.eventId) && !answered.has(event.eventId)
+        ? [[event.eventId, event] as const]
+        : []
+    )
+  )
+}
+
 interface Plan {
   readonly kept: ReadonlyArray<Event.Event>
   /** Requests that are carried out again. */
@@ -259,6 +286,8 @@ interface Plan {
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
   /** Children whose answer is neither in the events that stay nor among the messages. */
   readonly openChildren: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
+  /** Interrupted children whose end the program waits for, and that is neither in the events nor among the messages. */
+  readonly endingChildren: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
   /** Ids of children that were requested after the cut; those that exist were started. */
   readonly laterChildren: ReadonlyArray<string>
   readonly removedActivities: ReadonlyArray<number>
@@ -270,6 +299,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
   const removed = events.filter(({ eventId }) => eventId > keep)
   /** Requests with an answer, or given up. */
   const closed = new Set(kept.flatMap(({ sourceEventId }) => sourceEventId ?? []))
+  const ending = interruptedOf(kept)
   const keptIds = new Set(kept.map(({ eventId }) => eventId))
   const messages: Array<WorkItem.WorkItem> = []
   const failed = new Set<number>()
@@ -280,9 +310,10 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     // What answers a removed request is of no use to the code that comes.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
     if (event._tag === "ExternalEventPersistent" && event.name === retrySignal.name || isInterruption(event)) continue
-    if (isFailedAnswer(event)) failed.add(sourceEventId!)
+    if (isFailedAnswer(event) && !ending.delete(sourceEventId!)) failed.add(sourceEventId!)
     else {
       messages.push(message)
+      ending.delete(sourceEventId!)
       if (sourceEventId !== null) closed.add(sourceEventId)
     }
   }
@@ -298,6 +329,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     openChildren: kept.filter((event): event is Event.Of<"SubOrchestrationScheduled"> =>
       event._tag === "SubOrchestrationScheduled" && isOpen(event) && (hasEnded || failed.has(event.eventId))
     ),
+    endingChildren: [...ending.values()],
     laterChildren: removed.flatMap((event) => event._tag === "SubOrchestrationScheduled" ? childId(event) : []),
     removedActivities: removed.flatMap((event) => event._tag === "ActivityScheduled" ? event.eventId : []),
     removedTimers: removed.flatMap((event) =>
@@ -369,6 +401,27 @@ const answersOf = Effect.fnUntraced(function*(
   }
   return { answers, toRetry }
 })
+
+/** Answers of children that have ended; the others will send theirs. */
+const endsOf = (driver: Driver, children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>) =>
+  Effect.map(
+    driver.readInstances(children.map(childId)),
+    (states) =>
+      children.flatMap((child): WorkItem.WorkItem | ReadonlyArray<never> => {
+        const state = states.find(({ instanceId }) => instanceId === childId(child))
+        const end = state === undefined ? undefined : endOf(state)
+        const parent = {
+          parentInstance: child.instanceId,
+          parentExecutionId: child.executionId,
+          parentId: child.eventId
+        }
+        return end === undefined
+          ? []
+          : end._tag === "Completed"
+          ? { _tag: "SubOrchCompleted", ...parent, result: end.output }
+          : { _tag: "SubOrchFailed", ...parent, details: end.details }
+      })
+  )
 
 /** Whether a running instance is interrupted, or will be terminated. */
 const isEnding = Effect.fnUntraced(function*(driver: Driver, state: InstanceState) {

@@ -174,7 +174,7 @@ export const retries = topic("retries", {
       metadata: named({ status: "Failed", output: "no" })
     })
     yield* pruneExecutions("pruned", { keepLast: 1 })
-    yield* fails(retry("pruned"), /execution 1 was pruned/)
+    yield* fails(retry("pruned"), /execution 1 is not stored/)
     assert.deepStrictEqual(yield* values("pruned"), [["k", "v"]])
   }),
 
