@@ -83,6 +83,15 @@ describe("Processes on one database:", () => {
       const before = yield* readsOfBoth
       yield* two.admin.pause(PauseTarget.Orchestration({ name: "Doubled" }))
       yield* waitUntil(Effect.map(readsOfBoth, (now) => now.every((count, i) => count > before[i]!)))
+      // They have asked; the answer is there when a start is no longer run.
+      let probes = 0
+      for (const { client } of [one, two]) {
+        yield* waitUntil(Effect.gen(function*() {
+          const instanceId = `probe-${probes++}`
+          yield* client.start(Doubled, { instanceId, payload: 1 })
+          return (yield* Effect.exit(client.wait(Doubled, instanceId, { timeout: "200 millis" })))._tag === "Failure"
+        }))
+      }
       for (const n of [1, 2, 3]) yield* one.client.start(Doubled, { instanceId: `a${n}`, payload: n })
       yield* Effect.sleep("300 millis")
       for (const n of [1, 2, 3]) assert.strictEqual((yield* two.client.status(`a${n}`))._tag, "Running")
