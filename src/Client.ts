@@ -25,11 +25,13 @@ import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
+import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
-import { InvalidInput, ProviderError } from "./provider/ProviderError.ts"
+import { InstanceEnded as Ended, InstanceNotFound, InvalidInput, ProviderError } from "./provider/ProviderError.ts"
+import type { Reason } from "./provider/ProviderError.ts"
 import { endOf } from "./provider/shared/endOf.ts"
 import type * as Signal from "./Signal.ts"
 
@@ -312,6 +314,17 @@ export class Client extends Context.Service<Client, {
     E["Type"] | InstanceFailed | InstanceCancelled | WaitTimeout | PayloadMismatch | ProviderError
   >
 
+  /**
+   * Sends a signal that was set aside again: the instance receives it as the newest of its name. Each call sends it.
+   *
+   * Fails with `InstanceNotFound`; with `InstanceEnded` if nothing would read it; and with `InvalidInput` if the event
+   * is not a signal that was set aside. `execution` defaults to the current one.
+   */
+  readonly redrive: (
+    instanceId: string,
+    options: { readonly event: number; readonly execution?: number | undefined }
+  ) => Effect.Effect<void, ProviderError>
+
   /** Starts an instance and waits for its outcome: `start`, then `wait`. */
   readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
     orchestration: Definition<P, S, E, Id>,
@@ -558,6 +571,24 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     yield* checkInstanceId("Client.wait", instanceId)
     yield* describe(instanceId)
     return yield* outcome(provider, orchestration, instanceId, options)
+  }, tracing.endingBare),
+
+  redrive: Effect.fn("Client.redrive", producer)(function*(instanceId, { event: eventId, execution }) {
+    const operation = "Client.redrive"
+    yield* checkInstanceId(operation, instanceId)
+    const refuse = (reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
+    const found = yield* provider.readInstance(instanceId)
+    if (Option.isNone(found)) return yield* refuse(new InstanceNotFound({ instanceId }))
+    if (endOf(found.value) !== undefined) return yield* refuse(new Ended({ instanceId }))
+    const executionId = execution ?? found.value.executionId
+    const events = yield* provider.readWithExecution(instanceId, executionId)
+    const message = setAsideMessages(events).get(eventId)
+    if (message === undefined) {
+      const problem = `event ${eventId} of execution ${executionId} is not a signal that was set aside`
+      return yield* refuse(new InvalidInput({ field: "event", problem }))
+    }
+    yield* describeSend("redrive", message.name, instanceId)
+    yield* provider.enqueueForOrchestrator({ message: yield* tracing.withTraceparent(message), delay: Option.none() })
   }, tracing.endingBare),
 
   // Without a span of its own: it would be the parent of the start, but end after the instance, or with the process.

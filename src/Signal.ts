@@ -30,7 +30,11 @@ export interface Signal<in out P extends PayloadSchema> {
   readonly unawaited: "kept" | "lost"
   /**
    * Takes the oldest signal of this name, and waits for one if there is none. Concurrent waits receive signals in the
-   * order of their calls; an interrupted wait receives none. A payload that the Schema refuses blocks the instance.
+   * order of their calls; an interrupted wait receives none.
+   *
+   * A payload that the Schema refuses blocks the instance, until a build that reads it is deployed. After
+   * `RuntimeConfig.unreadableSignalTimeout` the signal is set aside, and the wait takes the next one; `Admin.redrive`
+   * sends it again.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */
@@ -87,9 +91,12 @@ export const make = <P extends PayloadInput = Schema.Void>(
     unawaited,
     codec,
     wait: Effect.gen(function*() {
-      const { perform } = yield* engine
-      const event = yield* perform({ _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal", name })
-      return yield* decoded(codec.decode(event.data))
+      const { accepts, perform } = yield* engine
+      while (true) {
+        const event = yield* perform({ _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal", name })
+        const value = codec.decode(event.data)
+        if (yield* accepts(event, value)) return yield* decoded(value)
+      }
     })
   }
 }

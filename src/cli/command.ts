@@ -20,6 +20,7 @@ import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
 import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
+import { redrive } from "./commands/redrive.ts"
 import { retry } from "./commands/retry.ts"
 import { show } from "./commands/show.ts"
 import { status } from "./commands/status.ts"
@@ -58,6 +59,7 @@ const root = (env: Io["env"]) =>
       pause,
       resume,
       retry,
+      redrive,
       fork,
       interrupt,
       terminate,

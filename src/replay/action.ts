@@ -2,9 +2,9 @@
  * The requests that orchestration code can make, and how each is recorded, matched in a replay, and carried out.
  */
 import type * as Event from "../model/Event.ts"
-import * as changeMarker from "../model/shared/changeMarker.ts"
 import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
+import * as markers from "../model/shared/markers.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import { whereDifferent } from "./difference.ts"
@@ -74,11 +74,13 @@ export type Immediate =
   | { readonly _tag: "ClearKeyValues" }
   /** `Orchestration.changed` is true here, and was not recorded before. `id` is that of the change. */
   | { readonly _tag: "RecordChange"; readonly id: string }
+  /** The program continues without a signal that it cannot read. */
+  | { readonly _tag: "RecordSetAside"; readonly signalId: number; readonly name: string }
 
 /** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
 export type Action = Awaited | Immediate
 
-/** The event that records each kind of request, and its noun in messages. A change is recorded as an activity. */
+/** The event that records each kind of request, and its noun in messages; for markers see `markers.ts`. */
 const kinds = {
   CallActivity: { event: "ActivityScheduled", noun: "activity" },
   CreateTimer: { event: "TimerCreated", noun: "timer" },
@@ -91,7 +93,7 @@ const kinds = {
   ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
   ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }
 } as const satisfies {
-  readonly [T in Exclude<Action["_tag"], "RecordChange">]: {
+  readonly [T in Exclude<Action["_tag"], "RecordChange" | "RecordSetAside">]: {
     readonly event: Event.Event["_tag"]
     readonly noun: string
   }
@@ -154,7 +156,9 @@ export const record = (
     case "ClearKeyValues":
       return { _tag: "KeyValuesCleared" }
     case "RecordChange":
-      return { _tag: "ActivityScheduled", name: changeMarker.activity, input: changeMarker.inputOf(action.id) }
+      return { _tag: "ActivityScheduled", name: markers.changed, input: markers.inputOf(action.id) }
+    case "RecordSetAside":
+      return { _tag: "ActivityScheduled", name: markers.setAside, input: markers.inputOf(action.signalId) }
   }
 }
 
@@ -257,6 +261,8 @@ const subject = (fields: object): string | undefined =>
 const describeAction = (action: Action): string =>
   action._tag === "RecordChange"
     ? described("change", action.id)
+    : action._tag === "RecordSetAside"
+    ? described("set aside signal", action.name)
     : builtIn(action) ?? described(kinds[action._tag].noun, subject(action))
 
 /** Calls of tasks and changes are activities of ours, whose input has the name of the task or the id of the change. */
@@ -265,10 +271,10 @@ const builtIn = (fields: object): string | undefined => {
   const [activity, input] = [String(fields.name), String(fields.input)]
   const name = taskSignal.creates(activity)
     ? taskSignal.taskOf(input)
-    : activity === changeMarker.activity
-    ? changeMarker.idOf(input)
+    : activity === markers.changed
+    ? markers.changeOf(input)
     : undefined
-  return name === undefined ? undefined : described(activity === changeMarker.activity ? "change" : "task", name)
+  return name === undefined ? undefined : described(activity === markers.changed ? "change" : "task", name)
 }
 
 const described = (noun: string, subject: string | undefined) => subject === undefined ? noun : `${noun} "${subject}"`

@@ -6,7 +6,7 @@
  * requests before and after it.
  */
 import type * as Event from "../model/Event.ts"
-import * as changeMarker from "../model/shared/changeMarker.ts"
+import * as markers from "../model/shared/markers.ts"
 import { isRequest } from "./action.ts"
 
 export class Changes {
@@ -50,8 +50,8 @@ const placesOf = (recorded: ReadonlyArray<Event.Event>) => {
   const places = new Map<number, Set<string>>()
   let requests = 0
   for (const event of recorded) {
-    if (event._tag === "ActivityScheduled" && changeMarker.isMarker(event)) {
-      const id = changeMarker.idOf(event.input)
+    if (event._tag === "ActivityScheduled" && markers.isMarker(event)) {
+      const id = markers.changeOf(event.input)
       if (id !== undefined) places.set(requests, (places.get(requests) ?? new Set()).add(id))
     } else if (isRequest(event)) requests++
   }

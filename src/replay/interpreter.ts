@@ -15,7 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
-import * as changeMarker from "../model/shared/changeMarker.ts"
+import * as markers from "../model/shared/markers.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
@@ -48,6 +48,8 @@ export interface Options {
   readonly onStray: () => void
   /** Whether stored data that its Schema refuses stops the replay. Otherwise the program dies of it. */
   readonly blocks: boolean
+  /** Whether the code continues without a new signal that its Schema refuses. Defaults to false. */
+  readonly setsAside?: boolean | undefined
 }
 
 /** A handle that the code dropped before its answer came. */
@@ -79,8 +81,11 @@ export class InvalidProgram {
 /** The code cannot read what is stored. */
 export class Unreadable {
   readonly message: string
-  constructor(message: string) {
+  /** Whether it is a signal that the code takes for the first time. */
+  readonly isSignal: boolean
+  constructor(message: string, isSignal: boolean) {
     this.message = message
+    this.isSignal = isSignal
   }
 }
 
@@ -97,8 +102,7 @@ export class Nondeterminism {
 export class Interpreter {
   /** Holds the events that were applied, and the requests that were bound. */
   readonly ledger = new Ledger()
-  /** Must know the recorded events before they are applied. */
-  readonly changes = new Changes()
+  private readonly changes = new Changes()
   private readonly options: Options
   private readonly state: State
   /** Requests without an event, oldest first. */
@@ -113,6 +117,9 @@ export class Interpreter {
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
   private unreadable: Unreadable | undefined
+  private isSignalUnreadable = false
+  /** Event ids of signals that the code continued without, as it was recorded. */
+  private setAside: ReadonlySet<number> = new Set()
   private isInterrupted = false
   private isReplaying = true
   private isInTurn = false
@@ -124,6 +131,12 @@ export class Interpreter {
   constructor(options: Options) {
     this.options = options
     this.state = new State(options.keyValues)
+  }
+
+  /** The decisions of the code are those of this record from now on; or new ones, when it is undefined. */
+  follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
+    this.changes.follow(recorded)
+    if (recorded !== undefined) this.setAside = markers.signalsSetAside(recorded)
   }
 
   /**
@@ -296,6 +309,21 @@ export class Interpreter {
         if (isNew && this.continuation === undefined) this.emitted.push({ _tag: "RecordChange", id })
         return Effect.succeed(isChanged)
       }),
+    accepts: ({ eventId, name }, payload) =>
+      Effect.suspend(() => {
+        if (!this.isInTurn) {
+          this.options.onStray()
+          return Effect.never
+        }
+        if (this.setAside.has(eventId)) return Effect.succeed(false)
+        if (Exit.isSuccess(payload) || this.isReplaying) return Effect.succeed(true)
+        if (this.options.setsAside !== true) {
+          this.isSignalUnreadable = true
+          return Effect.succeed(true)
+        }
+        this.emitted.push({ _tag: "RecordSetAside", signalId: eventId, name })
+        return Effect.succeed(false)
+      }),
     continueAsNew: (input, version) =>
       Effect.callback<never>(() => {
         if (this.isInTurn) this.continuation ??= { input, version }
@@ -308,7 +336,7 @@ export class Interpreter {
     unreadable: (mismatch) =>
       this.options.blocks
         ? Effect.callback<never>(() => {
-          if (this.isInTurn) this.unreadable ??= new Unreadable(mismatch.message)
+          if (this.isInTurn) this.unreadable ??= new Unreadable(mismatch.message, this.isSignalUnreadable)
           else this.options.onStray()
         })
         : Effect.die(mismatch)
@@ -378,8 +406,8 @@ export class Interpreter {
   }
 
   private match(event: RequestEvent): void {
-    // `Changes` has read it. So the code may also ask for the change no longer.
-    if (changeMarker.isMarker(event)) return void this.ledger.add(event)
+    // `follow` has read it. So the code may also ask for a change no longer.
+    if (markers.isMarker(event)) return void this.ledger.add(event)
     this.changes.pass()
     this.sortClears(event)
     const next = this.emitted[0]

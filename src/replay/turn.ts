@@ -11,9 +11,9 @@ import type { BlockReason } from "../model/Block.ts"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
-import * as changeMarker from "../model/shared/changeMarker.ts"
 import { isOwn } from "../model/shared/coreVersion.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import * as markers from "../model/shared/markers.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
@@ -66,11 +66,20 @@ export class Blocked {
   /** The event at which the replay stopped. */
   readonly eventId: number
   readonly spans: ReadonlyArray<ProgramSpan>
-  constructor(reason: BlockReason, problem: string, eventId: number, spans: ReadonlyArray<ProgramSpan> = []) {
+  /** Whether it is a signal that the code cannot read, and that it takes in this turn. */
+  readonly isSignal: boolean
+  constructor(
+    reason: BlockReason,
+    problem: string,
+    eventId: number,
+    spans: ReadonlyArray<ProgramSpan> = [],
+    isSignal = false
+  ) {
     this.reason = reason
     this.problem = problem
     this.eventId = eventId
     this.spans = spans
+    this.isSignal = isSignal
   }
 }
 
@@ -130,8 +139,8 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   // What no code can run can be cancelled nevertheless.
   const cancelled = blocks && reason !== undefined ? stored.cancelRequest : undefined
   if (blocks && reason !== undefined && cancelled === undefined) {
-    const { eventId = program.lastEventId, message } = ran.failure
-    return new Blocked(reason, message, eventId, program.takeEndedSpans())
+    const { eventId = program.lastEventId, isSignal, message } = ran.failure
+    return new Blocked(reason, message, eventId, program.takeEndedSpans(), isSignal)
   }
   const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
@@ -197,7 +206,7 @@ class Program {
   private strayed = false
 
   constructor(input: Input, started: Event.Of<"OrchestrationStarted">, version: CoreVersion, blocks: boolean) {
-    const { code, keyValues, onStray, services } = input
+    const { code, keyValues, onStray, services, setsAside } = input
     this.started = started
     this.lastEvent = started
     this.version = version
@@ -208,6 +217,7 @@ class Program {
       services,
       strict: this.isOwn,
       blocks,
+      setsAside,
       onStray: () => {
         if (!this.strayed) onStray()
         this.strayed = true
@@ -230,7 +240,7 @@ class Program {
     const isCut = history.some(isRetry) ||
       messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
     return attempt(() => {
-      this.interpreter.changes.follow(recorded ?? history)
+      this.interpreter.follow(recorded ?? history)
       for (const [index, event] of history.entries()) {
         this.forbidEnd(history, index, isCut)
         // A turn may have made requests before its code ended; a cut leaves some of them.
@@ -240,7 +250,7 @@ class Program {
         else this.ledger.add(event)
       }
       this.forbidEnd(history, history.length, isCut)
-      if (recorded === undefined) this.interpreter.changes.follow(undefined)
+      if (recorded === undefined) this.interpreter.follow(undefined)
       this.dropped = this.interpreter.takeDropped()
       if (this.interpreter.ended() !== undefined) return
       const dropped = new Set(this.dropped.map(({ eventId }) => eventId))
@@ -281,8 +291,8 @@ class Program {
         const event = recorder.append(action.record(next, at)) as action.RequestEvent
         requests.push({ action: next, event })
         interpreter.bind(event)
-        if (next._tag !== "RecordChange") continue
-        this.ledger.add(recorder.append({ _tag: "ActivityCompleted", result: changeMarker.result }, event.eventId))
+        if (next._tag !== "RecordChange" && next._tag !== "RecordSetAside") continue
+        this.ledger.add(recorder.append({ _tag: "ActivityCompleted", result: markers.result }, event.eventId))
       }
       requests.push(...this.again(execution, recorder.added))
       if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
@@ -393,7 +403,7 @@ class Program {
     if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
     const left = history.slice(index)
-    if (isCut && left.every((event) => isRetry(event) || isOfCode(event))) return
+    if (isCut && left.every((event) => isRetry(event) || isOfCode(event) || markers.isPart(event, history))) return
     const expected = left.find(action.isRequest)
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
@@ -431,6 +441,7 @@ type Problem =
     readonly message: string
     /** Undefined: the last event that the code has seen. */
     readonly eventId?: number
+    readonly isSignal?: boolean
   }
 
 const attempt = (f: () => void): Problem | undefined => {
@@ -447,7 +458,10 @@ const attempt = (f: () => void): Problem | undefined => {
       return { details: ErrorDetails.invalidProgram(message), reason: problem.reason, message }
     }
     // Thrown only where a turn may block, so the details are those of a definition that died.
-    if (problem instanceof Unreadable) return { details: ErrorDetails.died(problem), reason: "DataUnreadable", message }
+    if (problem instanceof Unreadable) {
+      const { isSignal } = problem
+      return { details: ErrorDetails.died(problem), reason: "DataUnreadable", message, isSignal }
+    }
     throw problem
   }
 }

@@ -7,7 +7,7 @@
 import * as Duration from "effect/Duration"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import type { BlockReport } from "../model/Block.ts"
+import type { Block, BlockReport } from "../model/Block.ts"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type { PayloadMismatch } from "../model/shared/payload.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -18,6 +18,7 @@ import type { WarmProgram } from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
 import type { Registration, Registry } from "./registry.ts"
+import type { Settings } from "./settings.ts"
 
 /** The claim is abandoned: the work will be delivered again. */
 export interface Abandon<Because extends string> {
@@ -56,6 +57,16 @@ export const blocked = ({ eventId, problem, reason }: Omit<BlockReport, "build">
   problem,
   block: { reason, problem: problem.slice(0, maxProblemLength), eventId }
 })
+
+/** Whether an instance that cannot read its signal continues without it; `block` is what blocks it so far. */
+export const maySetAside = (
+  block: Pick<Block, "reason" | "sinceMs"> | null,
+  nowMs: number,
+  { unreadableSignalTimeout }: Pick<Settings, "unreadableSignalTimeout">
+): boolean => {
+  const blockedMs = block?.reason === "DataUnreadable" ? nowMs - block.sinceMs : 0
+  return blockedMs >= Duration.toMillis(unreadableSignalTimeout)
+}
 
 /** For work that may be at fault: its handling threw. */
 export const broken: Abandon<"Broke"> = { _tag: "Abandon", because: "Broke", pause: "growing", counts: true }

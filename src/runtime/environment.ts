@@ -56,6 +56,7 @@ export const variables: Environment.Table<Settings> = {
   warmInstanceBytes: own("warmInstanceBytes", Environment.count(0)),
   verifyReplay: own("verifyReplay", Environment.flag),
   onMismatch: own("onMismatch", Environment.choice("block", "fail")),
+  unreadableSignalTimeout: own("unreadableSignalTimeout", Environment.durationOrInfinity(0)),
   build: own("build", Environment.text),
   optimisticTurns: own("optimisticTurns", Environment.flag)
 }

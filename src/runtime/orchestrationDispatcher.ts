@@ -159,7 +159,8 @@ const deliver = (
   claimed: Claimed<OrchestrationItem>,
   settlement: settlements.Settlement
 ): Effect.Effect<void> => {
-  const { isPaused, provider, registry, runner, settings: { maxAttempts } } = parts
+  const { isPaused, provider, registry, runner, settings } = parts
+  const { maxAttempts } = settings
   const { attemptCount, item: claimedItem } = claimed
   const { instanceId } = claimedItem
   const warm = parts.warm.take(instanceId)
@@ -187,13 +188,20 @@ const deliver = (
           return readHistory(ran)
         case "Replay": {
           const { batch, registration } = decision
-          return Effect.flatMap(
-            runner.replay({ item, batch, registration, warm, ran }),
-            (ran) =>
-              ran instanceof turns.Blocked
-                ? block(registration.name, ran)
-                : commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
-          )
+          const replay = (setsAside: boolean): Effect.Effect<void> =>
+            Effect.flatMap(
+              runner.replay({ item, batch, registration, warm, ran, setsAside }),
+              (ran) =>
+                !(ran instanceof turns.Blocked)
+                  ? commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
+                  : !ran.isSignal || setsAside
+                  ? block(registration.name, ran)
+                  : Effect.flatMap(
+                    mayContinueWithout(item),
+                    (mayContinue) => mayContinue ? replay(true) : block(registration.name, ran)
+                  )
+            )
+          return replay(false)
         }
         case "FailAsPoison":
           return Effect.logError(`${component}: instance fails as poison, no delivery ended with a stored turn`).pipe(
@@ -213,6 +221,15 @@ const deliver = (
           return settlement.abandon(decision)
       }
     })
+
+  /** Whether it has waited long enough for a build that reads its signal. */
+  const mayContinueWithout = ({ nowMs }: OrchestrationItem): Effect.Effect<boolean> =>
+    provider.readInstance(instanceId).pipe(
+      Effect.map(Option.match({ onNone: () => null, onSome: ({ block }) => block })),
+      // The next try asks again.
+      Effect.orElseSucceed(() => null),
+      Effect.map((block) => decide.maySetAside(block, nowMs, settings))
+    )
 
   const traced = (item: OrchestrationItem) =>
     spans.inTurn(spans.causeOf({ ...claimed, item }, warm), (span) => {

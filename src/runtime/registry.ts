@@ -1,7 +1,7 @@
 /**
  * The orchestrations and activities that a process serves, by name and version.
  */
-import * as changeMarker from "../model/shared/changeMarker.ts"
+import * as markers from "../model/shared/markers.ts"
 import { anyVersion, isOlder } from "../model/shared/versions.ts"
 import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
 import type { Code } from "../replay/interpreter.ts"
@@ -53,7 +53,7 @@ export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: stri
   for (const [name, handler] of activities) {
     if (handlers.has(name)) throw new Error(`activity "${name}" is registered twice`)
     if (name.startsWith(builtIn)) throw new Error(`activity "${name}" has a name of Duroxide's own: ${builtIn}…`)
-    if (name === changeMarker.activity) throw new Error(`activity "${name}" has a name that histories use for changes`)
+    if (markers.isName(name)) throw new Error(`activity "${name}" has a name that histories use for marks of their own`)
     handlers.set(name, handler)
   }
   return handlers

@@ -65,8 +65,12 @@ export const countTurn = (execution: Execution, { historyDelta }: Pick<Turn, "hi
   })
 
 /** Counts a turn of a program, and logs how it ended. */
-export const report = (execution: Execution, { diedOf, lostSignals, outcome, turn }: turns.Ran): Effect.Effect<void> =>
+export const report = (
+  execution: Execution,
+  { diedOf, lostSignals, outcome, requests, turn }: turns.Ran
+): Effect.Effect<void> =>
   countTurn(execution, turn).pipe(
+    Effect.andThen(reportSetAside(execution.name, requests)),
     Effect.andThen(lostSignals === 0 ? Effect.void : Metric.update(lost(execution.name), lostSignals)),
     Effect.andThen(
       outcome._tag === "Waiting"
@@ -89,8 +93,24 @@ export const report = (execution: Execution, { diedOf, lostSignals, outcome, tur
     Effect.annotateLogs({ orchestration_name: execution.name, new_events: turn.historyDelta.length })
   )
 
+const reportSetAside = (orchestrationName: string, requests: turns.Ran["requests"]): Effect.Effect<void> => {
+  const signals = requests.flatMap(({ action }) => action._tag === "RecordSetAside" ? action : [])
+  return signals.length === 0 ? Effect.void : Effect.forEach(
+    signals,
+    ({ name, signalId }) =>
+      Effect.logError(
+        `${component}: a signal that no build could read is set aside; once one reads it, redrive sends it again`
+      ).pipe(
+        Effect.annotateLogs({ signal: name, event_id: signalId }),
+        Effect.andThen(Metric.update(setAside(orchestrationName), 1))
+      ),
+    { discard: true }
+  )
+}
+
 const starts = seriesOf(Metrics.orchestrationStarts)
 const lost = seriesOf(Metrics.signalsLost)
+const setAside = seriesOf(Metrics.signalsSetAside)
 const turned = seriesOf(Metrics.orchestrationTurns)
 const completions = seriesOf(Metrics.orchestrationCompletions)
 const failures = seriesOf(Metrics.orchestrationFailures)

@@ -103,6 +103,12 @@ export interface Settings {
    */
   readonly onMismatch: "block" | "fail" | undefined
   /**
+   * How long a signal that no process can read blocks its instance. After that it is set aside, and the instance
+   * continues; `Admin.redrive` sends the signal again. 0 sets it aside at once. Defaults to 1 hour: a rolling deploy
+   * ends sooner, and a wrong one is rolled back.
+   */
+  readonly unreadableSignalTimeout: Duration.Duration
+  /**
    * Names the code of this process for operators, such as a commit: in reports of blocked instances, and in the list of
    * processes. At most 1,024 bytes. Defaults to undefined: a hash of what the process serves.
    */
@@ -152,6 +158,7 @@ export const defaults: Settings = {
   warmInstanceBytes: 67_108_864,
   verifyReplay: false,
   onMismatch: undefined,
+  unreadableSignalTimeout: Duration.hours(1),
   build: undefined,
   optimisticTurns: true
 }
@@ -219,6 +226,7 @@ const mayBeZero: ReadonlySet<string> = new Set([
   "pollTimeout",
   "shutdownTimeout",
   "activityGracePeriod",
+  "unreadableSignalTimeout",
   "maxSessions",
   "warmInstances",
   "warmInstanceBytes"

@@ -40,6 +40,8 @@ export interface TurnRunner {
     readonly registration: Registration
     readonly warm: turns.WarmProgram | undefined
     readonly ran: turns.Ran | undefined
+    /** Whether the program continues without new signals that it cannot read. Defaults to false. */
+    readonly setsAside?: boolean
   }) => Effect.Effect<turns.Ran | turns.Blocked>
   /** Logs programs that continued outside their turns, and instances with long histories, since the last call. */
   readonly reportPrograms: Effect.Effect<void>
@@ -97,7 +99,7 @@ export const make = (
           return { _tag: "Ran", ran: untakenSignals.requeue(ran) }
         }
       ),
-    replay: ({ batch, item, ran, registration, warm }) =>
+    replay: ({ batch, item, ran, registration, setsAside, warm }) =>
       Effect.flatMap(tracing.traceparent, (traceparent) => {
         const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
           runTurn({
@@ -112,11 +114,13 @@ export const make = (
             traceparent,
             code: registration.code,
             services,
+            setsAside,
             onStray: () => strays.add(registration.name, item.instanceId)
           })
         const verified = (replayed: turns.Ran | turns.Blocked) => {
           if (
-            replayed instanceof turns.Blocked || !verifyReplay || warm === undefined || !warm.isSound() ||
+            replayed instanceof turns.Blocked || !verifyReplay || setsAside === true || warm === undefined ||
+            !warm.isSound() ||
             !hasSeen(warm, item.history)
           ) return replayed
           return agreed(

@@ -245,6 +245,7 @@ export const layer = <A, E, R>(
       start: (orchestration, options) => restful(client.start(orchestration, options)),
       send: (signal, instanceId, ...payload) => restful(client.send(signal, instanceId, ...payload)),
       interrupt: (instanceId, reason, options) => restful(client.interrupt(instanceId, reason, options)),
+      redrive: (instanceId, options) => restful(client.redrive(instanceId, options)),
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),

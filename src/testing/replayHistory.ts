@@ -11,7 +11,7 @@ import type * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Event from "../model/Event.ts"
-import * as changeMarker from "../model/shared/changeMarker.ts"
+import * as markers from "../model/shared/markers.ts"
 import { isArrival } from "../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isOwnEnd } from "../model/shared/recordedEnds.ts"
 import type * as Orchestration from "../Orchestration.ts"
@@ -252,8 +252,8 @@ const compare = (
   const after = codeAfter(code, events, recorded.length, keyValues)
   if (after._tag === "Fits") {
     // Code may ask for a change no longer, or have it recorded where an instance that waits has not come yet.
-    const theirs = expected.filter((event) => !changeMarker.isPart(event, events))
-    const ours = after.events.filter((event) => !changeMarker.isPart(event, after.events))
+    const theirs = expected.filter((event) => !markers.isPart(event, events))
+    const ours = after.events.filter((event) => !markers.isPart(event, after.events))
     const index = firstDifference(theirs, ours, (event, other) => {
       const request = after.requests.find((request) => request.event === other)
       return request === undefined

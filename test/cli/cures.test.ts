@@ -2,7 +2,7 @@
  * What an operator sees of instances that a wrong deploy has blocked, or that have failed, and what brings them back.
  */
 import { assert, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -22,7 +22,8 @@ const bank = { declines: true, keys: new Array<string>() }
 const application = (
   url: string,
   build: string,
-  program: () => Effect.Effect<string, string, Orchestration.Instance>
+  program: () => Effect.Effect<string, string, Orchestration.Instance>,
+  options: RuntimeConfig.Options = {}
 ) =>
   Runtime.layer({ orchestrations: [Book], activities: [Charge, Reserve] }).pipe(
     Layer.provide([
@@ -37,7 +38,7 @@ const application = (
     ]),
     Layer.provideMerge(Client.layer),
     Layer.provideMerge(PrismaProvider.layer({ url })),
-    Layer.provide(RuntimeConfig.layer({ build })),
+    Layer.provide(RuntimeConfig.layer({ build, ...options })),
     Layer.provideMerge(Logger.layer([]))
   )
 
@@ -157,5 +158,48 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           )
         )
       )
+    }))
+
+  it.effect("a signal that no build can read is shown when it is set aside, and sent again", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.PgServer
+      const on = (...args: ReadonlyArray<string>) => Cli.run([...args, "--url", url])
+      const Note = Signal.make("Note", { payload: { text: Schema.String } })
+      const Foreign = Signal.make("Note", { payload: Schema.Unknown })
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Book, { instanceId: "trip-4" })
+        yield* waitUntil(Effect.map(on("show", "trip-4"), ({ stdout }) => stdout.includes("signal awaited")))
+        yield* client.send(Foreign, "trip-4", 17)
+        yield* waitUntil(Effect.map(on("show", "trip-4"), ({ stdout }) => stdout.includes("signal set aside")))
+        const shown = yield* on("show", "trip-4")
+        assert.match(
+          shown.stdout,
+          /^Signals set aside, because no build could read them \(redrive trip-4 --event <event> sends one again\)$/m
+        )
+        assert.match(shown.stdout, /^Note +#3 +\S+ \S+, \d+ s ago$/m)
+        assert.match(shown.stdout, /signal set aside +#3$/m)
+        const { setAside } = JSON.parse((yield* on("show", "trip-4", "--json")).stdout)
+        assert.deepInclude(setAside[0], { name: "Note", eventId: 3 })
+        const refused = yield* on("redrive", "trip-4", "--event", "1")
+        assert.strictEqual(refused.exitCode, 2)
+        assert.include(refused.stderr, "event 1 of execution 1 is not a signal that was set aside")
+      }).pipe(
+        Effect.provide(
+          application(url, "one", () => Effect.map(Note.wait, ({ text }) => text), { unreadableSignalTimeout: 0 })
+        )
+      )
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        const redriven = yield* on("redrive", "trip-4", "--event", "3")
+        assert.deepStrictEqual([redriven.exitCode, redriven.stdout], [
+          0,
+          "sent the signal of event 3 to trip-4 again\n"
+        ])
+        assert.strictEqual(yield* client.wait(Book, "trip-4"), "17")
+        const late = yield* on("redrive", "trip-4", "--event", "3")
+        assert.strictEqual(late.exitCode, 1)
+        assert.include(late.stderr, "instance trip-4 has ended")
+      }).pipe(Effect.provide(application(url, "two", () => Effect.map(Foreign.wait, String))))
     }))
 })

@@ -116,6 +116,11 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
     "an instance that fails as poison is counted": ["duroxide_orchestration_poison_total"],
     "an activity that fails as poison is counted": ["duroxide_activity_poison_total"]
   },
+  "test/runtime/setAside.test.ts": {
+    "blocks its instance for an hour, then it is set aside, and the next one is taken": [
+      "duroxide_signals_set_aside_total"
+    ]
+  },
   "test/runtime/warmInstances.long.test.ts": {
     "limits: the least recently used programs are dropped, by number and by bytes": [
       "duroxide_orchestration_replays_total",

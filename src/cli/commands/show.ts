@@ -7,6 +7,7 @@ import * as Option from "effect/Option"
 import type { Block } from "../../model/Block.ts"
 import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
+import * as markers from "../../model/shared/markers.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
@@ -106,6 +107,13 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const nowMs = yield* Clock.currentTimeMillis
 
   const lost = new Set(Ledger.of(history).lostSignals)
+  const setAside = history.flatMap((event) => {
+    const signalId = markers.setAsideBy(event)
+    const signal = history.find(({ eventId }) => eventId === signalId)
+    return signal !== undefined && "name" in signal
+      ? [{ name: signal.name, eventId: signal.eventId, sinceMs: event.timestampMs }]
+      : []
+  })
   const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event, lost).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
@@ -133,6 +141,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       })),
       unserved,
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
+      setAside: setAside.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       interrupted: interruption === undefined
         ? null
         : { since: isoTime(interruption.sinceMs), reason: interruption.reason },
@@ -229,6 +238,14 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           { title: "NAME", value: ({ name }) => name },
           { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
           { title: "SINCE", value: ({ sinceMs }) => moment(sinceMs) }
+        ], style)
+      ),
+      ...titled(
+        `Signals set aside, because no build could read them (redrive ${id} --event <event> sends one again)`,
+        setAside.length === 0 ? [] : table(full ? setAside : setAside.slice(-mostWaits), [
+          { title: "NAME", value: ({ name }) => name },
+          { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
+          { title: "SET ASIDE", value: ({ sinceMs }) => moment(sinceMs) }
         ], style)
       ),
       ...titled(

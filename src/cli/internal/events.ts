@@ -4,6 +4,7 @@
 import type * as Event from "../../model/Event.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as markers from "../../model/shared/markers.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
 import { time } from "./table.ts"
 
@@ -11,6 +12,8 @@ import { time } from "./table.ts"
 export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): string =>
   lostSignals.has(event.eventId)
     ? `${kindsOfTypes[event._tag]} lost`
+    : markers.isMarker(event)
+    ? kindsOfMarkers[event.name]!
     : event._tag === "ExternalEventPersistent" && event.name === retrySignal.name && retrySignal.isOfFork(event.data)
     ? "forked"
     : event._tag !== "ExternalEventPersistent"
@@ -52,6 +55,11 @@ const kindsOfSignals: { readonly [name: string]: string } = {
   [retrySignal.name]: "retried"
 }
 
+const kindsOfMarkers: { readonly [name: string]: string } = {
+  [markers.changed]: "change recorded",
+  [markers.setAside]: "signal set aside"
+}
+
 /** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
 export const describe = (event: Event.Event): string => {
   const answered = event.sourceEventId === null ? "" : `#${event.sourceEventId}`
@@ -70,6 +78,8 @@ export const describe = (event: Event.Event): string => {
     case "SubOrchestrationScheduled":
       return `${event.name} ${event.instance} ${event.input}`
     case "ActivityScheduled":
+      if (event.name === markers.changed) return markers.changeOf(event.input) ?? event.input
+      if (event.name === markers.setAside) return `#${event.input}`
       return [
         event.name,
         ...(event.tag === undefined ? [] : [`tag ${event.tag}`]),

@@ -3,11 +3,24 @@
  */
 import type * as Event from "../Event.ts"
 import type * as WorkItem from "../WorkItem.ts"
-import * as changeMarker from "./changeMarker.ts"
+import * as markers from "./markers.ts"
 
 /** Whether an event of these was made from a message, so that the code resumes with it. */
 export const isArrival = (event: Event.Event, events: ReadonlyArray<Event.Event>): boolean =>
-  messageOf(event) !== undefined && !changeMarker.isPart(event, events)
+  messageOf(event) !== undefined && !markers.isPart(event, events)
+
+type Signal = WorkItem.Of<"QueueMessage"> | WorkItem.Of<"ExternalRaised">
+
+/** The signals that were set aside, by event id. */
+export const setAsideMessages = (events: ReadonlyArray<Event.Event>): ReadonlyMap<number, Signal> => {
+  const setAside = markers.signalsSetAside(events)
+  return new Map(events.flatMap((event) => {
+    const message = setAside.has(event.eventId) ? messageOf(event) : undefined
+    return message?._tag === "QueueMessage" || message?._tag === "ExternalRaised"
+      ? [[event.eventId, message] as const]
+      : []
+  }))
+}
 
 /** The message that an event was made from; undefined for an event that no message has brought. */
 export const messageOf = (event: Event.Event): WorkItem.WorkItem | undefined => {

@@ -13,10 +13,10 @@ import * as Schedule from "effect/Schedule"
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
-import * as changeMarker from "../../model/shared/changeMarker.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { childId } from "../../model/shared/identifiers.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as markers from "../../model/shared/markers.ts"
 import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
@@ -221,7 +221,7 @@ const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: numbe
 const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: number): string | undefined => {
   const requestAfter = (eventId: number) =>
     events.find((event) =>
-      event.eventId > eventId && !changeMarker.isPart(event, events) &&
+      event.eventId > eventId && !markers.isPart(event, events) &&
       (event._tag === "ActivityScheduled" || event._tag === "SubOrchestrationScheduled")
     )?.eventId
   if (events.some((event) => event.eventId === keep + 1 && isInterruption(event))) {
@@ -251,7 +251,7 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
 
 /** The record of a change is two events. */
 export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
-  events.some((event) => event.eventId === keep && changeMarker.isMarker(event)) ? keep + 1 : keep
+  events.some((event) => event.eventId === keep && markers.isMarker(event)) ? keep + 1 : keep
 
 /** Children that the program has interrupted, and whose end is not among these events, by event id. */
 export const interruptedOf = (

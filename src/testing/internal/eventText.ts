@@ -2,8 +2,8 @@
  * Events as readable text: one line each, and a text to compare decisions by.
  */
 import * as Event from "../../model/Event.ts"
-import * as changeMarker from "../../model/shared/changeMarker.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
+import * as markers from "../../model/shared/markers.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
 export const eventText = (event: Event.Event): string => {
@@ -22,7 +22,8 @@ export const eventText = (event: Event.Event): string => {
     case "OrchestrationChained":
       return `detached start of "${event.name}" as ${event.instance} with ${cut(event.input)}`
     case "ActivityScheduled": {
-      if (changeMarker.isMarker(event)) return `change ${event.input}`
+      if (event.name === markers.changed) return `change ${event.input}`
+      if (event.name === markers.setAside) return `signal ${event.input} set aside`
       const on = event.sessionId === undefined ? "" : `, session ${event.sessionId}`
       return `activity "${event.name}" with ${cut(event.input)}${on}${
         event.tag === undefined ? "" : `, tag ${event.tag}`
