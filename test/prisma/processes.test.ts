@@ -27,8 +27,13 @@ const application = (url: string, options: Partial<PrismaProvider.Options> = {})
       RuntimeConfig.layer({ build: "a1b2", tags: { _tag: "DefaultAnd", tags: ["gpu"] }, workerConcurrency: 4 })
     ]),
     Layer.provideMerge(PrismaProvider.layer({ url, ...options })),
-    Layer.provideMerge(Logger.layer([]))
+    Layer.provideMerge(Logger.layer([Logger.make(({ logLevel, message }) => {
+      if (logLevel !== "Info" && logLevel !== "Debug") complaints.push(String(message))
+    })]))
   )
+
+/** Lines above Info. */
+const complaints: Array<string> = []
 
 /** Starts the only process of the application, or the nth. */
 const start = Effect.fnUntraced(function*(url: string, options?: Partial<PrismaProvider.Options>, nth = 1) {
@@ -84,6 +89,7 @@ describe("a process", () => {
       })
       assert.strictEqual((yield* statementCounts)["registerProcess"], 1)
       yield* close
+      assert.deepStrictEqual(complaints, [])
       assert.deepStrictEqual(yield* test.sql("SELECT FROM processes"), [])
       yield* waitUntil(Effect.map(test.sql(locks), (rows) => rows.length === 0))
     }).pipe(Effect.scoped))

@@ -7356,12 +7356,13 @@ BEGIN
 END
 $$;
 
--- Deletes the row of a process that closes.
+-- Deletes the row of a process that closes. Returns whether there was one.
 -- Bound: the row. Locks: the row.
-CREATE OR REPLACE FUNCTION dx_remove_process(p_id uuid) RETURNS void LANGUAGE sql
+CREATE OR REPLACE FUNCTION dx_remove_process(p_id uuid) RETURNS boolean LANGUAGE sql
 SET search_path FROM CURRENT
 AS $$
-  DELETE FROM processes AS p WHERE p.id = p_id
+  WITH removed AS (DELETE FROM processes AS p WHERE p.id = p_id RETURNING p.id)
+  SELECT EXISTS (SELECT FROM removed)
 $$;
 
 -- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other

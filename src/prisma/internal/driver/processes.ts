@@ -16,5 +16,5 @@ export const processes = ({ answer }: Calls) => ({
     ),
 
   removeProcess: (id) =>
-    Effect.asVoid(answer<unknown>("removeProcess", "dx_remove_process", [Prisma.sql`${id}::uuid`], timeless))
+    Effect.asVoid(answer<boolean>("removeProcess", "dx_remove_process", [Prisma.sql`${id}::uuid`], timeless))
 } satisfies Partial<ProviderDriver["Service"]>)
