@@ -389,13 +389,16 @@ const makeWith = <
       activityKey(name),
       Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
         limits: limitsUnsafe(name, options),
+        services,
         run: (text) => {
           const decoded = input.decode(text)
           if (Exit.isFailure(decoded)) return decoded
-          return Effect.scoped(Effect.suspend(() => handler(decoded.value))).pipe(
-            Effect.provideContext(services) as <A, E>(
-              self: Effect.Effect<A, E, any>
-            ) => Effect.Effect<A, E, Call>,
+          const handling = Effect.suspend(() => handler(decoded.value)) as Effect.Effect<
+            Success["Type"],
+            Error["Type"],
+            Call
+          >
+          return Effect.scoped(handling).pipe(
             Effect.matchCauseEffect({
               onSuccess: (value) => Effect.orDie(result.encode(value)),
               onFailure: (cause) => {

@@ -70,7 +70,9 @@ export const make = Effect.fnUntraced(function*(options: {
   })
   const services = yield* ours()(Effect.context<never>())
   const run = Effect.runForkWith(services)
-  const annotations = Context.get(services, References.CurrentLogAnnotations)
+  // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
+  // activities allocates.
+  const handlerServices = new Map(Array.from(handlers, ([name, own]) => [name, Context.merge(services, own.services)]))
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const deliveries = new Set<Delivery>()
   /** Open when there may be room for another claim. */
@@ -258,10 +260,15 @@ export const make = Effect.fnUntraced(function*(options: {
   }
 
   /** The context of a handler: what it knows of its call, and what it logs. */
-  const contextOf = ({ attemptCount, item }: Delivery) =>
-    Context.add(services, Call, callOf(item, attemptCount, sessions.workerId)).pipe(
-      Context.add(References.CurrentLogAnnotations, { ...annotations, ...annotationsOf(item) })
+  const contextOf = ({ attemptCount, item }: Delivery) => {
+    const services = handlerServices.get(item.name)!
+    return Context.add(services, Call, callOf(item, attemptCount, sessions.workerId)).pipe(
+      Context.add(References.CurrentLogAnnotations, {
+        ...Context.get(services, References.CurrentLogAnnotations),
+        ...annotationsOf(item)
+      })
     )
+  }
 
   // -- loops ---------------------------------------------------------------------------------------
 
