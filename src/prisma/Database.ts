@@ -255,7 +255,8 @@ const answerGraceMs = 5000
 /** Idle time of a connection until the system probes it each second; it ends one that does not answer ten probes. */
 const keepAliveInitialDelayMillis = 10_000
 
-const releaseTimeout = Duration.seconds(5)
+/** Together with the other waits for a silent database, a second less than the ten that are documented. */
+const releaseTimeout = Duration.seconds(4)
 
 const connectFailure = (reason: ProviderError.Reason) =>
   new ProviderError.ProviderError({ operation: "connect", reason })
