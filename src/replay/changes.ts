@@ -10,7 +10,8 @@ import * as markers from "../model/shared/markers.ts"
 import { isRequest } from "./action.ts"
 
 export class Changes {
-  private readonly answers = new Map<string, boolean>()
+  /** Undefined until a program asks: few do. */
+  private answers: Map<string, boolean> | undefined
   /** What is being replayed; undefined in new turns. */
   private recorded: ReadonlyArray<Event.Event> | undefined
   /** The ids of changes, by the number of requests before their markers. */
@@ -34,6 +35,7 @@ export class Changes {
    * code has made and that have no event yet. In a replay none of them is a marker.
    */
   ask(id: string, open: number): { readonly isChanged: boolean; readonly isNew: boolean } {
+    this.answers ??= new Map()
     const known = this.answers.get(id)
     if (known !== undefined) return { isChanged: known, isNew: false }
     const isNew = this.recorded === undefined

@@ -119,7 +119,7 @@ export class Interpreter {
   private unreadable: Unreadable | undefined
   private isSignalUnreadable = false
   /** Event ids of signals that the code continued without, as it was recorded. */
-  private setAside: ReadonlySet<number> = new Set()
+  private setAside: ReadonlySet<number> = none
   private isInterrupted = false
   private isReplaying = true
   private isInTurn = false
@@ -136,7 +136,7 @@ export class Interpreter {
   /** The decisions of the code are those of this record from now on; or new ones, when it is undefined. */
   follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
     this.changes.follow(recorded)
-    if (recorded !== undefined) this.setAside = markers.signalsSetAside(recorded)
+    if (recorded !== undefined && recorded.length > 0) this.setAside = markers.signalsSetAside(recorded)
   }
 
   /**
@@ -450,6 +450,8 @@ export class Interpreter {
 }
 
 // internal
+
+const none: ReadonlySet<number> = new Set()
 
 /** Most spans of a turn that are kept for export: enough for any trace, and no burden for code that makes millions. */
 const mostSpans = 1_000

@@ -352,6 +352,7 @@ class Program {
 
   /** Requests that a retry carries out again, with their events. */
   private again(execution: Execution, arrived: ReadonlyArray<Event.Event>): ReadonlyArray<Request> {
+    if (!arrived.some(isRetry)) return []
     return arrived.flatMap((event) => isRetry(event) ? retrySignal.decode(event.data) : []).flatMap((eventId) => {
       const again = this.interpreter.open(eventId)
       if (again === undefined) return []

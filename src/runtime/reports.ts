@@ -41,61 +41,72 @@ export const executionOf = (
 }
 
 /** Counts a turn that is stored. */
-export const countTurn = (execution: Execution, { historyDelta }: Pick<Turn, "historyDelta">): Effect.Effect<void> =>
-  Effect.contextWith((context: Context.Context<never>) => {
-    const { name, started, version } = execution
-    turned(name).updateUnsafe(1, context)
-    const [first] = historyDelta
-    if (first?._tag === "OrchestrationStarted") starts(name, version, initiatorOf(first)).updateUnsafe(1, context)
-    const last = historyDelta.at(-1)
-    const status = last === undefined ? undefined : statusOf(last)
-    if (status === undefined) return Effect.void
-    completions(name, version, status).updateUnsafe(1, context)
-    historySizes(name).updateUnsafe(last!.eventId, context)
-    if (started !== undefined) {
-      // The clock of the store may have been set back meanwhile.
-      const ms = Math.max(0, last!.timestampMs - started.timestampMs)
-      durations(name, version, status).updateUnsafe(ms / 1_000, context)
-    }
-    if (status === "failed" && last!._tag === "OrchestrationFailed") {
-      failures(name, version, errorTypes[last.details._tag]).updateUnsafe(1, context)
-      if (isPoisonOf(last.details)) Metrics.orchestrationPoison.updateUnsafe(1, context)
-    }
-    return Effect.void
-  })
+export const countTurn = (execution: Execution, turn: Pick<Turn, "historyDelta">): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => Effect.sync(() => count(execution, turn, context)))
 
 /** Counts a turn of a program, and logs how it ended. */
-export const report = (
-  execution: Execution,
-  { diedOf, lostSignals, outcome, requests, turn }: turns.Ran
-): Effect.Effect<void> =>
-  countTurn(execution, turn).pipe(
-    Effect.andThen(reportSetAside(execution.name, requests)),
-    Effect.andThen(lostSignals === 0 ? Effect.void : Metric.update(lost(execution.name), lostSignals)),
-    Effect.andThen(
-      outcome._tag === "Waiting"
-        ? Effect.logDebug(`${component}: turn stored, instance waits`)
-        : outcome._tag !== "Failed"
-        ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
-        : isExpected(outcome.details)
-        ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
-        : diedOf !== undefined
-        ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
-        : isChangedCode(outcome.details)
-        ? Effect.annotateLogs(
-          Effect.logError(
-            `${component}: instance failed, its code has changed, or reads time or chance outside of Effect: bring the old code back, or make the change a new version`
-          ),
-          { error: failureReason(outcome.details) }
-        )
-        : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
-    ),
-    Effect.annotateLogs({ orchestration_name: execution.name, new_events: turn.historyDelta.length })
-  )
+export const report = (execution: Execution, ran: turns.Ran): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    const { lostSignals, requests, turn } = ran
+    count(execution, turn, context)
+    if (lostSignals > 0) lost(execution.name).updateUnsafe(lostSignals, context)
+    const setAside = requests.flatMap(({ action }) => action._tag === "RecordSetAside" ? action : [])
+    const end = lineOf(ran)
+    return Effect.annotateLogs(
+      setAside.length === 0 ? end : Effect.andThen(reportSetAside(execution.name, setAside), end),
+      { orchestration_name: execution.name, new_events: turn.historyDelta.length }
+    )
+  })
 
-const reportSetAside = (orchestrationName: string, requests: turns.Ran["requests"]): Effect.Effect<void> => {
-  const signals = requests.flatMap(({ action }) => action._tag === "RecordSetAside" ? action : [])
-  return signals.length === 0 ? Effect.void : Effect.forEach(
+// internal
+
+const count = (
+  { name, started, version }: Execution,
+  { historyDelta }: Pick<Turn, "historyDelta">,
+  context: Context.Context<never>
+): void => {
+  turned(name).updateUnsafe(1, context)
+  const [first] = historyDelta
+  if (first?._tag === "OrchestrationStarted") starts(name, version, initiatorOf(first)).updateUnsafe(1, context)
+  const last = historyDelta.at(-1)
+  const status = last === undefined ? undefined : statusOf(last)
+  if (status === undefined) return
+  completions(name, version, status).updateUnsafe(1, context)
+  historySizes(name).updateUnsafe(last!.eventId, context)
+  if (started !== undefined) {
+    // The clock of the store may have been set back meanwhile.
+    const ms = Math.max(0, last!.timestampMs - started.timestampMs)
+    durations(name, version, status).updateUnsafe(ms / 1_000, context)
+  }
+  if (status === "failed" && last!._tag === "OrchestrationFailed") {
+    failures(name, version, errorTypes[last.details._tag]).updateUnsafe(1, context)
+    if (isPoisonOf(last.details)) Metrics.orchestrationPoison.updateUnsafe(1, context)
+  }
+}
+
+const lineOf = ({ diedOf, outcome }: turns.Ran): Effect.Effect<void> =>
+  outcome._tag === "Waiting"
+    ? Effect.logDebug(`${component}: turn stored, instance waits`)
+    : outcome._tag !== "Failed"
+    ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
+    : isExpected(outcome.details)
+    ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
+    : diedOf !== undefined
+    ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
+    : isChangedCode(outcome.details)
+    ? Effect.annotateLogs(
+      Effect.logError(
+        `${component}: instance failed, its code has changed, or reads time or chance outside of Effect: bring the old code back, or make the change a new version`
+      ),
+      { error: failureReason(outcome.details) }
+    )
+    : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
+
+const reportSetAside = (
+  orchestrationName: string,
+  signals: ReadonlyArray<{ readonly name: string; readonly signalId: number }>
+): Effect.Effect<void> =>
+  Effect.forEach(
     signals,
     ({ name, signalId }) =>
       Effect.logError(
@@ -106,7 +117,6 @@ const reportSetAside = (orchestrationName: string, requests: turns.Ran["requests
       ),
     { discard: true }
   )
-}
 
 const starts = seriesOf(Metrics.orchestrationStarts)
 const lost = seriesOf(Metrics.signalsLost)

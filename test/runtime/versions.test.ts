@@ -331,7 +331,16 @@ describe("Definitions", () => {
   for (
     const [whose, name, problem] of [
       ["of Duroxide's own", "__duroxide_syscall:new_guid", "has a name of Duroxide's own"],
-      ["that histories use for changes", "duroxide-prisma/changed", "has a name that histories use for changes"]
+      [
+        "that histories use for changes",
+        "duroxide-prisma/changed",
+        "has a name that histories use for marks of their own"
+      ],
+      [
+        "that histories use for signals set aside",
+        "duroxide-prisma/set-aside",
+        "has a name that histories use for marks of their own"
+      ]
     ] as const
   ) {
     it.effect(`an activity with a name ${whose} is not served`, () =>

@@ -18,7 +18,7 @@ export const isWithin = (version: CoreVersion, { max, min }: VersionRange): bool
  * Whether events with this version belong to an execution of this package. Only those follow its stricter rules, and no
  * Rust runtime claims them.
  */
-export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
+export const isOwn = (duroxideVersion: string): boolean => Number.parseInt(duroxideVersion, 10) >= 1000
 
 /** The version that the first event of a history names. */
 export const parse = (duroxideVersion: string): CoreVersion => {

@@ -68,7 +68,7 @@ export class TextAdapter extends PrismaPg {
   private keys = 0
 
   /** Sends the statement with keys in place of such arguments. */
-  sending<A>(statement: Prisma.Sql, send: (statement: Prisma.Sql) => Promise<A>): Promise<A> {
+  async sending<A>(statement: Prisma.Sql, send: (statement: Prisma.Sql) => Promise<A>): Promise<A> {
     const keys: Array<string> = []
     const values = statement.values.map((value) => {
       if (!(value instanceof Texts || value instanceof Late)) return value
@@ -78,9 +78,11 @@ export class TextAdapter extends PrismaPg {
       return key
     })
     if (keys.length === 0) return send(statement)
-    return send(new Prisma.Sql(statement.strings, values)).finally(() => {
+    try {
+      return await send(new Prisma.Sql(statement.strings, values))
+    } finally {
       for (const key of keys) this.kept.delete(key)
-    })
+    }
   }
 
   override async connect(): ReturnType<PrismaPg["connect"]> {

@@ -105,11 +105,12 @@ export const encodeUnclaimedTurn = (turn: Turn, clockMs?: () => number): Unclaim
   history: turn.historyDelta.map(encodeEvent),
   customStatus: lastCustomStatus(turn.historyDelta),
   keyValues: turn.historyDelta.flatMap(keyValueChange),
-  workerItems: turn.workerItems.map((item) => ({
-    ...encodeActivity(item),
-    ...(turn.forRust?.has(item) === true && { servedBy: "rust" as const })
-  })),
-  orchestratorItems: turn.orchestratorItems.map((item) => ({ ...encodeMessage(item), ...startedBy(turn, item) })),
+  workerItems: turn.workerItems.map((item) =>
+    turn.forRust?.has(item) === true ? { ...encodeActivity(item), servedBy: "rust" as const } : encodeActivity(item)
+  ),
+  orchestratorItems: turn.orchestratorItems.map((item) =>
+    item._tag === "StartOrchestration" ? { ...encodeMessage(item), ...startedBy(turn, item) } : encodeMessage(item)
+  ),
   cancelledActivities: turn.cancelledActivities,
   ...encodeMetadata(turn.metadata),
   ...nextVersion(turn),
@@ -125,9 +126,12 @@ const nextVersion = ({ orchestratorItems }: Turn): { readonly nextVersion?: stri
 }
 
 /** What a start among the messages of a turn writes of its instance. */
-const startedBy = ({ startsPinnedTo }: Turn, item: WorkItem.WorkItem): { readonly start?: StartedInstance } => {
+const startedBy = (
+  { startsPinnedTo }: Turn,
+  item: WorkItem.Of<"StartOrchestration">
+): { readonly start?: StartedInstance } => {
   const pinnedVersion = startsPinnedTo?.get(item)
-  return item._tag !== "StartOrchestration" || pinnedVersion === undefined ? {} : {
+  return pinnedVersion === undefined ? {} : {
     start: {
       orchestrationName: item.orchestration,
       orchestrationVersion: item.version,
