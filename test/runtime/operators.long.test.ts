@@ -1,6 +1,6 @@
 /**
- * What operators do at random beside running work: interrupt, terminate, retry, fork, pause, deploy wrong code and
- * bring the old code back, delete. In the end every instance has ended, and its history and its effects say the same.
+ * What operators do at random beside running work: interrupt, terminate, retry, fork, pause, redrive, deploy wrong code
+ * and bring the old code back, delete. In the end every instance has ended, and its history and its effects say the same.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import { PauseTarget } from "../../src/model/Pause.ts"
+import { signalsSetAside } from "../../src/model/shared/markers.ts"
 import { isEnd } from "../../src/model/shared/recordedEnds.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import { Dice } from "../replay/randomPrograms.ts"
@@ -24,7 +25,8 @@ const Undo = Activity.make("Undo", { payload: Schema.String })
 const Check = Activity.make("Check", { error: Schema.String })
 const Work = Orchestration.make("Work", { success: Schema.String, error: Schema.String })
 const Part = Orchestration.make("Part", { success: Schema.String })
-const Go = Signal.make("Go")
+const Go = Signal.make("Go", { payload: Schema.Literal("go") })
+const ForeignGo = Signal.make("Go", { payload: Schema.Unknown })
 
 /** What happens outside, by idempotency key. */
 const makeWorld = () => ({
@@ -87,7 +89,7 @@ const runtime = (world: World) =>
   Runtime.layer({ orchestrations: [Work, Part], activities: [Do, Undo, Check] }).pipe(
     Layer.provide(handlers(world)),
     // Every turn is a replay, so that wrong code is seen at once.
-    Layer.provide(RuntimeConfig.layer({ onMismatch: "block", warmInstances: 0 })),
+    Layer.provide(RuntimeConfig.layer({ onMismatch: "block", warmInstances: 0, unreadableSignalTimeout: 0 })),
     Layer.provideMerge(Layer.succeed(Logger.CurrentLoggers, new Set()))
   )
 
@@ -122,7 +124,7 @@ const run = Effect.fnUntraced(function*(seed: number) {
       onSuccess: () => Effect.sync(() => void (counts[name] = (counts[name] ?? 0) + 1)),
       // Refused, with a reason: nothing was done.
       onFailure: (error) =>
-        /^(retry|fork|pause|delete\w*|interrupt|terminate|send|resume): |Provider/.test(error.message)
+        /^(retry|fork|Client\.redrive|pause|delete\w*|interrupt|terminate|send|resume): |Provider/.test(error.message)
           ? Effect.sync(() => void (counts[`${name} refused`] = (counts[`${name} refused`] ?? 0) + 1))
           : Effect.fail(error)
     })
@@ -135,6 +137,8 @@ const run = Effect.fnUntraced(function*(seed: number) {
     switch (
       dice.pick([
         "go",
+        "junk",
+        "redrive",
         "interrupt",
         "deadline",
         "terminate",
@@ -148,8 +152,21 @@ const run = Effect.fnUntraced(function*(seed: number) {
       ])
     ) {
       case "go":
-        yield* act("send", client.send(Go, id))
+        yield* act("send", client.send(Go, id, "go"))
         break
+      case "junk":
+        yield* act("junk", client.send(ForeignGo, id, "junk"))
+        break
+      case "redrive": {
+        // It is set aside again.
+        for (const one of [id, ...ids]) {
+          const [event] = signalsSetAside(yield* provider.read(one))
+          if (event === undefined) continue
+          yield* act("redrive", client.redrive(one, { event }))
+          break
+        }
+        break
+      }
       case "interrupt":
         yield* act("interrupt", client.interrupt(id, "random"))
         break
@@ -212,7 +229,7 @@ const run = Effect.fnUntraced(function*(seed: number) {
     yield* provider.retryBlocked({ orchestrations: ["Work", "Part"], activities: [] })
     const running = yield* admin.findInstances({ status: "Running", limit: 1_000 })
     for (const { instanceId } of running) {
-      if (!instanceId.includes("::")) yield* Effect.ignore(client.send(Go, instanceId))
+      if (!instanceId.includes("::")) yield* Effect.ignore(client.send(Go, instanceId, "go"))
     }
     return running.length
   })
@@ -243,7 +260,9 @@ const run = Effect.fnUntraced(function*(seed: number) {
       assert.lengthOf(world.undone.get(key) ?? [], isUndone ? 1 : 0, `${state.status} ${instanceId}: ${key}`)
     }
   }
-  for (const what of ["send", "interrupt", "terminate", "retry", "fork", "pause", "resume", "delete"]) {
+  for (
+    const what of ["send", "junk", "redrive", "interrupt", "terminate", "retry", "fork", "pause", "resume", "delete"]
+  ) {
     assert.isAbove(counts[what] ?? 0, 0, `${what} of ${JSON.stringify(counts)}`)
   }
 })
