@@ -1,6 +1,7 @@
 /**
- * What operators do at random beside running work: interrupt, terminate, retry, fork, pause, redrive, deploy wrong code
- * and bring the old code back, delete. In the end every instance has ended, and its history and its effects say the same.
+ * What operators do at random beside running work: interrupt, terminate, retry, fork, pause, redrive, delete, deploy
+ * wrong code and bring the old code back. In the end every instance has ended, and its history and its effects say the
+ * same.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
