@@ -390,15 +390,11 @@ const makeWith = <
       Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
         limits: limitsUnsafe(name, options),
         services,
-        run: (text) => {
+        run: (text, context) => {
           const decoded = input.decode(text)
           if (Exit.isFailure(decoded)) return decoded
-          const handling = Effect.suspend(() => handler(decoded.value)) as Effect.Effect<
-            Success["Type"],
-            Error["Type"],
-            Call
-          >
-          return Effect.scoped(handling).pipe(
+          return Effect.scoped(Effect.suspend(() => handler(decoded.value))).pipe(
+            Effect.updateContext(() => context) as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E>,
             Effect.matchCauseEffect({
               onSuccess: (value) => Effect.orDie(result.encode(value)),
               onFailure: (cause) => {

@@ -315,10 +315,11 @@ export class Client extends Context.Service<Client, {
   >
 
   /**
-   * Sends a signal that was set aside again: the instance receives it as the newest of its name. Each call sends it.
+   * Sends again a signal that was set aside. The instance receives it as the newest of its name. Two calls send it
+   * twice.
    *
-   * Fails with `InstanceNotFound`; with `InstanceEnded` if nothing would read it; and with `InvalidInput` if the event
-   * is not a signal that was set aside. `execution` defaults to the current one.
+   * Fails with `InstanceNotFound`; with `InstanceEnded` if nothing would read it; with `InstanceFull`; and with
+   * `InvalidInput` if the event is not a signal that was set aside. `execution` defaults to the current one.
    */
   readonly redrive: (
     instanceId: string,

@@ -33,7 +33,7 @@ export interface Signal<in out P extends PayloadSchema> {
    * order of their calls; an interrupted wait receives none.
    *
    * A payload that the Schema refuses blocks the instance, until a build that reads it is deployed. After
-   * `RuntimeConfig.unreadableSignalTimeout` the signal is set aside, and the wait takes the next one; `Admin.redrive`
+   * `RuntimeConfig.unreadableSignalTimeout` the signal is set aside, and the wait takes the next one; `Client.redrive`
    * sends it again.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
@@ -91,11 +91,11 @@ export const make = <P extends PayloadInput = Schema.Void>(
     unawaited,
     codec,
     wait: Effect.gen(function*() {
-      const { accepts, perform } = yield* engine
+      const { perform, takesSignal } = yield* engine
       while (true) {
         const event = yield* perform({ _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal", name })
         const value = codec.decode(event.data)
-        if (yield* accepts(event, value)) return yield* decoded(value)
+        if (yield* takesSignal(event, value)) return yield* decoded(value)
       }
     })
   }

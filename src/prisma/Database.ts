@@ -255,7 +255,7 @@ const answerGraceMs = 5000
 /** Idle time of a connection until the system probes it each second; it ends one that does not answer ten probes. */
 const keepAliveInitialDelayMillis = 10_000
 
-/** Together with the other waits for a silent database, a second less than the ten that are documented. */
+/** While the database is silent, closing may take ten seconds. The other waits take five; this leaves one to spare. */
 const releaseTimeout = Duration.seconds(4)
 
 const connectFailure = (reason: ProviderError.Reason) =>

@@ -273,6 +273,7 @@ const describeAction = (action: Action): string =>
 /** Calls of tasks and changes are activities of ours, whose input has the name of the task or the id of the change. */
 const builtIn = (fields: object): string | undefined => {
   if (!("name" in fields && "input" in fields)) return undefined
+  if (fields.name === markers.setAside) return `set aside signal ${String(fields.input)}`
   const [activity, input] = [String(fields.name), String(fields.input)]
   const name = taskSignal.creates(activity)
     ? taskSignal.taskOf(input)

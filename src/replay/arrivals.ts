@@ -48,18 +48,28 @@ const nouns: { readonly [K in Schedule]: string } = {
  *
  * `areRecorded`: the messages were made from the events of a history, so each becomes an event again. `isOwn`: the
  * execution is one of this package, whose histories may be cut. A result that was on its way then answers nothing.
+ * `onSignal` is called with each signal and its event.
  */
 export const toEvents = (
   executionId: number,
   ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
   append: Append,
-  { areRecorded = false, isOwn = false }: { readonly areRecorded?: boolean | undefined; readonly isOwn?: boolean } = {}
+  { areRecorded = false, isOwn = false, onSignal }: {
+    readonly areRecorded?: boolean | undefined
+    readonly isOwn?: boolean
+    readonly onSignal?: (message: WorkItem.WorkItem, event: Event.Event) => void
+  } = {}
 ): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
   const answeredNow = new Set<number>()
   let cancelRequested = ledger.cancelRequest !== undefined
   const warnings: Array<string> = []
   let abort: ErrorDetails.ErrorDetails | undefined
+
+  const signal = (message: WorkItem.WorkItem, fields: Recorded): void => {
+    const event = append(fields)
+    onSignal?.(message, event)
+  }
 
   const completion = (message: Completion): void => {
     const { id, of } = addressee(message)
@@ -116,7 +126,7 @@ export const toEvents = (
         completion(message)
         break
       case "ExternalRaised":
-        append({ _tag: "ExternalEvent", name: message.name, data: message.data })
+        signal(message, { _tag: "ExternalEvent", name: message.name, data: message.data })
         break
       case "CancelInstance":
         if (cancelRequested) break
@@ -126,7 +136,7 @@ export const toEvents = (
       case "QueueMessage":
         // The call was given up, also with its execution: nothing will ever read the end of its task.
         if (taskSignal.isName(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
-        append({ _tag: "ExternalEventPersistent", name: message.name, data: message.data })
+        signal(message, { _tag: "ExternalEventPersistent", name: message.name, data: message.data })
         break
       default:
         warnings.push(`${message._tag} is dropped, nothing waits for it`)

@@ -45,8 +45,8 @@ export interface Engine {
   readonly request: (action: Immediate) => Effect.Effect<void>
   /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */
   readonly changed: (id: string) => Effect.Effect<boolean>
-  /** Whether the code takes this signal. If not, it is set aside, and the code waits for the next one. */
-  readonly accepts: (
+  /** Whether the code takes this signal. If not, this records that it is set aside: the code waits for the next one. */
+  readonly takesSignal: (
     signal: Event.Of<"ExternalEvent"> | Event.Of<"ExternalEventPersistent">,
     payload: Exit.Exit<unknown, PayloadMismatch>
   ) => Effect.Effect<boolean>

@@ -48,8 +48,6 @@ export interface Options {
   readonly onStray: () => void
   /** Whether stored data that its Schema refuses stops the replay. Otherwise the program dies of it. */
   readonly blocks: boolean
-  /** Whether the code continues without a new signal that its Schema refuses. Defaults to false. */
-  readonly setsAside?: boolean | undefined
 }
 
 /** A handle that the code dropped before its answer came. */
@@ -81,11 +79,11 @@ export class InvalidProgram {
 /** The code cannot read what is stored. */
 export class Unreadable {
   readonly message: string
-  /** Whether it is a signal that the code takes for the first time. */
-  readonly isSignal: boolean
-  constructor(message: string, isSignal: boolean) {
+  /** The event of the signal, if it is one on which nothing recorded depends. */
+  readonly newSignalId: number | undefined
+  constructor(message: string, newSignalId: number | undefined) {
     this.message = message
-    this.isSignal = isSignal
+    this.newSignalId = newSignalId
   }
 }
 
@@ -117,9 +115,13 @@ export class Interpreter {
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
   private unreadable: Unreadable | undefined
-  private isSignalUnreadable = false
+  private newSignalId: number | undefined
   /** Event ids of signals that the code continued without, as it was recorded. */
   private setAside: ReadonlySet<number> = none
+  /** Event ids of signals that the code continues without if its Schema refuses them. */
+  private mayBeSetAside: ReadonlySet<number> = none
+  /** The last recorded request. */
+  private lastRequestId = 0
   private isInterrupted = false
   private isReplaying = true
   private isInTurn = false
@@ -136,7 +138,14 @@ export class Interpreter {
   /** The decisions of the code are those of this record from now on; or new ones, when it is undefined. */
   follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
     this.changes.follow(recorded)
-    if (recorded !== undefined && recorded.length > 0) this.setAside = markers.signalsSetAside(recorded)
+    if (recorded === undefined || recorded.length === 0) return
+    this.setAside = markers.signalsSetAside(recorded)
+    this.lastRequestId = recorded.findLast((event) => isRequest(event) && !markers.isMarker(event))?.eventId ?? 0
+  }
+
+  /** Lets the code continue without these signals if its Schema refuses them; none by default. */
+  allowSetAside(eventIds: ReadonlySet<number>): void {
+    this.mayBeSetAside = eventIds
   }
 
   /**
@@ -309,19 +318,22 @@ export class Interpreter {
         if (isNew && this.continuation === undefined) this.emitted.push({ _tag: "RecordChange", id })
         return Effect.succeed(isChanged)
       }),
-    accepts: ({ eventId, name }, payload) =>
+    takesSignal: ({ eventId, name }, payload) =>
       Effect.suspend(() => {
         if (!this.isInTurn) {
           this.options.onStray()
           return Effect.never
         }
         if (this.setAside.has(eventId)) return Effect.succeed(false)
-        if (Exit.isSuccess(payload) || this.isReplaying) return Effect.succeed(true)
-        if (this.options.setsAside !== true) {
-          this.isSignalUnreadable = true
+        // A later request may depend on what it took. A cut may have removed all of them.
+        if (Exit.isSuccess(payload) || this.isReplaying && this.eventId < this.lastRequestId) {
           return Effect.succeed(true)
         }
-        this.emitted.push({ _tag: "RecordSetAside", signalId: eventId, name })
+        if (!this.mayBeSetAside.has(eventId)) {
+          this.newSignalId = eventId
+          return Effect.succeed(true)
+        }
+        if (this.continuation === undefined) this.emitted.push({ _tag: "RecordSetAside", signalId: eventId, name })
         return Effect.succeed(false)
       }),
     continueAsNew: (input, version) =>
@@ -336,7 +348,7 @@ export class Interpreter {
     unreadable: (mismatch) =>
       this.options.blocks
         ? Effect.callback<never>(() => {
-          if (this.isInTurn) this.unreadable ??= new Unreadable(mismatch.message, this.isSignalUnreadable)
+          if (this.isInTurn) this.unreadable ??= new Unreadable(mismatch.message, this.newSignalId)
           else this.options.onStray()
         })
         : Effect.die(mismatch)
@@ -406,7 +418,7 @@ export class Interpreter {
   }
 
   private match(event: RequestEvent): void {
-    // `follow` has read it. So the code may also ask for a change no longer.
+    // Its decision was read ahead by `follow`, whether the code still asks for it or not.
     if (markers.isMarker(event)) return void this.ledger.add(event)
     this.changes.pass()
     this.sortClears(event)

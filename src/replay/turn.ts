@@ -35,6 +35,15 @@ export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "st
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
   /** The messages were made from events of a recorded history: none is left out. Defaults to false. */
   readonly areRecorded?: boolean | undefined
+  /**
+   * Signals that the code continues without if it cannot read them: this event, these messages, and what was recorded
+   * until then. Defaults to none.
+   */
+  readonly setsAside?: {
+    readonly eventId: number
+    readonly messages: ReadonlySet<WorkItem.WorkItem>
+    readonly recordedUntilMs: number
+  } | undefined
   /** All events of a recorded history, also those after the messages. Defaults to none: the turn is new. */
   readonly recorded?: ReadonlyArray<Event.Event> | undefined
   /** Called once when the code continues outside a turn, because it awaits something that is not durable. */
@@ -66,20 +75,20 @@ export class Blocked {
   /** The event at which the replay stopped. */
   readonly eventId: number
   readonly spans: ReadonlyArray<ProgramSpan>
-  /** Whether it is a signal that the code cannot read, and that it takes in this turn. */
-  readonly isSignal: boolean
+  /** The signal that the code cannot read, if nothing recorded depends on it; its message, if it came in this turn. */
+  readonly newSignal: { readonly eventId: number; readonly message: WorkItem.WorkItem | undefined } | undefined
   constructor(
     reason: BlockReason,
     problem: string,
     eventId: number,
     spans: ReadonlyArray<ProgramSpan> = [],
-    isSignal = false
+    newSignal?: Blocked["newSignal"]
   ) {
     this.reason = reason
     this.problem = problem
     this.eventId = eventId
     this.spans = spans
-    this.isSignal = isSignal
+    this.newSignal = newSignal
   }
 }
 
@@ -116,20 +125,36 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
   const blocks = mayBlock && isOwn(started.duroxideVersion)
   const program = new Program(input, started, version, blocks)
+  const mayBeSetAside = new Set(
+    input.setsAside === undefined
+      ? []
+      : [
+        input.setsAside.eventId,
+        ...history.flatMap(({ eventId, timestampMs }) => timestampMs <= input.setsAside!.recordedUntilMs ? eventId : [])
+      ]
+  )
+  program.allowSetAside(mayBeSetAside)
   const problem = program.catchUp(input)
 
   // The unread messages of the execution before come first.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
+  const signals = new Map<number, WorkItem.WorkItem>()
   const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, {
     areRecorded: input.areRecorded,
-    isOwn: isOwn(started.duroxideVersion)
+    isOwn: isOwn(started.duroxideVersion),
+    onSignal: (message, { eventId }) => {
+      signals.set(eventId, message)
+      if (input.setsAside?.messages.has(message) === true) mayBeSetAside.add(eventId)
+    }
   })
   const arrivedCount = recorder.added.length
   const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)
     : Result.fail(arrived.abort === undefined ? problem! : { details: arrived.abort })
+  // The turns that follow in memory decide anew.
+  program.allowSetAside(new Set())
   if (Result.isSuccess(ran)) return ran.success
 
   // A turn that failed keeps only the events of arrivals.
@@ -139,8 +164,12 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   // What no code can run can be cancelled nevertheless.
   const cancelled = blocks && reason !== undefined ? stored.cancelRequest : undefined
   if (blocks && reason !== undefined && cancelled === undefined) {
-    const { eventId = program.lastEventId, isSignal, message } = ran.failure
-    return new Blocked(reason, message, eventId, program.takeEndedSpans(), isSignal)
+    const { eventId = program.lastEventId, message, newSignalId } = ran.failure
+    const newSignal = newSignalId === undefined ? undefined : {
+      eventId: newSignalId,
+      message: signals.get(newSignalId)
+    }
+    return new Blocked(reason, message, eventId, program.takeEndedSpans(), newSignal)
   }
   const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
@@ -206,7 +235,7 @@ class Program {
   private strayed = false
 
   constructor(input: Input, started: Event.Of<"OrchestrationStarted">, version: CoreVersion, blocks: boolean) {
-    const { code, keyValues, onStray, services, setsAside } = input
+    const { code, keyValues, onStray, services } = input
     this.started = started
     this.lastEvent = started
     this.version = version
@@ -217,7 +246,6 @@ class Program {
       services,
       strict: this.isOwn,
       blocks,
-      setsAside,
       onStray: () => {
         if (!this.strayed) onStray()
         this.strayed = true
@@ -227,6 +255,10 @@ class Program {
 
   get ledger(): Ledger {
     return this.interpreter.ledger
+  }
+
+  allowSetAside(eventIds: ReadonlySet<number>): void {
+    this.interpreter.allowSetAside(eventIds)
   }
 
   /** The last event that the code has seen. */
@@ -442,7 +474,7 @@ type Problem =
     readonly message: string
     /** Undefined: the last event that the code has seen. */
     readonly eventId?: number
-    readonly isSignal?: boolean
+    readonly newSignalId?: number | undefined
   }
 
 const attempt = (f: () => void): Problem | undefined => {
@@ -460,8 +492,9 @@ const attempt = (f: () => void): Problem | undefined => {
     }
     // Thrown only where a turn may block, so the details are those of a definition that died.
     if (problem instanceof Unreadable) {
-      const { isSignal } = problem
-      return { details: ErrorDetails.died(problem), reason: "DataUnreadable", message, isSignal }
+      const { newSignalId } = problem
+      const at = newSignalId === undefined ? {} : { eventId: newSignalId, newSignalId }
+      return { details: ErrorDetails.died(problem), reason: "DataUnreadable", message, ...at }
     }
     throw problem
   }

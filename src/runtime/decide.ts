@@ -58,13 +58,22 @@ export const blocked = ({ eventId, problem, reason }: Omit<BlockReport, "build">
   block: { reason, problem: problem.slice(0, maxProblemLength), eventId }
 })
 
-/** Whether an instance that cannot read its signal continues without it; `block` is what blocks it so far. */
+/** What happens to a signal that blocks its instance, for people. */
+export const untilSetAside = ({ unreadableSignalTimeout }: Pick<Settings, "unreadableSignalTimeout">): string =>
+  Duration.isFinite(unreadableSignalTimeout)
+    ? `; the signal is set aside if no process reads it within ${Duration.format(unreadableSignalTimeout)}`
+    : ""
+
+/** Whether an instance continues without a signal that it cannot read; `block` is what blocks it so far. */
 export const maySetAside = (
-  block: Pick<Block, "reason" | "sinceMs"> | null,
+  { arrivedAtMs, eventId }: { readonly eventId: number; readonly arrivedAtMs: number },
+  block: Pick<Block, "eventId" | "reason" | "sinceMs"> | null,
   nowMs: number,
   { unreadableSignalTimeout }: Pick<Settings, "unreadableSignalTimeout">
 ): boolean => {
-  const blockedMs = block?.reason === "DataUnreadable" ? nowMs - block.sinceMs : 0
+  const isBlocked = block?.reason === "DataUnreadable" && block.eventId === eventId
+  // Something else may have blocked it before the signal came.
+  const blockedMs = isBlocked ? nowMs - Math.max(block.sinceMs, arrivedAtMs) : 0
   return blockedMs >= Duration.toMillis(unreadableSignalTimeout)
 }
 

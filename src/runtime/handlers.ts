@@ -38,10 +38,16 @@ export interface OrchestrationHandler<Name extends string, Version extends strin
 export interface ActivityCode {
   /** The limits of its definition, in milliseconds; calls may have others. */
   readonly limits: { readonly timeout?: number | undefined; readonly totalTimeout?: number | undefined }
-  /** What its layer was given: `run` finds these in its context. */
+  /** The services of its layer. */
   readonly services: Context.Context<never>
-  /** Fails with the details to record, or if the Schema refuses the input; interruption is passed on. */
-  readonly run: (input: string) => Effect.Effect<string, ErrorDetails | PayloadMismatch, Call>
+  /**
+   * Runs the handler in `context`: `services` and what the call adds. Fails with the details to record, or if the
+   * Schema refuses the input; interruption is passed on.
+   */
+  readonly run: (
+    input: string,
+    context: Context.Context<Call>
+  ) => Effect.Effect<string, ErrorDetails | PayloadMismatch>
 }
 
 export const activityKey = <Name extends string>(name: Name): Context.Key<ActivityHandler<Name>, ActivityCode> =>

@@ -188,20 +188,20 @@ const deliver = (
           return readHistory(ran)
         case "Replay": {
           const { batch, registration } = decision
-          const replay = (setsAside: boolean): Effect.Effect<void> =>
-            Effect.flatMap(
-              runner.replay({ item, batch, registration, warm, ran, setsAside }),
-              (ran) =>
-                !(ran instanceof turns.Blocked)
-                  ? commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
-                  : !ran.isSignal || setsAside
-                  ? block(registration.name, ran)
-                  : Effect.flatMap(
-                    mayContinueWithout(item),
-                    (mayContinue) => mayContinue ? replay(true) : block(registration.name, ran)
-                  )
-            )
-          return replay(false)
+          const replay = (setsAside?: number): Effect.Effect<void> =>
+            Effect.flatMap(runner.replay({ item, batch, registration, warm, ran, setsAside }), (turn) => {
+              if (!(turn instanceof turns.Blocked)) {
+                return commit(executionOf(registration.name, batch.history[0], turn.turn), turn, item, batch, "Replay")
+              }
+              const { newSignal } = turn
+              if (newSignal === undefined) return block(registration.name, turn)
+              const blocks = block(registration.name, turn, decide.untilSetAside(settings))
+              return setsAside !== undefined ? blocks : Effect.flatMap(
+                mayContinueWithout(newSignal, item),
+                (mayContinue) => mayContinue ? replay(newSignal.eventId) : blocks
+              )
+            })
+          return replay()
         }
         case "FailAsPoison":
           return Effect.logError(`${component}: instance fails as poison, no delivery ended with a stored turn`).pipe(
@@ -222,13 +222,21 @@ const deliver = (
       }
     })
 
-  /** Whether it has waited long enough for a build that reads its signal. */
-  const mayContinueWithout = ({ nowMs }: OrchestrationItem): Effect.Effect<boolean> =>
+  /** Whether the instance has waited long enough for a build that reads this signal. */
+  const mayContinueWithout = (
+    { eventId, message }: NonNullable<turns.Blocked["newSignal"]>,
+    { enqueuedAtMs, history, messages, nowMs }: OrchestrationItem
+  ): Effect.Effect<boolean> =>
     provider.readInstance(instanceId).pipe(
       Effect.map(Option.match({ onNone: () => null, onSome: ({ block }) => block })),
       // The next try asks again.
       Effect.orElseSucceed(() => null),
-      Effect.map((block) => decide.maySetAside(block, nowMs, settings))
+      Effect.map((block) => {
+        const arrivedAtMs = message === undefined
+          ? history.find((event) => event.eventId === eventId)?.timestampMs
+          : enqueuedAtMs[messages.indexOf(message)]
+        return decide.maySetAside({ eventId, arrivedAtMs: arrivedAtMs ?? nowMs }, block, nowMs, settings)
+      })
     )
 
   const traced = (item: OrchestrationItem) =>
@@ -259,11 +267,13 @@ const deliver = (
     )
   }
 
-  const block = (orchestrationName: string, blocked: turns.Blocked): Effect.Effect<void> => {
+  const block = (orchestrationName: string, blocked: turns.Blocked, outlook = ""): Effect.Effect<void> => {
     turnSpan.blocked(blocked)
+    const { eventId, reason } = blocked
+    const report = { reason, eventId, problem: blocked.problem + outlook }
     return Effect.andThen(
-      Effect.annotateLogs(parts.reportBlock(orchestrationName, blocked), { orchestration_name: orchestrationName }),
-      settlement.abandon(decide.blocked(blocked))
+      Effect.annotateLogs(parts.reportBlock(orchestrationName, report), { orchestration_name: orchestrationName }),
+      settlement.abandon(decide.blocked(report))
     )
   }
 

@@ -53,7 +53,9 @@ export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: stri
   for (const [name, handler] of activities) {
     if (handlers.has(name)) throw new Error(`activity "${name}" is registered twice`)
     if (name.startsWith(builtIn)) throw new Error(`activity "${name}" has a name of Duroxide's own: ${builtIn}…`)
-    if (markers.isName(name)) throw new Error(`activity "${name}" has a name that histories use for marks of their own`)
+    if (markers.isName(name)) {
+      throw new Error(`activity "${name}" has a reserved name: histories record decisions of programs under it`)
+    }
     handlers.set(name, handler)
   }
   return handlers

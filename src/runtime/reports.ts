@@ -50,10 +50,12 @@ export const report = (execution: Execution, ran: turns.Ran): Effect.Effect<void
     const { lostSignals, requests, turn } = ran
     count(execution, turn, context)
     if (lostSignals > 0) lost(execution.name).updateUnsafe(lostSignals, context)
-    const setAside = requests.flatMap(({ action }) => action._tag === "RecordSetAside" ? action : [])
+    const signals = requests.flatMap(({ action, event: { executionId } }) =>
+      action._tag === "RecordSetAside" ? { ...action, executionId } : []
+    )
     const end = lineOf(ran)
     return Effect.annotateLogs(
-      setAside.length === 0 ? end : Effect.andThen(reportSetAside(execution.name, setAside), end),
+      signals.length === 0 ? end : Effect.andThen(reportSetAside(execution.name, signals), end),
       { orchestration_name: execution.name, new_events: turn.historyDelta.length }
     )
   })
@@ -104,15 +106,16 @@ const lineOf = ({ diedOf, outcome }: turns.Ran): Effect.Effect<void> =>
 
 const reportSetAside = (
   orchestrationName: string,
-  signals: ReadonlyArray<{ readonly name: string; readonly signalId: number }>
+  signals: ReadonlyArray<{ readonly name: string; readonly signalId: number; readonly executionId: number }>
 ): Effect.Effect<void> =>
   Effect.forEach(
     signals,
-    ({ name, signalId }) =>
+    ({ executionId, name, signalId }) =>
       Effect.logError(
-        `${component}: a signal that no build could read is set aside; once one reads it, redrive sends it again`
+        `${component}: a signal that no process could read is set aside; deploy a build that reads it, and redrive it`
       ).pipe(
-        Effect.annotateLogs({ signal: name, event_id: signalId }),
+        // The turn may begin another execution than it was claimed for.
+        Effect.annotateLogs({ signal: name, event_id: signalId, execution_id: executionId }),
         Effect.andThen(Metric.update(setAside(orchestrationName), 1))
       ),
     { discard: true }

@@ -104,8 +104,8 @@ export interface Settings {
   readonly onMismatch: "block" | "fail" | undefined
   /**
    * How long a signal that no process can read blocks its instance. After that it is set aside, and the instance
-   * continues; `Admin.redrive` sends the signal again. 0 sets it aside at once. Defaults to 1 hour: a rolling deploy
-   * ends sooner, and a wrong one is rolled back.
+   * continues; `Client.redrive` sends the signal again. 0 sets it aside at once, `Infinity` never. Defaults to 1 hour:
+   * a rolling deploy ends sooner, and a wrong one is rolled back.
    */
   readonly unreadableSignalTimeout: Duration.Duration
   /**

@@ -2,6 +2,7 @@
  * Runs turns of programs, which do not yield: by resuming a warm program, or by replaying a history.
  */
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as References from "effect/References"
@@ -40,8 +41,8 @@ export interface TurnRunner {
     readonly registration: Registration
     readonly warm: turns.WarmProgram | undefined
     readonly ran: turns.Ran | undefined
-    /** Whether the program continues without new signals that it cannot read. Defaults to false. */
-    readonly setsAside?: boolean
+    /** The event of a signal that the program may set aside, and with it others that are old enough. */
+    readonly setsAside?: number | undefined
   }) => Effect.Effect<turns.Ran | turns.Blocked>
   /** Logs programs that continued outside their turns, and instances with long histories, since the last call. */
   readonly reportPrograms: Effect.Effect<void>
@@ -53,9 +54,9 @@ export type Resumed =
 
 export const make = (
   context: Context.Context<never>,
-  { eventLoop, settings: { onMismatch, verifyReplay } }: {
+  { eventLoop, settings: { onMismatch, unreadableSignalTimeout, verifyReplay } }: {
     readonly eventLoop: EventLoop
-    readonly settings: Pick<Complete, "onMismatch" | "verifyReplay">
+    readonly settings: Pick<Complete, "onMismatch" | "unreadableSignalTimeout" | "verifyReplay">
   }
 ): TurnRunner => {
   const secondRun = { isUnderWay: false }
@@ -99,8 +100,14 @@ export const make = (
           return { _tag: "Ran", ran: untakenSignals.requeue(ran) }
         }
       ),
-    replay: ({ batch, item, ran, registration, setsAside, warm }) =>
+    replay: ({ batch, item, ran, registration, setsAside: eventId, warm }) =>
       Effect.flatMap(tracing.traceparent, (traceparent) => {
+        const recordedUntilMs = item.nowMs - Duration.toMillis(unreadableSignalTimeout)
+        const setsAside = eventId === undefined ? undefined : {
+          eventId,
+          messages: new Set(item.messages.filter((_, index) => item.enqueuedAtMs[index]! <= recordedUntilMs)),
+          recordedUntilMs
+        }
         const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
           runTurn({
             instanceId: item.instanceId,
@@ -119,7 +126,7 @@ export const make = (
           })
         const verified = (replayed: turns.Ran | turns.Blocked) => {
           if (
-            replayed instanceof turns.Blocked || !verifyReplay || setsAside === true || warm === undefined ||
+            replayed instanceof turns.Blocked || !verifyReplay || setsAside !== undefined || warm === undefined ||
             !warm.isSound() ||
             !hasSeen(warm, item.history)
           ) return replayed

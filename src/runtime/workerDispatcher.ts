@@ -71,8 +71,14 @@ export const make = Effect.fnUntraced(function*(options: {
   const services = yield* ours()(Effect.context<never>())
   const run = Effect.runForkWith(services)
   // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
-  // activities allocates.
-  const handlerServices = new Map(Array.from(handlers, ([name, own]) => [name, Context.merge(services, own.services)]))
+  // activities allocates. A handler's own annotations and those of the runtime are both in its log lines.
+  const handlerServices = new Map(Array.from(handlers, ([name, own]) => [
+    name,
+    Context.add(Context.merge(services, own.services), References.CurrentLogAnnotations, {
+      ...Context.get(own.services, References.CurrentLogAnnotations),
+      ...Context.get(services, References.CurrentLogAnnotations)
+    })
+  ]))
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const deliveries = new Set<Delivery>()
   /** Open when there may be room for another claim. */
@@ -179,18 +185,30 @@ export const make = Effect.fnUntraced(function*(options: {
     delivery.phase = "Running"
     delivery.begunAtMs = monotonicMs(clock)
     delivery.onLost = () => cancel(delivery)
-    const context = contextOf(delivery)
+    const { item } = delivery
+    const context = annotated(services, item)
     const span = spans.openAttempt(context, delivery, sessions.workerId)
-    const fiber = Effect.runForkWith(tracing.withSpan(context, span))(perform(delivery, span))
+    const ofHandler = Context.add(
+      annotated(handlerServices.get(item.name)!, item),
+      Call,
+      callOf(item, delivery.attemptCount, sessions.workerId)
+    )
+    const performed = perform(delivery, span, tracing.withSpan(ofHandler, span))
+    const fiber = Effect.runForkWith(tracing.withSpan(context, span))(performed)
     delivery.fiber = fiber
     // Its handler cancelled it, directly or not.
     if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
   }
 
-  const perform = (delivery: Delivery, span: Tracer.Span | undefined): Effect.Effect<void, never, Call> =>
+  /** Runs the handler in `context`, and settles its claim in that of the runtime. */
+  const perform = (
+    delivery: Delivery,
+    span: Tracer.Span | undefined,
+    context: Context.Context<Call>
+  ): Effect.Effect<void> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
-        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
+        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input, context)))),
         (exit) => {
           if (span !== undefined) spans.endAttempt(span, exit, clock)
           delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
@@ -256,17 +274,6 @@ export const make = Effect.fnUntraced(function*(options: {
       Effect.andThen(outcomes.abandon(delivery, givenBack)),
       Effect.ensuring(Effect.sync(() => leave(delivery))),
       (interrupted) => inItsName(delivery, interrupted)
-    )
-  }
-
-  /** The context of a handler: what it knows of its call, and what it logs. */
-  const contextOf = ({ attemptCount, item }: Delivery) => {
-    const services = handlerServices.get(item.name)!
-    return Context.add(services, Call, callOf(item, attemptCount, sessions.workerId)).pipe(
-      Context.add(References.CurrentLogAnnotations, {
-        ...Context.get(services, References.CurrentLogAnnotations),
-        ...annotationsOf(item)
-      })
     )
   }
 
@@ -422,6 +429,13 @@ const annotationsOf = ({ executionId, id, instance, name }: Activity) => ({
 })
 
 const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) => Effect.annotateLogs(effect, annotationsOf(item))
+
+/** Adds to the log lines of a call what it is. */
+const annotated = (services: Context.Context<never>, item: Activity) =>
+  Context.add(services, References.CurrentLogAnnotations, {
+    ...Context.get(services, References.CurrentLogAnnotations),
+    ...annotationsOf(item)
+  })
 
 const callOf = (item: Activity, deliveryNumber: number, workerId: string): Call["Service"] => ({
   activityName: item.name,

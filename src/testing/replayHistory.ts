@@ -14,6 +14,7 @@ import * as Event from "../model/Event.ts"
 import * as markers from "../model/shared/markers.ts"
 import { isArrival } from "../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isOwnEnd } from "../model/shared/recordedEnds.ts"
+import * as retrySignal from "../model/shared/retrySignal.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -210,12 +211,20 @@ const read = (name: string, history: History): Result.Result<ReadonlyArray<Event
     if (first?._tag !== "OrchestrationStarted") {
       return unreadable(`execution ${first!.executionId} does not begin with OrchestrationStarted`)
     }
-    const missing = events.findIndex(({ eventId }, index) => eventId !== index + 1 && eventId !== unreadableEventId)
-    if (missing >= 0) return unreadable(`execution ${first.executionId} has no event ${missing + 1}, or two of them`)
+    const gap = events.findIndex((event, index) => !follows(event, events[index - 1]))
+    if (gap >= 0) {
+      const missing = (events[gap - 1]?.eventId ?? 0) + 1
+      return unreadable(`execution ${first.executionId} has no event ${missing}, or two of them`)
+    }
     if (first.name !== name) return unreadable(`it is of "${first.name}", not of "${name}"`)
   }
   return Result.succeed(executions as unknown as ReadonlyArray<Events>)
 }
+
+/** Whether no event is missing between two. A retry removes those before its own event. */
+const follows = (event: Event.Event, { eventId }: Pick<Event.Event, "eventId"> = { eventId: 0 }) =>
+  event.eventId === eventId + 1 || event.eventId === unreadableEventId ||
+  event.eventId > eventId && event._tag === "ExternalEventPersistent" && event.name === retrySignal.name
 
 /** The event id that a runtime gives to the failure of an execution whose events it cannot read. */
 const unreadableEventId = 99_999

@@ -175,9 +175,9 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         const shown = yield* on("show", "trip-4")
         assert.match(
           shown.stdout,
-          /^Signals set aside, because no build could read them \(redrive trip-4 --event <event> sends one again\)$/m
+          /^Signals set aside, because no process could read them \(redrive trip-4 --event <event> sends one again\)$/m
         )
-        assert.match(shown.stdout, /^Note +#3 +\S+ \S+, \d+ s ago$/m)
+        assert.match(shown.stdout, /^Note +#3 +\S+ \S+, \d+ s ago +-$/m)
         assert.match(shown.stdout, /signal set aside +#3$/m)
         const { setAside } = JSON.parse((yield* on("show", "trip-4", "--json")).stdout)
         assert.deepInclude(setAside[0], { name: "Note", eventId: 3 })

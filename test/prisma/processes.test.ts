@@ -37,6 +37,7 @@ const complaints: Array<string> = []
 
 /** Starts the only process of the application, or the nth. */
 const start = Effect.fnUntraced(function*(url: string, options?: Partial<PrismaProvider.Options>, nth = 1) {
+  complaints.splice(0)
   const scope = yield* Effect.acquireRelease(Scope.make(), (scope) => Scope.close(scope, Exit.void))
   const services = yield* Layer.buildWithScope(application(url, options), scope)
   const { listProcesses } = Context.get(services, Admin.Admin)
@@ -113,6 +114,7 @@ describe("a process", () => {
       yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes'")
       assert.deepInclude((yield* listProcesses)[0], { isListening: false, isAlive: false })
       yield* close
+      assert.deepStrictEqual(complaints, [])
     }).pipe(Effect.scoped))
 
   it.live("is dead as soon as its lock is gone, and is forgotten a day after another one has found that", () =>

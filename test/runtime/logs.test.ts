@@ -66,6 +66,30 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
+  it.effect("are those of the runtime when a handler has loggers of its own, and each line names its call", () => {
+    const [ours, theirs] = [collect(), collect()]
+    return Effect.gen(function*() {
+      const Dies = Activity.make("Dies")
+      const CallsIt = Orchestration.make("CallsIt")
+      const { client } = yield* LocalProcess.start(
+        Runtime.layer({ orchestrations: [CallsIt], activities: [Dies] }).pipe(Layer.provide([
+          Dies.toLayer(() => Effect.andThen(Effect.logInfo("the handler speaks"), Effect.die("of it"))).pipe(
+            Layer.provide(theirs.layer),
+            Layer.provide(Layer.succeed(References.CurrentLogAnnotations, { service: "shop" }))
+          ),
+          CallsIt.toLayer(() => Dies.execute())
+        ]))
+      )
+      yield* Effect.exit(client.execute(CallsIt, { instanceId: "a" }))
+      const [line, ...others] = theirs.lines
+      assert.deepStrictEqual(others, [])
+      assert.strictEqual(line!.message, "the handler speaks")
+      assert.deepInclude(line!.annotations, { activity_name: "Dies", instance_id: "a", service: "shop" })
+      const [death] = ours.lines.filter(({ message }) => message.includes("activity died"))
+      assert.deepInclude(death!.annotations, { activity_name: "Dies", instance_id: "a", package: "duroxide-prisma" })
+    }).pipe(Effect.provide([MemoryDriver.layer, ours.layer]))
+  })
+
   it.effect("report once what is served and which settings differ, and the stop", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {

@@ -3,18 +3,21 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
-import { MemoryDriver } from "duroxide-prisma/provider"
+import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as LocalProcess from "../utils/localProcess.ts"
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+const admin = Effect.flatMap(Admin.Admin, Effect.succeed).pipe(Effect.provide(FromDriver.layerAdmin))
 
 const Approval = Orchestration.make("Approval", { success: Schema.String })
 
@@ -170,6 +173,110 @@ describe("A signal that no build can read", () => {
       yield* client.send(Answer, "a", { by: "Ann" })
       yield* TestClock.adjust("3 hours")
       assert.deepInclude(yield* blockOf(client, "a"), { reason: "DataUnreadable" })
+    }).pipe(inMemory))
+})
+
+describe("The hour of a signal", () => {
+  it.effect("is its own: a later one blocks anew, also while its program waits in memory", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(two(Answer))
+      yield* client.start(Approval, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* client.send(Anything, "a", "junk")
+      yield* TestClock.adjust("62 minutes")
+      assert.isUndefined(yield* blockOf(client, "a"))
+      yield* client.send(Anything, "a", "more junk")
+      yield* TestClock.adjust("1 minute")
+      assert.deepInclude(yield* blockOf(client, "a"), { reason: "DataUnreadable" })
+      yield* TestClock.adjust("62 minutes")
+      assert.isUndefined(yield* blockOf(client, "a"))
+      for (const by of ["Ann", "Bob"]) yield* client.send(Answer, "a", { by })
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Ann, Bob")
+    }).pipe(inMemory))
+
+  it.effect("does not begin before it comes, whatever has blocked its instance before", () =>
+    Effect.gen(function*() {
+      const right = yield* start(two(Answer))
+      yield* right.client.start(Approval, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* right.stop
+      const wrong = yield* start(Approval.toLayer(() => Effect.as(Effect.sleep("1 minute"), "edited")))
+      yield* wrong.client.send(Answer, "a", { by: "Ann" })
+      yield* TestClock.adjust("2 hours")
+      assert.deepInclude(yield* blockOf(wrong.client, "a"), { reason: "HistoryDiffers" })
+      yield* wrong.client.send(Anything, "a", "junk")
+      yield* wrong.stop
+      const { client } = yield* start(two(Answer))
+      yield* TestClock.adjust("50 minutes")
+      assert.deepInclude(yield* blockOf(client, "a"), { reason: "DataUnreadable" })
+      yield* client.send(Answer, "a", { by: "Bob" })
+      yield* TestClock.adjust("12 minutes")
+      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Ann, Bob")
+    }).pipe(inMemory))
+})
+
+describe("A signal that was set aside", () => {
+  it.effect("is set aside again after a retry that removes what followed it", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(two(Answer), { unreadableSignalTimeout: 0, warmInstances: 0 })
+      const { retry } = yield* admin
+      yield* client.start(Approval, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* client.send(Anything, "a", "junk")
+      yield* TestClock.adjust("1 second")
+      yield* client.terminate("a", "too early")
+      yield* TestClock.adjust("1 second")
+      // Its start, the wait, the signal: what set it aside is removed, or half of it.
+      for (const from of [3, 4, 5]) {
+        yield* retry("a", { from })
+        yield* TestClock.adjust("1 minute")
+        assert.isUndefined(yield* blockOf(client, "a"))
+        yield* client.terminate("a", "too early")
+        yield* TestClock.adjust("1 second")
+      }
+      yield* retry("a")
+      for (const by of ["Ann", "Bob"]) yield* client.send(Answer, "a", { by })
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Ann, Bob")
+    }).pipe(inMemory))
+
+  it.effect("is not carried over, and the log names the execution that has it", () => {
+    const lines: Array<unknown> = []
+    const logger = Logger.make(({ fiber, message }) => {
+      if (!String(message).includes("is set aside")) return
+      const { event_id, execution_id, signal } = fiber.getRef(References.CurrentLogAnnotations)
+      lines.push([signal, execution_id, event_id])
+    })
+    return Effect.gen(function*() {
+      const { client } = yield* start(
+        Approval.toLayer(() =>
+          Effect.flatMap(Orchestration.Instance, ({ executionId }) =>
+            executionId === 1
+              ? Effect.andThen(Effect.sleep("1 minute"), Approval.continueAsNew())
+              : Effect.map(Answer.wait, ({ by }) => by))
+        ),
+        { unreadableSignalTimeout: 0, verifyReplay: true }
+      )
+      yield* client.start(Approval, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* client.send(Anything, "a", "junk")
+      yield* TestClock.adjust("5 minutes")
+      assert.deepStrictEqual(lines, [["Answer", 2, 2]])
+      yield* client.send(Answer, "a", { by: "Ann" })
+      yield* TestClock.adjust("5 minutes")
+      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Ann")
+    }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([logger])]))
+  })
+
+  it.effect("does not keep its instance from being interrupted", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(two(Answer), { unreadableSignalTimeout: 0 })
+      yield* client.start(Approval, { instanceId: "a" })
+      yield* client.send(Anything, "a", "junk")
+      yield* client.interrupt("a", "not needed")
+      yield* TestClock.adjust("1 minute")
+      assert.deepInclude(yield* client.status("a"), { _tag: "Cancelled", reason: "not needed" })
     }).pipe(inMemory))
 })
 

@@ -332,14 +332,14 @@ describe("Definitions", () => {
     const [whose, name, problem] of [
       ["of Duroxide's own", "__duroxide_syscall:new_guid", "has a name of Duroxide's own"],
       [
-        "that histories use for changes",
+        "under which histories record changes",
         "duroxide-prisma/changed",
-        "has a name that histories use for marks of their own"
+        "has a reserved name: histories record decisions of programs under it"
       ],
       [
-        "that histories use for signals set aside",
+        "under which histories record signals that were set aside",
         "duroxide-prisma/set-aside",
-        "has a name that histories use for marks of their own"
+        "has a reserved name: histories record decisions of programs under it"
       ]
     ] as const
   ) {

@@ -72,7 +72,7 @@ const runInterrupt = Effect.fnUntraced(
         exit: "usage"
       })
     }
-    const { client, isPaused } = yield* clientFor(id)
+    const { client, isBlocked, isPaused } = yield* clientFor(id)
     yield* client.interrupt(id, reason, { deadline: duration })
     const { answer } = yield* Output
     yield* answer({
@@ -81,7 +81,8 @@ const runInterrupt = Effect.fnUntraced(
         oneLine(
           `interrupted ${id}: it cleans up, and then it is Cancelled` +
             (limit === undefined ? "" : `; it is terminated after ${limit}`) +
-            (isPaused ? ". It is paused: its clean-up waits for the resume, its deadline does not" : "")
+            (isPaused ? ". It is paused: its clean-up waits for the resume, its deadline does not" : "") +
+            (isBlocked ? ". It is blocked: both wait for code that fits" : "")
         )
       ]
     })
@@ -89,12 +90,17 @@ const runInterrupt = Effect.fnUntraced(
 )
 
 const runTerminate = Effect.fnUntraced(function*({ id, reason }: Flags) {
-  const { client } = yield* clientFor(id)
+  const { client, isPaused } = yield* clientFor(id)
   yield* client.terminate(id, reason)
   const { answer } = yield* Output
   yield* answer({
     json: { action: "terminated", instanceId: id, reason },
-    text: [oneLine(`terminated ${id}: it is Cancelled at its next turn, without clean-up`)]
+    text: [
+      oneLine(
+        `terminated ${id}: it is Cancelled at its next turn, without clean-up` +
+          (isPaused ? ". It is paused: that waits for the resume" : "")
+      )
+    ]
   })
 })
 
@@ -109,5 +115,9 @@ const clientFor = Effect.fnUntraced(function*(id: string) {
       exit: "no"
     })
   }
-  return { client: yield* Effect.provide(Client.Client, Client.layer), isPaused: state.pause !== null }
+  return {
+    client: yield* Effect.provide(Client.Client, Client.layer),
+    isBlocked: state.block !== null,
+    isPaused: state.pause !== null
+  }
 })

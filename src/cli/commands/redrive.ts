@@ -24,9 +24,9 @@ export const redrive = Command.make("redrive", {
     Flag.optional
   )
 }, (flags) => Effect.provide(run(flags), Store.layerForChanges)).pipe(
-  Command.withShortDescription("Send a signal again that no build could read"),
+  Command.withShortDescription("Send a signal again that no process could read"),
   Command.withDescription(
-    "Send a signal again that was set aside because no build could read it. The instance receives it as its newest one. " +
+    "Send a signal again that was set aside because no process could read it. The instance receives it as its newest one. " +
       "Deploy a build that can read it first."
   ),
   Command.withExamples([{ command: "duroxide-prisma redrive order-17 --event 5" }])

@@ -9,6 +9,7 @@ import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
 import * as markers from "../../model/shared/markers.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
+import { setAsideMessages } from "../../model/shared/recordedArrivals.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
@@ -107,13 +108,17 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const nowMs = yield* Clock.currentTimeMillis
 
   const lost = new Set(Ledger.of(history).lostSignals)
-  const setAside = history.flatMap((event) => {
-    const signalId = markers.setAsideBy(event)
-    const signal = history.find(({ eventId }) => eventId === signalId)
-    return signal !== undefined && "name" in signal
-      ? [{ name: signal.name, eventId: signal.eventId, sinceMs: event.timestampMs }]
-      : []
-  })
+  const setAside = [...setAsideMessages(history)].map(([eventId, { data, name }]) => ({
+    name,
+    eventId,
+    sinceMs: history.find((event) => markers.setAsideBy(event) === eventId)!.timestampMs,
+    sentAgain: history.find((event) =>
+      event.eventId > eventId && "data" in event && event.name === name && event.data === data
+    )?.eventId ?? null
+  }))
+  const redrive = `redrive ${id}${
+    executionId === state.executionId ? "" : ` --execution ${executionId}`
+  } --event <event>`
   const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event, lost).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
@@ -141,7 +146,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       })),
       unserved,
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
-      setAside: setAside.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
+      setAside: setAside.map(({ eventId, name, sentAgain, sinceMs }) => ({
+        name,
+        eventId,
+        since: isoTime(sinceMs),
+        sentAgain
+      })),
       interrupted: interruption === undefined
         ? null
         : { since: isoTime(interruption.sinceMs), reason: interruption.reason },
@@ -241,11 +251,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ], style)
       ),
       ...titled(
-        `Signals set aside, because no build could read them (redrive ${id} --event <event> sends one again)`,
+        `Signals set aside, because no process could read them (${redrive} sends one again)`,
         setAside.length === 0 ? [] : table(full ? setAside : setAside.slice(-mostWaits), [
           { title: "NAME", value: ({ name }) => name },
           { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
-          { title: "SET ASIDE", value: ({ sinceMs }) => moment(sinceMs) }
+          { title: "SET ASIDE", value: ({ sinceMs }) => moment(sinceMs) },
+          { title: "SENT AGAIN", value: ({ sentAgain }) => sentAgain === null ? "-" : `#${sentAgain}` }
         ], style)
       ),
       ...titled(

@@ -206,13 +206,13 @@ export const signalsLost = counter("duroxide_signals_lost_total", {
 })
 
 /**
- * Signals that no build could read, and that their instances continued without. Label: `orchestration_name`.
+ * Signals that no process could read, and that their instances continued without. Label: `orchestration_name`.
  *
  * @category runtime metrics
  * @since 0.2.0
  */
 export const signalsSetAside = counter("duroxide_signals_set_aside_total", {
-  description: "Signals that no build could read, and that their instances continued without",
+  description: "Signals that no process could read, and that their instances continued without",
   labels: ["orchestration_name"]
 })
 

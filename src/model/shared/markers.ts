@@ -1,6 +1,6 @@
 /**
- * What a history holds of decisions that its program must meet again: as an activity of ours that has ended. So every
- * reader of histories, also one in Rust, knows the events, and sees nothing open. No worker ever runs it.
+ * Events that record a decision of a program, so that every replay decides the same. Each is an activity of ours that
+ * has ended: every reader of histories, also one in Rust, knows it, and sees nothing open. No worker ever runs it.
  */
 import type * as Event from "../Event.ts"
 

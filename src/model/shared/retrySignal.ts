@@ -20,7 +20,10 @@ export const removed = (first: number, last: number): string => JSON.stringify({
 /** For people. */
 export const describe = (data: string): string => {
   const { again, removed } = parse(data)
-  if (Array.isArray(removed)) return `events ${removed.join(" to ")} were removed`
+  if (Array.isArray(removed)) {
+    const [first, last] = removed
+    return first > last ? "nothing was removed" : `events ${first} to ${last} were removed`
+  }
   const ids = Array.isArray(again) ? again : []
   return ids.length === 0 ? "nothing was open" : `done again: ${ids.map((id) => `#${id}`).join(" ")}`
 }

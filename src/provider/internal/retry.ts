@@ -249,7 +249,7 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
     "what it has undone since stays so"
 }
 
-/** The record of a change is two events. */
+/** A marker is two events: the activity and its end. */
 export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
   events.some((event) => event.eventId === keep && markers.isMarker(event)) ? keep + 1 : keep
 
