@@ -91,12 +91,13 @@ export const make = <P extends PayloadInput = Schema.Void>(
     unawaited,
     codec,
     wait: Effect.gen(function*() {
-      const { perform, takesSignal } = yield* engine
-      while (true) {
-        const event = yield* perform({ _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal", name })
-        const value = codec.decode(event.data)
-        if (yield* takesSignal(event, value)) return yield* decoded(value)
-      }
+      const { perform } = yield* engine
+      const event = yield* perform({
+        _tag: unawaited === "kept" ? "DequeueEvent" : "WaitExternal",
+        name,
+        read: codec.decode
+      })
+      return yield* decoded(codec.decode(event.data))
     })
   }
 }

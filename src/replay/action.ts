@@ -1,6 +1,7 @@
 /**
  * The requests that orchestration code can make, and how each is recorded, matched in a replay, and carried out.
  */
+import type * as Exit from "effect/Exit"
 import type * as Event from "../model/Event.ts"
 import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
@@ -27,6 +28,12 @@ interface Decodes {
   readonly decode?: Decode
 }
 
+/** A wait for a signal. `read` says whether the code can read a payload. Not recorded; absent: it can read all. */
+interface Wait {
+  readonly name: string
+  readonly read?: (data: string) => Exit.Exit<unknown, unknown>
+}
+
 /**
  * A request that a later event answers. `servedBy` is not recorded: a definition may move it between TypeScript and
  * Rust.
@@ -44,8 +51,8 @@ export type Awaited =
   }
   /** `fireAtMs` is absolute, milliseconds since the Unix epoch. */
   | { readonly _tag: "CreateTimer"; readonly fireAtMs: number }
-  | { readonly _tag: "WaitExternal"; readonly name: string }
-  | { readonly _tag: "DequeueEvent"; readonly name: string }
+  | Wait & { readonly _tag: "WaitExternal" }
+  | Wait & { readonly _tag: "DequeueEvent" }
   /** Without `instance` the child is named after its parent and its event. */
   | Decodes & {
     readonly _tag: "StartSubOrchestration"

@@ -16,31 +16,23 @@ export class Changes {
   private recorded: ReadonlyArray<Event.Event> | undefined
   /** The ids of changes, by the number of requests before their markers. */
   private places: ReadonlyMap<number, ReadonlySet<string>> | undefined
-  /** Recorded requests that the code has made, without markers. */
-  private passed = 0
-
   /** From now on answers are those of this record; or new ones, when it is undefined. */
   follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
     this.recorded = recorded
     this.places = undefined
   }
 
-  /** The code has made the next recorded request. */
-  pass(): void {
-    this.passed++
-  }
-
   /**
-   * Whether the change with this id applies, and whether that must be recorded. `open` counts the requests that the
-   * code has made and that have no event yet. In a replay none of them is a marker.
+   * Whether the change with this id applies, and whether that must be recorded. `requests` counts those that the code
+   * has made, without markers.
    */
-  ask(id: string, open: number): { readonly isChanged: boolean; readonly isNew: boolean } {
+  ask(id: string, requests: number): { readonly isChanged: boolean; readonly isNew: boolean } {
     this.answers ??= new Map()
     const known = this.answers.get(id)
     if (known !== undefined) return { isChanged: known, isNew: false }
     const isNew = this.recorded === undefined
     if (!isNew) this.places ??= placesOf(this.recorded!)
-    const isChanged = isNew || this.places?.get(this.passed + open)?.has(id) === true
+    const isChanged = isNew || this.places?.get(requests)?.has(id) === true
     this.answers.set(id, isChanged)
     return { isChanged, isNew }
   }

@@ -45,11 +45,6 @@ export interface Engine {
   readonly request: (action: Immediate) => Effect.Effect<void>
   /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */
   readonly changed: (id: string) => Effect.Effect<boolean>
-  /** Whether the code takes this signal. If not, this records that it is set aside: the code waits for the next one. */
-  readonly takesSignal: (
-    signal: Event.Of<"ExternalEvent"> | Event.Of<"ExternalEventPersistent">,
-    payload: Exit.Exit<unknown, PayloadMismatch>
-  ) => Effect.Effect<boolean>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
   /** How many events of this execution the code has seen. */

@@ -120,8 +120,9 @@ export class Interpreter {
   private setAside: ReadonlySet<number> = none
   /** Event ids of signals that the code continues without if its Schema refuses them. */
   private mayBeSetAside: ReadonlySet<number> = none
-  /** The last recorded request. */
-  private lastRequestId = 0
+  /** Recorded requests, without markers, and those of them that the code has made. */
+  private recordedRequests = 0
+  private passed = 0
   private isInterrupted = false
   private isReplaying = true
   private isInTurn = false
@@ -140,7 +141,8 @@ export class Interpreter {
     this.changes.follow(recorded)
     if (recorded === undefined || recorded.length === 0) return
     this.setAside = markers.signalsSetAside(recorded)
-    this.lastRequestId = recorded.findLast((event) => isRequest(event) && !markers.isMarker(event))?.eventId ?? 0
+    this.ledger.leaveOut(this.setAside)
+    this.recordedRequests = recorded.filter((event) => isRequest(event) && !markers.isMarker(event)).length
   }
 
   /** Lets the code continue without these signals if its Schema refuses them; none by default. */
@@ -314,27 +316,9 @@ export class Interpreter {
           this.options.onStray()
           return Effect.never
         }
-        const { isChanged, isNew } = this.changes.ask(id, this.emitted.length)
+        const { isChanged, isNew } = this.changes.ask(id, this.passed + this.countUnrecorded())
         if (isNew && this.continuation === undefined) this.emitted.push({ _tag: "RecordChange", id })
         return Effect.succeed(isChanged)
-      }),
-    takesSignal: ({ eventId, name }, payload) =>
-      Effect.suspend(() => {
-        if (!this.isInTurn) {
-          this.options.onStray()
-          return Effect.never
-        }
-        if (this.setAside.has(eventId)) return Effect.succeed(false)
-        // A later request may depend on what it took. A cut may have removed all of them.
-        if (Exit.isSuccess(payload) || this.isReplaying && this.eventId < this.lastRequestId) {
-          return Effect.succeed(true)
-        }
-        if (!this.mayBeSetAside.has(eventId)) {
-          this.newSignalId = eventId
-          return Effect.succeed(true)
-        }
-        if (this.continuation === undefined) this.emitted.push({ _tag: "RecordSetAside", signalId: eventId, name })
-        return Effect.succeed(false)
       }),
     continueAsNew: (input, version) =>
       Effect.callback<never>(() => {
@@ -373,11 +357,14 @@ export class Interpreter {
   }
 
   private deliver(delivery: Delivery | undefined): void {
-    if (delivery === undefined) return
-    const { answer, requestId } = delivery
-    const handle = this.handles.get(requestId)
-    // The code has dropped it.
-    if (handle === undefined) return
+    let next = delivery
+    let handle = this.handleOf(next)
+    while (next !== undefined && handle !== undefined && this.setsAside(handle.action, next.answer)) {
+      next = this.ledger.reopen(next.requestId, next.answer)
+      handle = this.handleOf(next)
+    }
+    if (next === undefined || handle === undefined) return
+    const { answer, requestId } = next
     // Code that continues as new runs no further: it could not use the answer.
     if (this.continuation !== undefined) {
       if (answer._tag === "ExternalEventPersistent") this.undelivered.push(answer)
@@ -387,6 +374,32 @@ export class Interpreter {
     handle.state = "answered"
     handle.resume(Effect.succeed(answer))
     this.drain()
+  }
+
+  /** Undefined if the code has dropped it. */
+  private handleOf(delivery: Delivery | undefined): Handle | undefined {
+    return delivery === undefined ? undefined : this.handles.get(delivery.requestId)
+  }
+
+  /** Requests that the code has made, and that have no event yet. */
+  private countUnrecorded(): number {
+    return this.emitted.filter((request) => !("_tag" in request && isMark(request))).length
+  }
+
+  /** Whether the wait goes without this signal, which the code cannot read. */
+  private setsAside(action: Awaited, signal: Event.Event): boolean {
+    if (action._tag !== "DequeueEvent" && action._tag !== "WaitExternal" || action.read === undefined) return false
+    if (signal._tag !== "ExternalEventPersistent" && signal._tag !== "ExternalEvent") return false
+    // Of those that are recorded, later requests may depend on it. A cut may have removed them all.
+    const isNew = !this.isReplaying || this.passed + this.countUnrecorded() >= this.recordedRequests
+    if (!isNew || this.continuation !== undefined || Exit.isSuccess(action.read(signal.data))) return false
+    const { eventId, name } = signal
+    if (!this.mayBeSetAside.has(eventId)) {
+      this.newSignalId = eventId
+      return false
+    }
+    this.emitted.push({ _tag: "RecordSetAside", signalId: eventId, name })
+    return true
   }
 
   /** Executions of Duroxide know no interruption: their programs never read the message. */
@@ -420,7 +433,7 @@ export class Interpreter {
   private match(event: RequestEvent): void {
     // Its decision was read ahead by `follow`, whether the code still asks for it or not.
     if (markers.isMarker(event)) return void this.ledger.add(event)
-    this.changes.pass()
+    this.passed++
     this.sortClears(event)
     const next = this.emitted[0]
     if (next === undefined) {
@@ -467,6 +480,8 @@ const none: ReadonlySet<number> = new Set()
 
 /** Most spans of a turn that are kept for export: enough for any trace, and no burden for code that makes millions. */
 const mostSpans = 1_000
+
+const isMark = ({ _tag }: Immediate) => _tag === "RecordChange" || _tag === "RecordSetAside"
 
 interface Handle {
   readonly action: Awaited

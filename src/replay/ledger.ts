@@ -7,6 +7,7 @@
  */
 import type * as Event from "../model/Event.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import * as markers from "../model/shared/markers.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 
 /** The kinds of events that a completion answers. */
@@ -50,6 +51,8 @@ export class Ledger {
   /** Activities that create tasks, open or failed: one that has failed may have created its task, and is repeated. */
   private readonly creating = new Set<number>()
   private readonly givenUp: ReadonlySet<number>
+  /** Signals that no wait receives: they were set aside. */
+  private leftOut: ReadonlySet<number> = none
 
   /**
    * Makes the ledger of stored events, without their program. A wait with a cancel event receives nothing, not even
@@ -58,12 +61,32 @@ export class Ledger {
   static of(events: ReadonlyArray<Event.Event>): Ledger {
     const givenUp = events.flatMap((event) => isSubscriptionCancel(event) ? event.sourceEventId! : [])
     const ledger = new Ledger(new Set(givenUp))
+    ledger.leaveOut(markers.signalsSetAside(events))
     for (const event of events) ledger.add(event)
     return ledger
   }
 
   constructor(givenUp: ReadonlySet<number> = new Set()) {
     this.givenUp = givenUp
+  }
+
+  /** These signals will be received by no wait. */
+  leaveOut(eventIds: ReadonlySet<number>): void {
+    this.leftOut = eventIds
+  }
+
+  /** The wait that has just received this signal receives the next one in its place, which may be there already. */
+  reopen(requestId: number, signal: Event.Event): Delivery | undefined {
+    if (signal._tag === "ExternalEvent") {
+      this.openSubscriptions.add(requestId)
+      this.subscriptions.get(signal.name)?.reopen(requestId)
+    } else if (signal._tag === "ExternalEventPersistent") {
+      const next = this.signals.get(signal.name)?.shift()
+      if (next !== undefined) return { requestId, answer: next }
+      this.openDequeues.add(requestId)
+      entry(this.dequeues, signal.name, () => new Line()).reopen(requestId)
+    }
+    return undefined
   }
 
   /** Whether a request still waits for its answer, or an interrupted child for its end. */
@@ -151,6 +174,7 @@ export class Ledger {
         this.giveUpWait(event.sourceEventId!)
         break
       case "ExternalEvent": {
+        if (this.leftOut.has(event.eventId)) break
         const requestId = this.subscriptions.get(event.name)?.next(this.openSubscriptions)
         if (requestId !== undefined) delivery = { requestId, answer: event }
         else this.lostSignals.push(event.eventId)
@@ -158,6 +182,7 @@ export class Ledger {
       }
       case "ExternalEventPersistent": {
         if (event.name === interruptSignal.name) this.interruptRequest ??= event
+        if (this.leftOut.has(event.eventId)) break
         const requestId = this.dequeues.get(event.name)?.next(this.openDequeues)
         if (requestId !== undefined) delivery = { requestId, answer: event }
         else entry(this.signals, event.name, (): Array<Message> => []).push(event)
@@ -183,6 +208,8 @@ export class Ledger {
 
 // internal
 
+const none: ReadonlySet<number> = new Set()
+
 /** Waits for one name in the order they began, including those that were given up. */
 class Line {
   private readonly ids: Array<number> = []
@@ -192,6 +219,11 @@ class Line {
   }
   hasOpen(open: ReadonlySet<number>): boolean {
     return this.ids.some((id) => open.has(id))
+  }
+  /** Puts a wait back that was served last, or that did not have to wait. */
+  reopen(id: number): void {
+    if (this.served > 0 && this.ids[this.served - 1] === id) this.served--
+    else this.ids.push(id)
   }
   /** Closes the oldest wait that is still open, and returns it. */
   next(open: Set<number>): number | undefined {

@@ -288,7 +288,6 @@ export class Uninterrupted {
       customStatus: Effect.sync(() => this.customStatus),
       keyValues: Effect.sync(() => this.values),
       keyValueTimes: Effect.succeed(new Map<string, number>()),
-      takesSignal: () => Effect.succeed(true),
       unreadable: Effect.die
     }
     const context = {

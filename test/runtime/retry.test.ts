@@ -276,7 +276,7 @@ describe("Retry from an earlier event", () => {
           if (isBroken) throw new Error("a bug")
           return "done"
         })))
-      const { readHistory, retry } = yield* admin
+      const { fork, readHistory, retry } = yield* admin
       yield* client.start(Trip, { instanceId: "t" })
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Failed")
@@ -293,6 +293,8 @@ describe("Retry from an earlier event", () => {
       ])
       // None of them is that of another call.
       assert.strictEqual(distinct(seen.calls.map((call) => call.split(" ")[1]!)), 5)
+      const error = yield* Effect.flip(fork("t", { atEvent: 5, newId: "u" }))
+      assert.include(error.message, "a retry has removed event 5 of its execution 1")
       const ids = (yield* readHistory("t")).map(({ eventId }) => eventId)
       assert.deepStrictEqual(ids, ids.toSorted((a, b) => a - b))
     }).pipe(inMemory))

@@ -126,7 +126,7 @@ describe("A signal that no build can read", () => {
         { unreadableSignalTimeout: "5 minutes" }
       )
       yield* client.start(Approval, { instanceId: "a" })
-      for (let i = 0; i < 50; i++) yield* client.send(Anything, "a", i)
+      for (let i = 0; i < 5_000; i++) yield* client.send(Anything, "a", i)
       yield* client.send(Answer, "a", { by: "Ann" })
       yield* TestClock.adjust("4 minutes")
       assert.deepInclude(yield* blockOf(client, "a"), { reason: "DataUnreadable" })
@@ -217,28 +217,38 @@ describe("The hour of a signal", () => {
 })
 
 describe("A signal that was set aside", () => {
+  it.effect("does not cost the next one its place: one that came in time wins against a timeout", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(
+        Approval.toLayer(() => Effect.map(Effect.timeoutOption(Answer.wait, "2 minutes"), ({ _tag }) => _tag)),
+        { unreadableSignalTimeout: "5 minutes" }
+      )
+      yield* client.start(Approval, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* client.send(Anything, "a", "junk")
+      yield* client.send(Answer, "a", { by: "Ann" })
+      yield* TestClock.adjust("10 minutes")
+      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Some")
+    }).pipe(inMemory))
+
   it.effect("is set aside again after a retry that removes what followed it", () =>
     Effect.gen(function*() {
       const { client } = yield* start(two(Answer), { unreadableSignalTimeout: 0, warmInstances: 0 })
       const { retry } = yield* admin
-      yield* client.start(Approval, { instanceId: "a" })
-      yield* TestClock.adjust("1 second")
-      yield* client.send(Anything, "a", "junk")
-      yield* TestClock.adjust("1 second")
-      yield* client.terminate("a", "too early")
-      yield* TestClock.adjust("1 second")
       // Its start, the wait, the signal: what set it aside is removed, or half of it.
-      for (const from of [3, 4, 5]) {
-        yield* retry("a", { from })
-        yield* TestClock.adjust("1 minute")
-        assert.isUndefined(yield* blockOf(client, "a"))
-        yield* client.terminate("a", "too early")
+      for (const from of [3, 4, 5, undefined]) {
+        const instanceId = `from ${from}`
+        yield* client.start(Approval, { instanceId })
         yield* TestClock.adjust("1 second")
+        yield* client.send(Anything, instanceId, "junk")
+        yield* TestClock.adjust("1 second")
+        yield* client.terminate(instanceId, "too early")
+        yield* TestClock.adjust("1 second")
+        yield* retry(instanceId, { from })
+        for (const by of ["Ann", "Bob"]) yield* client.send(Answer, instanceId, { by })
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual(yield* client.wait(Approval, instanceId, { timeout: 0 }), "Ann, Bob")
       }
-      yield* retry("a")
-      for (const by of ["Ann", "Bob"]) yield* client.send(Answer, "a", { by })
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(yield* client.wait(Approval, "a", { timeout: 0 }), "Ann, Bob")
     }).pipe(inMemory))
 
   it.effect("is not carried over, and the log names the execution that has it", () => {

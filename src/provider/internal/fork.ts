@@ -57,6 +57,9 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
       `the event must be one from ${least} to ${most} of its execution ${state.executionId}`
     )
   }
+  if (!events.some(({ eventId }) => eventId === keep)) {
+    return yield* refuse(instanceId, `a retry has removed event ${keep} of its execution ${state.executionId}`)
+  }
   const kept = events.filter(({ eventId }) => eventId <= keep)
   const closed = new Set(kept.flatMap(({ sourceEventId }) => sourceEventId ?? []))
   const isOpen = ({ eventId }: Event.Event) => !closed.has(eventId)

@@ -53,8 +53,16 @@ const whileHeld = {
   times: 20
 }
 
-const refuse = (instanceId: string, problem: string) =>
-  Effect.fail(new ProviderError({ operation: "retry", reason: new RetryRefused({ instanceId, problem }) }))
+const refusal = (instanceId: string, problem: string) =>
+  new ProviderError({ operation: "retry", reason: new RetryRefused({ instanceId, problem }) })
+
+const refuse = (instanceId: string, problem: string) => Effect.fail(refusal(instanceId, problem))
+
+/** A child that is retried with its parent, from its last good event or from this one. */
+interface Retrying {
+  readonly id: string
+  readonly from: number | undefined
+}
 
 /**
  * The whole family is looked at before the first cut. The parent is cut first: it waits again before a child runs, so
@@ -65,14 +73,31 @@ const retryTree = Effect.fnUntraced(function*(
   instanceId: string,
   options: RetryOptions
 ): Effect.fn.Return<Retried, ProviderError> {
-  const cuts: Array<HistoryCut> = []
-  const waiting: Array<{ readonly id: string; readonly options: RetryOptions; readonly isChild: boolean }> = [
-    { id: instanceId, options, isChild: false }
-  ]
+  const root = yield* cutOf(driver, instanceId, options, false)
+  const cuts = [root.cut]
+  // Who names an event knows what was undone since.
+  const whose = options.from === undefined ? "child" : "child of a chosen event"
+  const waiting = [...root.children]
   for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-    const { children, cut } = yield* cutOf(driver, next.id, next.options, next.isChild)
+    const { from, id } = next
+    const { children, cut } = yield* cutOf(driver, id, { from, reason: options.reason }, whose).pipe(
+      Effect.mapError((error) =>
+        error.reason._tag !== "RetryRefused" ? error : refusal(
+          instanceId,
+          `its child ${error.reason.instanceId} cannot be retried: ` +
+            (options.from !== undefined
+              ? error.reason.problem
+              // What follows is about events of the child.
+              : `${error.reason.problem.split(". ")[0]!}. Retry ${instanceId} from event ` + (
+                root.finishFrom === undefined
+                  ? `${root.cut.keep} if nothing was undone`
+                  : `${root.finishFrom} to let its children finish their clean-up`
+              ))
+        )
+      )
+    )
     cuts.push(cut)
-    waiting.push(...children.map((id) => ({ id, options: { reason: options.reason }, isChild: true })))
+    waiting.push(...children)
   }
   for (const cut of cuts) {
     const outcome = yield* Effect.repeat(driver.cutHistory(cut), whileHeld)
@@ -90,7 +115,7 @@ const cutOf = Effect.fnUntraced(function*(
   driver: Driver,
   instanceId: string,
   { from, reason = "" }: RetryOptions,
-  isChild: boolean
+  whose: false | "child" | "child of a chosen event"
 ) {
   const [state] = yield* driver.readInstances([instanceId])
   if (state === undefined) {
@@ -110,7 +135,7 @@ const cutOf = Effect.fnUntraced(function*(
     return yield* refuse(instanceId, "it runs; what has failed, was cancelled or is blocked can be retried")
   }
   // The parent of a child that is retried with it waits as soon as its history is cut.
-  if (!isChild) yield* checkParent(driver, started)
+  if (whose === false) yield* checkParent(driver, started)
   const least = 1 + (started.carryForwardEvents?.length ?? 0)
   const most = beforeEnd(events)
   const keep = withEndOfMarker(events, from ?? lastGood(events, least, most))
@@ -120,8 +145,13 @@ const cutOf = Effect.fnUntraced(function*(
       `the event must be one from ${least} to ${most} of its execution ${state.executionId}`
     )
   }
+  if (!events.some(({ eventId }) => eventId === keep)) {
+    return yield* refuse(instanceId, `a retry has removed event ${keep} of its execution ${state.executionId}`)
+  }
   const hasEnded = state.status === "Failed"
-  const problem = from === undefined && hasEnded ? cleanUpProblem(events, keep, most) : undefined
+  const problem = from === undefined && hasEnded && whose !== "child of a chosen event"
+    ? cleanUpProblem(events, keep, most)
+    : undefined
   if (problem !== undefined) return yield* refuse(instanceId, problem)
   const plan = planOf(events, keep, hasEnded)
   const later = yield* driver.readInstances(plan.laterChildren)
@@ -169,7 +199,7 @@ const cutOf = Effect.fnUntraced(function*(
       }),
       ...plan.messages.map(WorkItem.encode),
       ...children.answers.map(WorkItem.encode),
-      ...ends.map(WorkItem.encode)
+      ...ends.messages.map(WorkItem.encode)
     ],
     cancelledActivities: plan.removedActivities,
     withdrawn: [
@@ -177,7 +207,15 @@ const cutOf = Effect.fnUntraced(function*(
       ...(hasEnded ? yield* terminationsOf(driver, instanceId) : [])
     ]
   }
-  return { cut, children: children.toRetry }
+  const termination = events.some(isInterruption)
+    ? events.find(({ _tag }) => _tag === "OrchestrationCancelRequested")
+    : undefined
+  return {
+    cut,
+    children: [...children.toRetry.map((id): Retrying => ({ id, from: undefined })), ...ends.toRetry],
+    /** The event from which it and its children would finish a clean-up that was cut off. */
+    finishFrom: termination === undefined ? undefined : termination.eventId - 1
+  }
 })
 
 // -- what stays ------------------------------------------------------------------------------------
@@ -187,6 +225,9 @@ export const beforeEnd = (events: ReadonlyArray<Event.Event>): number => {
   const first = events.findIndex((event) => isEnd(event) || isClosing(event))
   return events.at(first < 0 ? -1 : first - 1)!.eventId
 }
+
+const isAnswerOfChild = (event: Event.Event): boolean =>
+  event._tag === "SubOrchestrationCompleted" || event._tag === "SubOrchestrationFailed"
 
 const isInterruption = (event: Event.Event): boolean =>
   event._tag === "ExternalEventPersistent" && event.name === interruptSignal.name
@@ -203,14 +244,26 @@ const lastGood = (events: ReadonlyArray<Event.Event>, least: number, most: numbe
     const interruption = events.findIndex((event) => event.eventId > least && isInterruption(event))
     if (interruption >= 0) return events[interruption - 1]!.eventId
   }
-  let last = events.findLastIndex(({ eventId }) => eventId <= most)
-  while (last >= least && !isArrival(events[last]!, events)) last--
-  if (last < least) return events[least - 1]!.eventId
-  let first = last
-  while (first > least && isArrival(events[first - 1]!, events)) first--
-  const arrived = events.slice(first, last + 1)
+  const lastArrivals = (before: number): { readonly first: number; readonly arrived: ReadonlyArray<Event.Event> } => {
+    let last = before
+    while (last >= least && !isArrival(events[last]!, events)) last--
+    let first = last
+    while (first > least && isArrival(events[first - 1]!, events)) first--
+    return { first, arrived: last < least ? [] : events.slice(first, last + 1) }
+  }
+  let { arrived, first } = lastArrivals(events.findLastIndex(({ eventId }) => eventId <= most))
+  if (arrived.length === 0) return events[least - 1]!.eventId
   if (!isOwnEnd(end, arrived)) return most
-  const bad = arrived.findIndex((event) => isFailedAnswer(event) || event._tag === "OrchestrationCancelRequested")
+  // What made the program interrupt a child came before the end of that child.
+  const isLateEnd = lateEndsOf(events)
+  while (arrived.every(isLateEnd)) {
+    const before = lastArrivals(first - 1)
+    if (before.arrived.length === 0) break
+    ;({ arrived, first } = before)
+  }
+  const bad = arrived.findIndex((event) =>
+    isFailedAnswer(event) && !isLateEnd(event) || event._tag === "OrchestrationCancelRequested"
+  )
   return events[first + Math.max(0, bad) - 1]!.eventId
 }
 
@@ -239,7 +292,8 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
   const end = events.findLast(isEnd)
   const isTyped = end?._tag === "OrchestrationFailed" && end.details._tag === "Application" &&
     end.details.kind === "OrchestrationFailed"
-  const failed = events.findLast((event) => event.eventId <= most && isFailedAnswer(event))
+  const isLateEnd = lateEndsOf(events)
+  const failed = events.findLast((event) => event.eventId <= most && isFailedAnswer(event) && !isLateEnd(event))
   if (!isTyped || failed === undefined || failed.eventId > keep) return undefined
   const cleanUp = requestAfter(failed.eventId)
   return cleanUp === undefined ? undefined : `after the failed answer of event ${failed.eventId} it has done more ` +
@@ -257,11 +311,7 @@ export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number
 export const interruptedOf = (
   events: ReadonlyArray<Event.Event>
 ): Map<number, Event.Of<"SubOrchestrationScheduled">> => {
-  const answered = new Set(
-    events.flatMap((event) =>
-      event._tag === "SubOrchestrationCompleted" || event._tag === "SubOrchestrationFailed" ? event.sourceEventId! : []
-    )
-  )
+  const answered = new Set(events.flatMap((event) => isAnswerOfChild(event) ? event.sourceEventId! : []))
   const interrupted = new Set(
     events.flatMap((event) =>
       event._tag === "SubOrchestrationCancelRequested" && event.reason === interruptSignal.ofChild
@@ -276,6 +326,12 @@ export const interruptedOf = (
         : []
     )
   )
+}
+
+/** Whether an event of these is the end of a child that the program had interrupted before. */
+const lateEndsOf = (events: ReadonlyArray<Event.Event>) => {
+  const interrupted = interruptedOf(events.filter((event) => !isAnswerOfChild(event)))
+  return (event: Event.Event): boolean => isAnswerOfChild(event) && interrupted.has(event.sourceEventId!)
 }
 
 interface Plan {
@@ -402,26 +458,42 @@ const answersOf = Effect.fnUntraced(function*(
   return { answers, toRetry }
 })
 
-/** Answers of children that have ended; the others will send theirs. */
-const endsOf = (driver: Driver, children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>) =>
-  Effect.map(
-    driver.readInstances(children.map(childId)),
-    (states) =>
-      children.flatMap((child): WorkItem.WorkItem | ReadonlyArray<never> => {
-        const state = states.find(({ instanceId }) => instanceId === childId(child))
-        const end = state === undefined ? undefined : endOf(state)
-        const parent = {
-          parentInstance: child.instanceId,
-          parentExecutionId: child.executionId,
-          parentId: child.eventId
-        }
-        return end === undefined
-          ? []
-          : end._tag === "Completed"
-          ? { _tag: "SubOrchCompleted", ...parent, result: end.output }
-          : { _tag: "SubOrchFailed", ...parent, details: end.details }
-      })
-  )
+/**
+ * Answers of interrupted children that have ended; the others will send theirs. A child whose clean-up was cut off
+ * finishes it.
+ */
+const endsOf = Effect.fnUntraced(function*(
+  driver: Driver,
+  children: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
+) {
+  const states = new Map((yield* driver.readInstances(children.map(childId))).map((one) => [one.instanceId, one]))
+  const messages: Array<WorkItem.WorkItem> = []
+  const toRetry: Array<Retrying> = []
+  for (const child of children) {
+    const state = states.get(childId(child))
+    const end = state === undefined ? undefined : endOf(state)
+    if (state === undefined || end === undefined) continue
+    const events = end._tag === "Failed" ? yield* readEvents(driver, state, refuse) : []
+    const termination = events.some(isInterruption)
+      ? events.find(({ _tag }) => _tag === "OrchestrationCancelRequested")
+      : undefined
+    if (termination !== undefined) {
+      toRetry.push({ id: state.instanceId, from: termination.eventId - 1 })
+      continue
+    }
+    const parent = {
+      parentInstance: child.instanceId,
+      parentExecutionId: child.executionId,
+      parentId: child.eventId
+    }
+    messages.push(
+      end._tag === "Completed"
+        ? { _tag: "SubOrchCompleted", ...parent, result: end.output }
+        : { _tag: "SubOrchFailed", ...parent, details: end.details }
+    )
+  }
+  return { messages, toRetry }
+})
 
 /** Whether a running instance is interrupted, or will be terminated. */
 const isEnding = Effect.fnUntraced(function*(driver: Driver, state: InstanceState) {
