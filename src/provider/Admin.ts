@@ -362,7 +362,7 @@ export class Admin extends Context.Service<Admin, {
    *
    * Fails with `InstanceNotFound`; and with `RetryRefused` if it runs or has completed, if Duroxide runs it, if its
    * parent no longer waits for it, if a child was started after the cut or is still being cancelled, if earlier
-   * executions with values were pruned; and, without `from`, if it has cleaned up.
+   * executions with values were pruned; and, without `from`, if it or a child that is retried with it has cleaned up.
    */
   readonly retry: (instanceId: string, options?: RetryOptions) => Call<Retried>
   /**
