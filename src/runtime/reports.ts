@@ -8,6 +8,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
+import { isDebugging } from "../model/shared/logging.ts"
 import type { Turn } from "../provider/Provider.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
@@ -53,6 +54,7 @@ export const report = (execution: Execution, ran: turns.Ran): Effect.Effect<void
     const signals = requests.flatMap(({ action, event: { executionId } }) =>
       action._tag === "RecordSetAside" ? { ...action, executionId } : []
     )
+    if (signals.length === 0 && isRoutine(ran.outcome) && !isDebugging(context)) return Effect.void
     const end = lineOf(ran)
     return Effect.annotateLogs(
       signals.length === 0 ? end : Effect.andThen(reportSetAside(execution.name, signals), end),
@@ -85,6 +87,9 @@ const count = (
     if (isPoisonOf(last.details)) Metrics.orchestrationPoison.updateUnsafe(1, context)
   }
 }
+
+/** Whether the line about it is for debugging. */
+const isRoutine = (outcome: turns.Outcome) => outcome._tag !== "Failed" || isExpected(outcome.details)
 
 const lineOf = ({ diedOf, outcome }: turns.Ran): Effect.Effect<void> =>
   outcome._tag === "Waiting"

@@ -4,6 +4,7 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
 import * as References from "effect/References"
 
 type Loggers = ReadonlySet<Logger.Logger<unknown, unknown>>
@@ -27,6 +28,10 @@ export const harmlessIn = <R>(services: Context.Context<R>): Context.Context<R> 
 /** Runs an effect so that loggers cannot fail it or the fibers it starts. */
 export const withHarmlessLoggers = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, References.CurrentLoggers, harmless)
+
+/** Whether lines at this level are logged: where most are not, a caller need not even make them. */
+export const isDebugging = (context: Context.Context<never>): boolean =>
+  LogLevel.isLessThanOrEqualTo(Context.get(context, References.MinimumLogLevel), "Debug")
 
 /** Marks the log lines of an effect as those of this package. A logger that throws fails neither. */
 export const ours =

@@ -5,14 +5,12 @@
  */
 import type * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as LogLevel from "effect/LogLevel"
 import * as Metric from "effect/Metric"
-import * as References from "effect/References"
 import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
-import { ours } from "../../model/shared/logging.ts"
+import { isDebugging, ours } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
@@ -168,9 +166,6 @@ const errorOf = ({ reasons }: Cause.Cause<ProviderError>) => {
   for (const reason of reasons) if (reason._tag === "Fail") return reason.error
   return undefined
 }
-
-const isDebugging = (context: Context.Context<never>) =>
-  LogLevel.isLessThanOrEqualTo(Context.get(context, References.MinimumLogLevel), "Debug")
 
 const debug = (line: string, operation: string, tookMs: number, fields: object) =>
   Effect.logDebug(line).pipe(
