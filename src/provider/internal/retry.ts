@@ -443,20 +443,23 @@ const answersOf = Effect.fnUntraced(function*(
     const state = states.get(id)
     const end = state === undefined ? undefined : endOf(state)
     if (end?._tag === "Failed") toRetry.push(id)
-    else if (end?._tag === "Completed") {
-      answers.push({
-        _tag: "SubOrchCompleted",
-        parentInstance: child.instanceId,
-        parentExecutionId: child.executionId,
-        parentId: child.eventId,
-        result: end.output
-      })
-    } else if (state !== undefined && (yield* isEnding(driver, state))) {
+    else if (end?._tag === "Completed") answers.push(answerOf(child, end))
+    else if (state !== undefined && (yield* isEnding(driver, state))) {
       return yield* refuse(instanceId, `its child ${id} is being cancelled; repeat the call when it has ended`)
     }
   }
   return { answers, toRetry }
 })
+
+const answerOf = (
+  child: Event.Of<"SubOrchestrationScheduled">,
+  end: NonNullable<ReturnType<typeof endOf>>
+): WorkItem.WorkItem => {
+  const parent = { parentInstance: child.instanceId, parentExecutionId: child.executionId, parentId: child.eventId }
+  return end._tag === "Completed"
+    ? { _tag: "SubOrchCompleted", ...parent, result: end.output }
+    : { _tag: "SubOrchFailed", ...parent, details: end.details }
+}
 
 /**
  * Answers of interrupted children that have ended; the others will send theirs. A child whose clean-up was cut off
@@ -481,16 +484,7 @@ const endsOf = Effect.fnUntraced(function*(
       toRetry.push({ id: state.instanceId, from: termination.eventId - 1 })
       continue
     }
-    const parent = {
-      parentInstance: child.instanceId,
-      parentExecutionId: child.executionId,
-      parentId: child.eventId
-    }
-    messages.push(
-      end._tag === "Completed"
-        ? { _tag: "SubOrchCompleted", ...parent, result: end.output }
-        : { _tag: "SubOrchFailed", ...parent, details: end.details }
-    )
+    messages.push(answerOf(child, end))
   }
   return { messages, toRetry }
 })
