@@ -21,7 +21,7 @@ const timeout = 60_000
 const complaint =
   /(WARN|ERROR|FATAL) \(#\d+\): (Provider|Listener|Notifier|Migrator|Runtime|.* dispatcher|Task worker|Consumer|Outbox): .*/
 
-/** Those that an example provokes. */
+/** Lines that an example provokes on purpose. */
 const provoked = { agent: /WARN .* Runtime: running work is interrupted, the shutdown timeout has passed/g }
 
 const failed = (wanted === "all" ? names : [wanted]).filter((name) => {

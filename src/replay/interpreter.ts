@@ -116,8 +116,6 @@ export class Interpreter {
   private running: fibers.Fibers | undefined
   private unreadable: Unreadable | undefined
   private newSignalId: number | undefined
-  /** Event ids of signals that the code continued without, as it was recorded. */
-  private setAside: ReadonlySet<number> = none
   /** Event ids of signals that the code continues without if its Schema refuses them. */
   private mayBeSetAside: ReadonlySet<number> = none
   /** Recorded requests, without markers, and those of them that the code has made. */
@@ -140,13 +138,12 @@ export class Interpreter {
   follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
     this.changes.follow(recorded)
     if (recorded === undefined || recorded.length === 0) return
-    this.setAside = markers.signalsSetAside(recorded)
-    this.ledger.leaveOut(this.setAside)
+    this.ledger.leaveOut(markers.signalsSetAside(recorded))
     this.recordedRequests = recorded.filter((event) => isRequest(event) && !markers.isMarker(event)).length
   }
 
-  /** Lets the code continue without these signals if its Schema refuses them; none by default. */
-  allowSetAside(eventIds: ReadonlySet<number>): void {
+  /** Lets the code continue without these signals if its Schema refuses them. Defaults to none. */
+  allowSetAside(eventIds: ReadonlySet<number> = none): void {
     this.mayBeSetAside = eventIds
   }
 

@@ -125,14 +125,11 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
   const blocks = mayBlock && isOwn(started.duroxideVersion)
   const program = new Program(input, started, version, blocks)
-  const mayBeSetAside = new Set(
-    input.setsAside === undefined
-      ? []
-      : [
-        input.setsAside.eventId,
-        ...history.flatMap(({ eventId, timestampMs }) => timestampMs <= input.setsAside!.recordedUntilMs ? eventId : [])
-      ]
-  )
+  const { setsAside } = input
+  const mayBeSetAside = setsAside === undefined ? undefined : new Set([
+    setsAside.eventId,
+    ...history.flatMap(({ eventId, timestampMs }) => timestampMs <= setsAside.recordedUntilMs ? eventId : [])
+  ])
   program.allowSetAside(mayBeSetAside)
   const problem = program.catchUp(input)
 
@@ -140,13 +137,13 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
-  const signals = new Map<number, WorkItem.WorkItem>()
+  let signals: Map<number, WorkItem.WorkItem> | undefined
   const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, {
     areRecorded: input.areRecorded,
     isOwn: isOwn(started.duroxideVersion),
     onSignal: (message, { eventId }) => {
-      signals.set(eventId, message)
-      if (input.setsAside?.messages.has(message) === true) mayBeSetAside.add(eventId)
+      signals = (signals ?? new Map()).set(eventId, message)
+      if (setsAside?.messages.has(message) === true) mayBeSetAside!.add(eventId)
     }
   })
   const arrivedCount = recorder.added.length
@@ -154,7 +151,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     ? program.advance(execution, recorder, arrived.warnings)
     : Result.fail(arrived.abort === undefined ? problem! : { details: arrived.abort })
   // The turns that follow in memory decide anew.
-  program.allowSetAside(new Set())
+  program.allowSetAside()
   if (Result.isSuccess(ran)) return ran.success
 
   // A turn that failed keeps only the events of arrivals.
@@ -167,7 +164,7 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     const { eventId = program.lastEventId, message, newSignalId } = ran.failure
     const newSignal = newSignalId === undefined ? undefined : {
       eventId: newSignalId,
-      message: signals.get(newSignalId)
+      message: signals?.get(newSignalId)
     }
     return new Blocked(reason, message, eventId, program.takeEndedSpans(), newSignal)
   }
@@ -257,7 +254,7 @@ class Program {
     return this.interpreter.ledger
   }
 
-  allowSetAside(eventIds: ReadonlySet<number>): void {
+  allowSetAside(eventIds?: ReadonlySet<number>): void {
     this.interpreter.allowSetAside(eventIds)
   }
 

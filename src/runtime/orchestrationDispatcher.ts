@@ -195,7 +195,7 @@ const deliver = (
               }
               const { newSignal } = turn
               if (newSignal === undefined) return block(registration.name, turn)
-              const blocks = block(registration.name, turn, decide.untilSetAside(settings))
+              const blocks = Effect.suspend(() => block(registration.name, turn, decide.untilSetAside(settings)))
               return setsAside !== undefined ? blocks : Effect.flatMap(
                 mayContinueWithout(newSignal, item),
                 (mayContinue) => mayContinue ? replay(newSignal.eventId) : blocks

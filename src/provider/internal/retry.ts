@@ -207,9 +207,7 @@ const cutOf = Effect.fnUntraced(function*(
       ...(hasEnded ? yield* terminationsOf(driver, instanceId) : [])
     ]
   }
-  const termination = events.some(isInterruption)
-    ? events.find(({ _tag }) => _tag === "OrchestrationCancelRequested")
-    : undefined
+  const termination = cutOffOf(events)
   return {
     cut,
     children: [...children.toRetry.map((id): Retrying => ({ id, from: undefined })), ...ends.toRetry],
@@ -302,6 +300,10 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
     } to let it try again what failed: ` +
     "what it has undone since stays so"
 }
+
+/** The termination of an execution that was interrupted before: it may have cut off a clean-up. */
+const cutOffOf = (events: ReadonlyArray<Event.Event>): Event.Event | undefined =>
+  events.some(isInterruption) ? events.find(({ _tag }) => _tag === "OrchestrationCancelRequested") : undefined
 
 /** A marker is two events: the activity and its end. */
 export const withEndOfMarker = (events: ReadonlyArray<Event.Event>, keep: number): number =>
@@ -477,9 +479,7 @@ const endsOf = Effect.fnUntraced(function*(
     const end = state === undefined ? undefined : endOf(state)
     if (state === undefined || end === undefined) continue
     const events = end._tag === "Failed" ? yield* readEvents(driver, state, refuse) : []
-    const termination = events.some(isInterruption)
-      ? events.find(({ _tag }) => _tag === "OrchestrationCancelRequested")
-      : undefined
+    const termination = cutOffOf(events)
     if (termination !== undefined) {
       toRetry.push({ id: state.instanceId, from: termination.eventId - 1 })
       continue
