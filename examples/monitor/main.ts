@@ -4,7 +4,7 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
-import { Console, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { Console, Duration, Effect, Layer, Option, Schedule, Stream } from "effect"
 import { Counters, Monitor, Orders, RuntimeLive, Service } from "./monitor.ts"
 
 let isUp = true
@@ -16,10 +16,10 @@ const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
-  const admin = yield* Admin.Admin
   // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
-  const leftBehind = yield* admin.listInstancesByStatus("Running")
-  yield* Effect.forEach(leftBehind, (instanceId) => client.terminate(instanceId, "left behind"))
+  yield* Admin.stream({ status: "Running" }).pipe(
+    Stream.runForEach(({ instanceId }) => client.terminate(instanceId, "left behind"))
+  )
   const instanceId = `monitor ${new Date().toISOString()}`
   const untilStatus = (text: string) =>
     client.status(instanceId).pipe(Effect.repeat({

@@ -4,7 +4,7 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
-import { Console, DateTime, Effect, Layer } from "effect"
+import { Console, DateTime, Effect, Layer, Stream } from "effect"
 import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
 
 let reports = 0
@@ -26,10 +26,10 @@ const App = RuntimeLive.pipe(
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
-  const admin = yield* Admin.Admin
   // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
-  const leftBehind = yield* admin.listInstancesByStatus("Running")
-  yield* Effect.forEach(leftBehind, (instanceId) => client.terminate(instanceId, "left behind"))
+  yield* Admin.stream({ status: "Running" }).pipe(
+    Stream.runForEach(({ instanceId }) => client.terminate(instanceId, "left behind"))
+  )
   const instanceId = `nightly ${new Date().toISOString()}`
   yield* client.start(Nightly, {
     instanceId,

@@ -17,6 +17,7 @@ DECLARE
   v_id CONSTANT text := p_turn ->> 'instance_id';
   v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
   v_status CONSTANT text := p_turn ->> 'status';
+  v_output text;
 BEGIN
   IF NOT dx_is_plain(p_turn, p_worker_items)
     OR v_status NOT IN ('Completed', 'Failed')
@@ -73,11 +74,12 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
-  IF v_status IS NOT NULL THEN
-    UPDATE executions AS e
-    SET status = v_status, output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
-        completed_at = v_now
+  IF v_status IS NULL THEN
+    UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
+  ELSE
+    v_output := COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]);
+    UPDATE instances AS i SET updated_at = v_now, status = dx_status(v_status, v_output) WHERE i.instance_id = v_id;
+    UPDATE executions AS e SET status = v_status, output = v_output, completed_at = v_now
     WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
   RETURN jsonb_build_object(

@@ -28,13 +28,14 @@ BEGIN
   created AS (
     INSERT INTO instances (
       instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-      parent_instance_id, custom_status, custom_status_version, route
+      parent_instance_id, custom_status, custom_status_version, route, status
     )
     SELECT
       free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
       free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
-      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
+      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at]))
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id

@@ -57,7 +57,7 @@ BEGIN
   -- An operator's pause stays. Turns that are run without a claim look for this lock, and for the last event.
   DELETE FROM instance_locks AS l WHERE l.instance_id = p_instance_id AND l.locked_until <> dx_no_end();
   UPDATE instances AS i
-  SET updated_at = v_now, custom_status = p_custom_status,
+  SET updated_at = v_now, status = 'Running', custom_status = p_custom_status,
       custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer
   WHERE i.instance_id = p_instance_id;
   UPDATE executions AS e SET status = 'Running', output = NULL, completed_at = NULL

@@ -7,8 +7,8 @@
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
-  p_orchestrator_items jsonb,      -- as in dx_store_turns
-  p_now timestamptz
+  p_orchestrator_items jsonb,      -- this and the next one: as in dx_store_turns
+  p_texts text[], p_now timestamptz
 ) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -24,11 +24,12 @@ BEGIN
     WITH created AS (
       INSERT INTO instances AS i (
         instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-        parent_instance_id, custom_status, custom_status_version
+        parent_instance_id, custom_status, custom_status_version, status
       )
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
-        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer
+        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
+        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
@@ -45,7 +46,8 @@ BEGIN
             WHEN excluded.custom_status_version > 0 THEN excluded.custom_status
             ELSE i.custom_status
           END,
-          custom_status_version = i.custom_status_version + excluded.custom_status_version
+          custom_status_version = i.custom_status_version + excluded.custom_status_version,
+          status = excluded.status
       RETURNING i.instance_id
     )
     SELECT COALESCE(array_agg(created.instance_id), '{}') INTO v_created FROM created;
@@ -68,7 +70,8 @@ BEGIN
       END,
       current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
-      custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer
+      custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer,
+      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status)
   FROM (
     SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
     FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL

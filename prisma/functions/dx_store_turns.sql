@@ -82,7 +82,7 @@ BEGIN
   END IF;
 
   IF p_children IS NULL THEN
-    v_started := dx_store_instances(p_turns, v_claimed AND v_names, p_orchestrator_items, v_now);
+    v_started := dx_store_instances(p_turns, v_claimed AND v_names, p_orchestrator_items, p_texts, v_now);
     IF v_claimed OR v_describes THEN
       v_reroutes := dx_store_executions(p_turns, v_claimed, v_describes, p_texts, v_now) OR v_reroutes;
     END IF;

@@ -12,6 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
+import { count } from "./commands/count.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
@@ -53,6 +54,7 @@ const root = (env: Io["env"]) =>
       migrate,
       status,
       list,
+      count,
       show,
       queues,
       processes,

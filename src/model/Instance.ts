@@ -54,6 +54,14 @@ export type TagFilter =
 export type ExecutionStatus = "Running" | "Completed" | "Failed" | "ContinuedAsNew"
 
 /**
+ * The status of an instance. One that is blocked or paused is `Running`, as is one between two executions.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type InstanceStatus = "Running" | "Completed" | "Failed" | "Cancelled"
+
+/**
  * The stored state of one instance and its current execution.
  *
  * @category models

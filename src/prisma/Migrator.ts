@@ -17,7 +17,7 @@ import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { ours } from "../model/shared/logging.ts"
 import type { Tls } from "./Database.ts"
-import { nameEventTypes, routeQueued } from "./internal/adoptedRows.ts"
+import { nameEventTypes, routeQueued, setStatuses } from "./internal/adoptedRows.ts"
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
 import type { Migration } from "./internal/migration.ts"
@@ -155,9 +155,10 @@ export const adopt = Effect.fn("Migrator.adopt")(
     yield* ensureBooks(session, adoptAdvice)
     for (const migration of state.pending) {
       if (migration.manifest.locks.includes("orchestrator_queue")) {
-        const rows = Effect.andThen(
-          nameEventTypes(session, lockTimeoutMs(options)),
-          routeQueued(session, lockTimeoutMs(options))
+        const timeoutMs = lockTimeoutMs(options)
+        const rows = nameEventTypes(session, timeoutMs).pipe(
+          Effect.andThen(setStatuses(session, timeoutMs)),
+          Effect.andThen(routeQueued(session, timeoutMs))
         )
         yield* Session.withAdvice(rows, adoptAdvice)
       }

@@ -18,8 +18,6 @@ import type {
   CutOutcome,
   DeleteOutcome,
   HistoryCut,
-  InstanceCount,
-  Listing,
   OrchestrationLoad,
   PauseOutcome,
   QueuedActivity,
@@ -30,6 +28,7 @@ import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
+import * as lists from "./internal/lists.ts"
 import { models } from "./internal/modelQueries.ts"
 import { bigint, json, processInfo } from "./internal/rows.ts"
 import type { ProcessInfoRow } from "./internal/rows.ts"
@@ -46,7 +45,13 @@ export const make: (
   options?: Options
 ) => Effect.Effect<AdminDriver["Service"], never, Database | ProviderDriver> = Effect.fnUntraced(function*(options) {
   const store = yield* openStore(options)
-  return AdminDriver.of({ ...reads(store), ...queues(store), ...pauses(store), ...deletions(store) })
+  return AdminDriver.of({
+    ...reads(store),
+    ...lists.make(store),
+    ...queues(store),
+    ...pauses(store),
+    ...deletions(store)
+  })
 })
 
 /**
@@ -79,12 +84,6 @@ const openStore = Effect.fnUntraced(function*(options?: Options) {
 })
 
 const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: Store) => ({
-  listInstances: (listing) =>
-    Effect.map(
-      query<{ readonly instance_id: string }>("listInstances", listSql(schemaSql, listing)),
-      (rows) => rows.map(({ instance_id }) => instance_id)
-    ),
-
   readInstances,
 
   readHistory,
@@ -141,22 +140,6 @@ const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: S
       failedInstances: Number(row.failed_instances),
       totalEvents: Number(row.total_events)
     })
-  ),
-
-  countInstances: query<InstanceCount>(
-    "countInstances",
-    Prisma.sql`
-      SELECT
-        CASE
-          WHEN e.status = 'Failed' AND starts_with(e.output, 'canceled: ') THEN 'Cancelled'
-          ELSE COALESCE(e.status, 'Running')
-        END AS status,
-        count(*)::float8 AS instances
-      FROM ${schemaSql}.instances AS i
-      LEFT JOIN ${schemaSql}.executions AS e
-        ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-      GROUP BY 1
-      ORDER BY 1`
   ),
 
   listChildren: (instanceIds) =>
@@ -438,44 +421,6 @@ const versionOf = ({ duroxideVersionMajor: major, duroxideVersionMinor: minor, d
   readonly duroxideVersionMinor: number | null
   readonly duroxideVersionPatch: number | null
 }) => major === null || minor === null || patch === null ? null : { major, minor, patch }
-
-/** Only the conditions that are given: each costs a look at every row. */
-const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {
-  const { idPrefix, isBlocked, isPaused, limit, orchestrationName, parentInstanceId, status } = listing
-  const conditions = [
-    ...(status === null ? [] : [Prisma.sql`e.status = ${status}`]),
-    ...(orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
-    ...(parentInstanceId === null ? [] : [Prisma.sql`i.parent_instance_id = ${parentInstanceId}`]),
-    ...(idPrefix === null ? [] : [Prisma.sql`starts_with(i.instance_id, ${idPrefix})`]),
-    ...(isBlocked
-      ? [Prisma.sql`EXISTS (
-          SELECT FROM ${schemaSql}.blocked_instances AS b
-          WHERE b.instance_id = i.instance_id
-            AND ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
-        )`]
-      : []),
-    ...(isPaused
-      ? [Prisma.sql`${schemaSql}.dx_pause_of(i) IS NOT NULL AND NOT EXISTS (
-          SELECT FROM ${schemaSql}.executions AS current
-          WHERE current.instance_id = i.instance_id AND current.execution_id = i.current_execution_id
-            AND current.status IN ('Completed', 'Failed')
-        )`]
-      : [])
-  ]
-  return Prisma.sql`
-    SELECT i.instance_id
-    FROM ${schemaSql}.instances AS i
-    ${
-    status === null
-      ? Prisma.empty
-      : Prisma.sql`
-        JOIN ${schemaSql}.executions AS e
-          ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id`
-  }
-    ${conditions.length === 0 ? Prisma.empty : Prisma.sql`WHERE ${Prisma.join(conditions, " AND ")}`}
-    ORDER BY i.created_at DESC, i.instance_id
-    LIMIT ${limit}::bigint`
-}
 
 const selectSql = (schemaSql: Prisma.Sql, selection: Selection) =>
   Prisma.sql`

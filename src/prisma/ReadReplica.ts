@@ -265,9 +265,8 @@ const readsBy = (
   send: <A>(read: (reads: Reads) => Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
 ) => {
   const reads: Reads = {
-    listInstances: send((reads) => reads.listInstances),
-    listInstancesByStatus: (status) => send((reads) => reads.listInstancesByStatus(status)),
-    findInstances: (search) => send((reads) => reads.findInstances(search)),
+    list: (search) => send((reads) => reads.list(search)),
+    count: (options) => send((reads) => reads.count(options)),
     listExecutions: (instanceId) => send((reads) => reads.listExecutions(instanceId)),
     latestExecutionId: (instanceId) => send((reads) => reads.latestExecutionId(instanceId)),
     readHistory: (instanceId) => send((reads) => reads.readHistory(instanceId)),
@@ -277,7 +276,6 @@ const readsBy = (
     getExecutionInfo: (instanceId, executionId) => send((reads) => reads.getExecutionInfo(instanceId, executionId)),
     getSystemMetrics: send((reads) => reads.getSystemMetrics),
     getQueueDepths: send((reads) => reads.getQueueDepths),
-    countInstances: send((reads) => reads.countInstances),
     countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
     getQueueLoads: send((reads) => reads.getQueueLoads),
     findUnserved: send((reads) => reads.findUnserved),

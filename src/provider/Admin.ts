@@ -6,10 +6,11 @@
  * @since 0.1.0
  */
 import * as Context from "effect/Context"
-import type * as Effect from "effect/Effect"
-import type * as Option from "effect/Option"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
 import type * as Event from "../model/Event.ts"
-import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type {
@@ -17,6 +18,7 @@ import type {
   Deleted,
   ExecutionInfo,
   InstanceCount,
+  ListOrder,
   OrchestrationLoad,
   ProcessInfo,
   QueuedActivity,
@@ -60,19 +62,75 @@ export interface InstanceFilter {
  * @since 0.2.0
  */
 export interface InstanceSearch {
-  /** Status of the current execution. Cancelled instances count as `Failed`. */
-  readonly status?: ExecutionStatus | undefined
-  readonly orchestrationName?: string | undefined
+  /**
+   * `Blocked` finds those that no process could run, `Paused` those that are paused by any target; both are also
+   * `Running`.
+   */
+  readonly status?: InstanceStatus | "Blocked" | "Paused" | undefined
+  /** Name of the orchestration. */
+  readonly name?: string | undefined
+  /** Version of the orchestration. */
+  readonly version?: string | undefined
+  /** Only those without a parent. Defaults to false: all. */
+  readonly isRoot?: boolean | undefined
   /** Only direct children of this one. */
-  readonly parentInstanceId?: string | undefined
+  readonly parentId?: string | undefined
   /** The beginning of their ids. */
   readonly idPrefix?: string | undefined
-  /** Only those that are blocked. Defaults to false: blocked or not. */
-  readonly isBlocked?: boolean | undefined
-  /** Only those that have not ended and are paused, by any target. Defaults to false: paused or not. */
-  readonly isPaused?: boolean | undefined
-  /** Most instances to return, the newest first: 1 to 1,000. Defaults to 100. */
+  /** Created from this time on, milliseconds since the Unix epoch; as the next three. */
+  readonly createdFromMs?: number | undefined
+  /** Created before this time. */
+  readonly createdBeforeMs?: number | undefined
+  /** Whose last turn was stored from this time on. */
+  readonly updatedFromMs?: number | undefined
+  /** Whose last turn was stored before this time. */
+  readonly updatedBeforeMs?: number | undefined
+  /** What the custom status contains, in upper or lower case. */
+  readonly customStatus?: string | undefined
+  /** What the text of the failure, or the reason of the cancellation contains, in upper or lower case. */
+  readonly error?: string | undefined
+  /** By the time of their creation or by id. Defaults to `newest`, with `idPrefix` to `id`. */
+  readonly orderBy?: ListOrder | undefined
+}
+
+/**
+ * Selects a page of instances.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface PageSearch extends InstanceSearch {
+  /** `next` of the page before, of a search with the same order. Defaults to the beginning. */
+  readonly cursor?: string | undefined
+  /** Most instances of a page: 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined
+}
+
+/**
+ * A page of instances, in the order asked for.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface InstancePage {
+  /** Fewer than the limit, even none, also where more follow: only `next` says whether any does. */
+  readonly instances: ReadonlyArray<InstanceState>
+  /** The cursor of the next page; null if no instance follows. */
+  readonly next: string | null
+}
+
+/**
+ * Selects instances to count, and what to tell apart.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface CountOptions {
+  readonly status?: InstanceStatus | undefined
+  /** Name of the orchestration. */
+  readonly name?: string | undefined
+  /** Counts versions apart. Defaults to false. */
+  readonly byVersion?: boolean | undefined
 }
 
 /**
@@ -152,7 +210,7 @@ export interface QueuedWork {
 export interface Pauses {
   /** Besides single instances, the oldest first. */
   readonly targets: ReadonlyArray<Pause>
-  /** How many instances were paused by themselves; `findInstances` with `isPaused` finds them. */
+  /** How many instances were paused by themselves; `list` with the status `Paused` finds them. */
   readonly instances: number
 }
 
@@ -257,15 +315,20 @@ type Call<A> = Effect.Effect<A, ProviderError>
  * @since 0.2.0
  */
 export class Admin extends Context.Service<Admin, {
-  /** All ids, newest first. */
-  readonly listInstances: Call<ReadonlyArray<string>>
   /**
-   * Ids of instances whose current execution has the status, newest first. Cancelled ones are among the `Failed`;
-   * `Client.status` distinguishes them.
+   * A page of instances.
+   *
+   * An index leads to the next instances of a status, a name or both, of a parent, or created between two times: such
+   * a page costs the same however many instances there are. Other fields are compared in 1,000 instances a page, so
+   * that a page may be short or empty although more follow. An id prefix, in the order of ids, has an index if the
+   * database sorts by bytes, or if you add one.
    */
-  readonly listInstancesByStatus: (status: ExecutionStatus) => Call<ReadonlyArray<string>>
-  /** States of the newest instances, newest first. */
-  readonly findInstances: (search?: InstanceSearch) => Call<ReadonlyArray<InstanceState>>
+  readonly list: (search?: PageSearch) => Call<InstancePage>
+  /**
+   * How many instances there are, by name, status and version: the most first. Statuses that no instance has are left
+   * out. Beyond 10,000 of a name and status, the number is an estimate from the server's statistics.
+   */
+  readonly count: (options?: CountOptions) => Call<ReadonlyArray<InstanceCount>>
   /** Ascending; empty for an unknown instance. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
   /** Fails with `InstanceNotFound`. */
@@ -280,8 +343,6 @@ export class Admin extends Context.Service<Admin, {
   readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
   readonly getSystemMetrics: Call<SystemMetrics>
   readonly getQueueDepths: Call<QueueDepths>
-  /** Instances by status; statuses that no instance has are left out. */
-  readonly countInstances: Call<ReadonlyArray<InstanceCount>>
   /** Messages whose instance has not been started. No process can claim them before its start. */
   readonly countMessagesBeforeStart: Call<number>
   /** Reads every row of both queues. */
@@ -385,3 +446,20 @@ export class Admin extends Context.Service<Admin, {
   /** Prunes every selected instance by itself, running and child instances included. */
   readonly pruneExecutionsBulk: (filter: InstanceFilter, options: PruneOptions) => Call<Pruned>
 }>()("duroxide-prisma/Admin") {}
+
+/**
+ * All instances that match, read page by page as the stream is consumed. One that matches all the while is among them
+ * exactly once.
+ *
+ * @category operations
+ * @since 0.3.0
+ */
+export const stream = (search?: InstanceSearch): Stream.Stream<InstanceState, ProviderError, Admin> =>
+  Stream.paginate(
+    undefined as string | undefined,
+    (cursor): Effect.Effect<readonly [ReadonlyArray<InstanceState>, Option.Option<string>], ProviderError, Admin> =>
+      Effect.map(
+        Effect.flatMap(Admin, ({ list }) => list({ ...search, cursor, limit: 1000 })),
+        ({ instances, next }) => [instances, Option.fromNullOr(next)]
+      )
+  )

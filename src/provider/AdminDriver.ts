@@ -8,7 +8,7 @@
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
-import type { CoreVersion, ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { PauseTarget } from "../model/Pause.ts"
 import type { EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
@@ -59,14 +59,33 @@ export interface QueueDepths {
 }
 
 /**
- * Instances with the same status of their current execution. Cancelled ones count as `Cancelled`, not as `Failed`.
+ * How many instances have the same name, status and version.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.3.0
  */
 export interface InstanceCount {
-  readonly status: ExecutionStatus | "Cancelled"
+  readonly orchestrationName: string
+  readonly status: InstanceStatus
+  /** Null if versions are not distinguished, and for instances before their first turn. */
+  readonly orchestrationVersion: string | null
   readonly instances: number
+  /** Whether there are too many to count, and the number is an estimate. */
+  readonly isEstimate: boolean
+}
+
+/**
+ * Which instances to count; null passes every one.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Counting {
+  readonly status: InstanceStatus | null
+  readonly orchestrationName: string | null
+  readonly byVersion: boolean
+  /** Most instances of a name and status to count; more are estimated. */
+  readonly exactUpTo: number
 }
 
 /**
@@ -237,23 +256,68 @@ export interface Selection {
 }
 
 /**
+ * The order of a list: by the time at which the instances were created, or by their ids.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type ListOrder = "newest" | "oldest" | "id"
+
+/**
+ * Where a page of a list ends.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface ListPosition {
+  /** When that instance was created, microseconds since the Unix epoch. */
+  readonly createdAtUs: number
+  readonly instanceId: string
+}
+
+/**
  * Which instances to list; null passes every one.
  *
  * @category models
  * @since 0.2.0
  */
 export interface Listing {
-  /** Status of the current execution. */
-  readonly status: ExecutionStatus | null
+  /** `Blocked` and `Paused` ones are among the `Running`. */
+  readonly status: InstanceStatus | "Blocked" | "Paused" | null
   readonly orchestrationName: string | null
+  readonly orchestrationVersion: string | null
   readonly parentInstanceId: string | null
+  /** Only those without a parent. */
+  readonly isRoot: boolean
   /** The beginning of their ids. */
   readonly idPrefix: string | null
-  /** Only those that are blocked. */
-  readonly isBlocked: boolean
-  /** Only those that are paused. */
-  readonly isPaused: boolean
-  readonly limit: number | null
+  /** From this time on, milliseconds since the Unix epoch; as the next three. */
+  readonly createdFromMs: number | null
+  /** Before this time. */
+  readonly createdBeforeMs: number | null
+  readonly updatedFromMs: number | null
+  readonly updatedBeforeMs: number | null
+  /** What their custom status contains, in upper or lower case. */
+  readonly customStatus: string | null
+  /** What the display text of their failure or cancellation contains, in upper or lower case. */
+  readonly error: string | null
+  readonly orderBy: ListOrder
+  /** Only those behind it. */
+  readonly after: ListPosition | null
+  readonly limit: number
+}
+
+/**
+ * A page of a list.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface ListPage {
+  /** Fewer than asked for, even none, also where more follow. */
+  readonly instanceIds: ReadonlyArray<string>
+  /** Null if no instance follows. */
+  readonly next: ListPosition | null
 }
 
 /**
@@ -330,8 +394,11 @@ type Call<A> = Effect.Effect<A, ProviderError>
  * @since 0.1.0
  */
 export class AdminDriver extends Context.Service<AdminDriver, {
-  /** Ids, newest first. */
-  readonly listInstances: (listing: Listing) => Call<ReadonlyArray<string>>
+  /**
+   * One page, in the order asked for; ids created at the same time in the store's order of ids, which "newest"
+   * reverses. Reads a bounded number of instances, so that a page may be short, and `next` says where to continue.
+   */
+  readonly listInstances: (listing: Listing) => Call<ListPage>
   /** States of the given instances; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
   /** `readHistory` of `ProviderDriver`. */
@@ -344,8 +411,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   ) => Call<ExecutionInfo | null>
   readonly systemMetrics: Call<SystemMetrics>
   readonly queueDepths: Call<QueueDepths>
-  /** Counts of all instances, ordered by status; no entry for a status that no instance has. */
-  readonly countInstances: Call<ReadonlyArray<InstanceCount>>
+  /** Counts in any order; no entry without instances. */
+  readonly countInstances: (counting: Counting) => Call<ReadonlyArray<InstanceCount>>
   /** Messages whose instance has not been started: no claim takes them before its start. */
   readonly countMessagesBeforeStart: Call<number>
   /**

@@ -23,7 +23,7 @@ describe(`${trips} sagas of three children`, () => {
         const ids = Array.from({ length: trips }, (_, n) => `trip-${n}`)
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
-          const { findInstances } = yield* Admin.Admin
+          const { list } = yield* Admin.Admin
           const worker = Effect.tap(ChildProcess.start("saga", url), ({ printed }) => printed("ready"))
           let kills = 0
           /** Two workers, of which one is killed and replaced again and again. */
@@ -47,7 +47,7 @@ describe(`${trips} sagas of three children`, () => {
 
           const reasons = outcomes.map((error) => error._tag === "InstanceCancelled" ? error.reason : error._tag)
           assert.deepStrictEqual([...new Set(reasons)], ["rain"], "all are cancelled before their deadline")
-          assert.lengthOf(yield* findInstances({ status: "Running", limit: 1_000 }), 0)
+          assert.lengthOf((yield* list({ status: "Running" })).instances, 0)
           const effects = yield* sql("SELECT key FROM effects")
           const undone = yield* sql("SELECT effect FROM undone")
           assert.sameMembers(undone.map(({ effect }) => effect), effects.map(({ key }) => key))

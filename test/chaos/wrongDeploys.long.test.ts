@@ -33,7 +33,7 @@ describe(`A wrong deploy over ${bookings} running instances, rolled out and back
           const count = (query: string) => Effect.map(sql(query), (rows) => rows.length)
           yield* Effect.gen(function*() {
             const client = yield* Client.Client
-            const { findInstances } = yield* Admin.Admin
+            const { list } = yield* Admin.Admin
 
             const original = yield* ChildProcess.start("booking", url, "original")
             yield* original.printed("ready")
@@ -48,14 +48,14 @@ describe(`A wrong deploy over ${bookings} running instances, rolled out and back
 
             const wrong = yield* ChildProcess.start("booking", url, build)
             yield* wrong.printed("ready")
-            const blocked = Effect.map(findInstances({ isBlocked: true, limit: 1_000 }), (found) => found.length)
+            const blocked = Effect.map(list({ status: "Blocked", limit: 1_000 }), ({ instances }) => instances.length)
             if (blocks) yield* waitUntil(Effect.map(blocked, (n) => n >= bookings - charged))
             else {
               // All timers are due.
               yield* Effect.sleep("6 seconds")
               assert.strictEqual(yield* blocked, 0)
             }
-            assert.lengthOf(yield* findInstances({ status: "Failed", limit: 1_000 }), 0)
+            assert.lengthOf((yield* list({ status: "Failed" })).instances, 0)
             yield* wrong.stop
 
             const back = yield* ChildProcess.start("booking", url, "original")

@@ -79,8 +79,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         }).pipe(Effect.provide(application(url, "one", () => Effect.as(Effect.sleep("3 seconds"), "slept"))))
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
-          yield* waitUntil(Effect.map(on("list --blocked"), ({ stdout }) => stdout.includes("trip-2")))
-          const list = yield* on("list --blocked")
+          yield* waitUntil(Effect.map(on("list --status blocked"), ({ stdout }) => stdout.includes("trip-2")))
+          const list = yield* on("list --status blocked")
           assert.match(list.stdout, /trip-2 +Book +1\.0\.0 +Running, blocked .* event 2: history has timer/)
           const shown = yield* on("show trip-2")
           assert.match(shown.stdout, /^status +Running, blocked$/m)
@@ -134,7 +134,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         yield* waitUntil(
           Effect.map(
             on("list", "--parent", "trip-3", "--json"),
-            ({ stdout }) => JSON.parse(stdout)[0].status === "Cancelled"
+            ({ stdout }) => JSON.parse(stdout).instances[0]?.status === "Cancelled"
           )
         )
         for (const command of ["interrupt", "terminate"]) {

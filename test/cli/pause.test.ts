@@ -57,8 +57,9 @@ it.live("pause and resume name what they did, and fail with one line", () =>
       { target: "tag", name: "gpu", version: null, reason: null },
       { target: "everything", name: null, version: null, reason: "incident" }
     ])
-    const listed: ReadonlyArray<{ readonly instanceId: string; readonly paused: { readonly since: string } }> =
-      yield* json("list --paused")
+    const { instances: listed }: {
+      readonly instances: ReadonlyArray<{ readonly instanceId: string; readonly paused: { readonly since: string } }>
+    } = yield* json("list --status paused")
     assert.deepStrictEqual(
       new Map(listed.map(({ instanceId, paused }) => [instanceId, without(paused)])),
       new Map(
@@ -71,7 +72,10 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     const shown = yield* run("show a")
     assert.match(shown.stdout, /^status +Running, paused\npaused +by itself, for \S+ \S+: asked the customer$/m)
     const status = yield* run("status")
-    assert.match(status.stdout, /^paused +everything, for \S+ \S+: incident\npaused +1 instance; see list --paused$/m)
+    assert.match(
+      status.stdout,
+      /^paused +everything, for \S+ \S+: incident\npaused +1 instance; see list --status paused$/m
+    )
 
     for (
       const target of ["a", "--orchestration Order", "--orchestration Order@1.0.0", "--activity Charge", "--tag gpu"]

@@ -20,26 +20,86 @@ const json = (args: string) =>
   })
 
 it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
-  it.effect("list: newest first, by status, name, parent and beginning of the id", () =>
+  it.effect("list: newest first, by status, name, version, parent, beginning of the id, times and texts", () =>
     Effect.gen(function*() {
       const ids = (args: string) =>
-        Effect.map(json(args), (found: ReadonlyArray<{ instanceId: string }>) => found.map((one) => one.instanceId))
+        Effect.map(
+          json(args),
+          ({ instances }) => (instances as ReadonlyArray<{ instanceId: string }>).map((one) => one.instanceId)
+        )
       assert.deepStrictEqual(yield* ids("list --name Order"), ["order-4", "order-3", "order-2", "order-1"])
       assert.deepStrictEqual(yield* ids("list --name Order --limit 2"), ["order-4", "order-3"])
+      assert.deepStrictEqual(yield* ids("list --name Order@1.0.0 --order oldest --limit 1"), ["order-1"])
+      assert.deepStrictEqual(yield* ids("list --name Order@2.0.0"), [])
       assert.deepStrictEqual(yield* ids("list --name Order --status running"), ["order-4"])
-      assert.deepStrictEqual(yield* ids("list --name Order --status failed"), ["order-3", "order-2"])
+      assert.deepStrictEqual(yield* ids("list --name Order --status failed"), ["order-2"])
+      assert.deepStrictEqual(yield* ids("list --name Order --status cancelled"), ["order-3"])
       assert.deepStrictEqual(yield* ids("list --parent order-4"), ["table-return"])
+      assert.deepStrictEqual(yield* ids("list --roots --name Order"), ["order-4", "order-3", "order-2", "order-1"])
       assert.deepStrictEqual(yield* ids("list --id-prefix chair --status running"), ["chair-delivery"])
+      assert.deepStrictEqual(yield* ids("list --id-prefix order"), ["order-1", "order-2", "order-3", "order-4"])
+      assert.deepStrictEqual(yield* ids("list --custom-status WAY"), ["order-4", "order-3"])
+      assert.deepStrictEqual(yield* ids("list --error declined"), ["order-2"])
+      assert.lengthOf(yield* ids("list --created-after 1h"), 8)
+      assert.lengthOf(yield* ids("list --created-before 1h"), 0)
+      assert.lengthOf(yield* ids("list --updated-after 2020-01-01 --updated-before 2100-01-01T00:00Z"), 8)
       assert.lengthOf(yield* ids("list"), 8)
       assert.strictEqual((yield* run("list --name None")).stdout, "no instances\n")
     }))
 
+  it.effect("list: a cursor leads to the next instances", () =>
+    Effect.gen(function*() {
+      const first = yield* json("list --name Order --limit 3")
+      assert.lengthOf(first.instances, 3)
+      const rest = yield* json(`list --name Order --limit 3 --cursor ${first.next}`)
+      assert.strictEqual(rest.instances[0].instanceId, "order-1")
+      assert.isNull(rest.next)
+      const { stdout } = yield* run("list --name Order --limit 3")
+      assert.include(stdout, `More follow: repeat the command with --cursor ${first.next}\n`)
+      const bad = yield* run("list --cursor x")
+      assert.strictEqual(bad.exitCode, 2)
+      assert.include(bad.stderr, "cursor")
+    }))
+
+  it.effect("list: a time is a date or an age", () =>
+    Effect.gen(function*() {
+      for (const time of ["yesterday", "5", "2026", "2026-13-01"]) {
+        const { exitCode, stderr } = yield* run(["list", "--created-after", time])
+        assert.strictEqual(exitCode, 2, time)
+        assert.include(stderr, "--created-after is a time such as")
+      }
+    }))
+
+  it.effect("count: by orchestration, status and version", () =>
+    Effect.gen(function*() {
+      const counts = yield* json("count --versions")
+      const orders = [...counts].filter((one: { orchestration: string }) => one.orchestration === "Order")
+      assert.sameDeepMembers(
+        orders,
+        ["Completed", "Failed", "Cancelled", "Running"].map((status) => ({
+          orchestration: "Order",
+          version: "1.0.0",
+          status,
+          instances: 1,
+          isEstimate: false
+        }))
+      )
+      assert.deepStrictEqual(yield* json("count --name Order --status running"), [
+        { orchestration: "Order", status: "Running", instances: 1, isEstimate: false }
+      ])
+      const { stdout } = yield* run("count --name Order --status failed")
+      assert.match(stdout, /^ORCHESTRATION +STATUS +INSTANCES\nOrder +Failed +1\n$/)
+      assert.strictEqual((yield* run("count --name None")).stdout, "no instances\n")
+    }))
+
   it.effect("list: cancelled instances differ from failed ones, and each says why", () =>
     Effect.gen(function*() {
-      const [cancelled, failed] = yield* json("list --name Order --status failed")
+      const { instances: [cancelled] } = yield* json("list --name Order --status cancelled")
+      const { instances: [failed] } = yield* json("list --name Order --status failed")
       assert.deepInclude(cancelled, { status: "Cancelled", error: "out of stock", output: null })
       assert.deepInclude(failed, { status: "Failed", error: "\"card declined\"", output: null })
-      assert.deepInclude((yield* json("list --id-prefix order-1"))[0], { status: "Completed", output: "\"paid 25\"" })
+      const { instances: [completed] } = yield* json("list --id-prefix order-1")
+      assert.deepInclude(completed, { status: "Completed", output: "\"paid 25\"" })
     }))
 
   it.effect("list: a limit outside of 1 to 1000 is bad usage", () =>

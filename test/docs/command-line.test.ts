@@ -27,6 +27,7 @@ const normal = (lines: ReadonlyArray<string>) =>
         .replace(/\b\d+ (s|min|h|d)\b/g, "AGE")
         .replace(/PostgreSQL [\d.]+/, "PostgreSQL")
         .replace(/[\d.]+ [kM]B/, "SIZE")
+        .replace(/"WyJ\w+"/, "CURSOR")
         .replace(/^applied \d+_\w+/, "applied")
         .replace(/ +/g, " ")
         .trimEnd()
@@ -88,7 +89,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       const shown: Record<string, unknown> = yield* json("show order-4")
       const [, section = ""] = page.slice(page.indexOf("\n## show\n")).split("\nWith `--json`: ")
       const rows = [...section.split("\n## ")[0]!.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
-      const [listed] = yield* json("list")
+      const { instances: [listed] } = yield* json("list")
       assert.sameMembers([...Object.keys(listed), ...rows.map(([, field = ""]) => field)], Object.keys(shown))
       for (const name of ["waitsFor", "children", "executions", "history"]) {
         const [value] = [shown[name]].flat()

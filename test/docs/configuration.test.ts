@@ -113,7 +113,7 @@ describe("docs/configuration.md:", () => {
           const tasks = yield* Tasks.Tasks
           yield* tasks.wait(Resize, yield* tasks.create(Resize, {}))
           // Answered by the replica, which has no fallback.
-          assert.lengthOf(yield* (yield* Admin.Admin).listInstances, 0)
+          assert.lengthOf((yield* (yield* Admin.Admin).list()).instances, 0)
         })
         yield* Effect.andThen(work, waitUntil(Effect.map(listeners, (count) => count === 1))).pipe(
           Effect.provide(process(env))

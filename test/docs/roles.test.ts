@@ -60,7 +60,7 @@ describe("docs/access.md, Roles:", () => {
         yield* deploy
         for (const name of names) yield* Migrator.verify({ url: as(name), schema: "orders" })
         yield* Effect.gen(function*() {
-          assert.lengthOf(yield* (yield* Admin.Admin).listInstances, 0)
+          assert.lengthOf((yield* (yield* Admin.Admin).list()).instances, 0)
         }).pipe(Effect.provide(PrismaProvider.layer({ url: as("orders_worker"), schema: "orders", migrate: "verify" })))
       }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )

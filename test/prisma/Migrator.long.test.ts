@@ -125,6 +125,7 @@ describe("beside the Prisma CLI", () => {
     "dx_route",
     "dx_row_id",
     "dx_semantic_version",
+    "dx_status",
     "dx_tag",
     "dx_task_id",
     "dx_time_of"

@@ -52,7 +52,7 @@ describe("the functions of queues, what they read:", () => {
         const test = yield* PgServer.database
         yield* test.sql(first)
         const session = yield* counted(test)
-        const plan = Effect.forEach(Object.values(calls), session, { discard: true })
+        const plan = Effect.forEach(Object.values(calls), (sql) => session(sql), { discard: true })
         if (planned === "empty") yield* plan
         yield* test.sql(backlog)
         yield* test.sql("ANALYZE queue_messages; ANALYZE queue_dead")

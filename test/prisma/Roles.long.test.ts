@@ -240,7 +240,7 @@ describe("Roles", () => {
         }).pipe(Effect.provide(Layer.provideMerge(Tasks.layer, queueing(store, "client"))))
         yield* Effect.gen(function*() {
           const admin = yield* Admin.Admin
-          assert.lengthOf(yield* admin.listInstances, 2)
+          assert.lengthOf((yield* admin.list()).instances, 2)
           assert.isAbove((yield* (yield* Provider.Provider).read("s-1")).length, 3)
         }).pipe(Effect.provide(provider(store, "reader")))
         // Both are ended: a worker may delete them.
@@ -345,7 +345,7 @@ describe("Roles", () => {
         yield* refused(Migrator.migrate({ url, schema }), "permission denied for schema")
         // A process that checks nothing says it with its first statement.
         const list = Effect.gen(function*() {
-          return yield* (yield* Admin.Admin).listInstances
+          return yield* (yield* Admin.Admin).list()
         }).pipe(Effect.provide(PrismaProvider.layer({ url, schema, migrate: "none" })))
         assert.include((yield* Effect.flip(list)).message, "permission denied for schema")
         yield* store.apply

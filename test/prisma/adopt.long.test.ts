@@ -25,7 +25,7 @@ const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
  */
 const contents = (sql: PgServer.TestDatabase["sql"]) =>
   sql(
-    `SELECT (SELECT jsonb_agg(to_jsonb(i) - 'route' ORDER BY instance_id) FROM instances AS i)::text AS instances,
+    `SELECT (SELECT jsonb_agg(to_jsonb(i) - 'route' - 'status' ORDER BY instance_id) FROM instances AS i)::text AS instances,
        (SELECT json_agg(e ORDER BY instance_id, execution_id) FROM executions AS e)::text AS executions,
        (SELECT json_agg((instance_id, execution_id, event_id, event_data, created_at)
          ORDER BY instance_id, execution_id, event_id) FROM history)::text AS history,
@@ -54,7 +54,7 @@ describe("adopt", () => {
           .test(
             object
           ) &&
-        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify)_\w+ dx_)/
+        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column instances[.]status text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify|set)_\w+ dx_)/
           .test(
             object
           )
@@ -73,6 +73,39 @@ describe("adopt", () => {
       assert.include(status.output, "Database schema is up to date!")
       const deploy = yield* prismaCli(url, "migrate", "deploy")
       assert.include(deploy.output, "No pending migrations to apply.")
+    }))
+
+  it.live("adopt: instances have the status of their executions, then and later", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* Duroxide.filled("rust")
+      yield* adopt({ url })
+      const wrong = sql(
+        `SELECT i.instance_id FROM instances AS i
+         JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+         WHERE i.status <> dx_status(e.status, e.output)`
+      )
+      assert.deepStrictEqual(yield* wrong, [])
+      const statuses = sql<{ readonly status: string }>("SELECT DISTINCT status FROM instances ORDER BY 1")
+      assert.includeMembers((yield* statuses).map(({ status }) => status), ["Completed", "Failed"])
+      // As processes of Duroxide write it.
+      yield* sql(
+        "INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('new', 'O', now(), now())"
+      )
+      yield* sql(
+        "INSERT INTO executions (instance_id, execution_id, status, started_at) VALUES ('new', 1, 'Running', now())"
+      )
+      const change = (changes: string) => sql(`UPDATE executions SET ${changes} WHERE instance_id = 'new'`)
+      const status = Effect.map(
+        sql<{ status: string }>("SELECT status FROM instances WHERE instance_id = 'new'"),
+        ([row]) => row!.status
+      )
+      assert.strictEqual(yield* status, "Running")
+      yield* change("status = 'ContinuedAsNew'")
+      assert.strictEqual(yield* status, "Running")
+      yield* change("status = 'Failed', output = 'canceled: stop'")
+      assert.strictEqual(yield* status, "Cancelled")
+      yield* change("status = 'Completed', output = NULL")
+      assert.strictEqual(yield* status, "Completed")
     }))
 
   it.live("adopt: names the types of stored events", () =>
@@ -125,11 +158,11 @@ describe("adopt", () => {
   it.live("adopt: continues where an earlier attempt stopped", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Duroxide.empty("rust")
-      yield* sql("CREATE TABLE instances_parent_instance_id_idx ()") // the name of one of our indexes
+      yield* sql("CREATE TABLE instances_parent_instance_id_created_at_idx ()") // the name of one of our indexes
       const first = yield* refusal(adopt({ url }))
       assert.strictEqual(first._tag, "MigrationFailed")
-      assert.include(first.message, "instances_parent_instance_id_idx")
-      yield* sql("DROP TABLE instances_parent_instance_id_idx")
+      assert.include(first.message, "instances_parent_instance_id_created_at_idx")
+      yield* sql("DROP TABLE instances_parent_instance_id_created_at_idx")
       yield* sql(/DELETE FROM .* IS NULL/.exec(first.message)![0])
       assert.deepStrictEqual(yield* adopt({ url }), ours)
     }))

@@ -395,7 +395,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     [
       "instance_locks_pkey",
       "instances_pkey",
-      "instances_parent_instance_id_idx",
+      "instances_parent_instance_id_created_at_idx",
       "executions_pkey",
       "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_instance_id_idx"
@@ -408,7 +408,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     [
       "instance_locks_pkey",
       "instances_pkey",
-      "instances_parent_instance_id_idx",
+      "instances_parent_instance_id_created_at_idx",
       "executions_pkey",
       "history_pkey",
       "kv_store_pkey",
@@ -479,9 +479,14 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["worker_queue_session_id_idx"],
     20
   ],
+  "the names and statuses of instances": [
+    "SELECT * FROM dx_groups_of_instances(NULL, NULL)",
+    ["instances_status_orchestration_name_created_at_idx"],
+    20
+  ],
   "the children of an instance": [
     "SELECT instance_id FROM instances WHERE parent_instance_id = 'parent7'",
-    ["instances_parent_instance_id_idx"],
+    ["instances_parent_instance_id_created_at_idx"],
     30
   ]
 }

@@ -19,6 +19,9 @@ import * as PgServer from "../utils/PgServer.ts"
 import * as ServerPair from "../utils/serverPair.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
+const idsOf = (reads: Pick<Admin.Admin["Service"], "list">) =>
+  Effect.map(reads.list(), ({ instances }) => instances.map(({ instanceId }) => instanceId))
+
 /** A runtime, a client and `Admin` on the primary, with this replica. */
 const app = (url: string, replica: ReadReplica.Options) =>
   RuntimeLive.pipe(
@@ -71,14 +74,14 @@ describe("A read replica", () => {
           const caughtUp = waitUntil(Effect.map(lagMs, (lagMs) => lagMs === 0))
           yield* run("one")
           yield* caughtUp
-          assert.deepStrictEqual(yield* admin.listInstances, ["one"])
+          assert.deepStrictEqual(yield* idsOf(admin), ["one"])
           assert.strictEqual((yield* admin.getInstanceInfo("one")).status, "Completed")
           assert.strictEqual((yield* admin.readHistory("one")).at(-1)!._tag, "OrchestrationCompleted")
 
           // It replays nothing further: instances run nevertheless, and are not seen.
           yield* standby.sql("SELECT pg_wal_replay_pause()")
           yield* run("two")
-          assert.deepStrictEqual(yield* admin.listInstances, ["one"])
+          assert.deepStrictEqual(yield* idsOf(admin), ["one"])
           assert.strictEqual((yield* Effect.flip(admin.readHistory("two"))).reason._tag, "InstanceNotFound")
           const before = (yield* lagMs)!
           yield* waitUntil(Effect.map(lagMs, (lagMs) => lagMs! > before))
@@ -87,10 +90,10 @@ describe("A read replica", () => {
           // A deletion sees what it deletes, and reads of the replica do not see that it is gone.
           assert.strictEqual((yield* admin.deleteInstance("two")).instancesDeleted, 1)
           assert.strictEqual((yield* admin.deleteInstance("one")).instancesDeleted, 1)
-          assert.deepStrictEqual(yield* admin.listInstances, ["one"])
+          assert.deepStrictEqual(yield* idsOf(admin), ["one"])
           yield* standby.sql("SELECT pg_wal_replay_resume()")
           yield* caughtUp
-          assert.deepStrictEqual(yield* admin.listInstances, [])
+          assert.deepStrictEqual(yield* idsOf(admin), [])
 
           const functions = Effect.fnUntraced(function*({ sql }: ServerPair.Server) {
             const rows = yield* sql<{ name: string }>(
@@ -98,7 +101,11 @@ describe("A read replica", () => {
             )
             return rows.map(({ name }) => name).sort()
           })
-          assert.deepStrictEqual(yield* functions(standby), ["dx_read_history", "dx_read_instances"])
+          assert.deepStrictEqual(yield* functions(standby), [
+            "dx_groups_of_instances",
+            "dx_read_history",
+            "dx_read_instances"
+          ])
           assert.include(yield* functions(primary), "dx_fetch_orchestration_items")
 
           // The commands that only read take its URL in place of the primary's.
@@ -125,25 +132,25 @@ describe("A read replica", () => {
         yield* Effect.gen(function*() {
           const admin = yield* Admin.Admin
           yield* run("three")
-          const { reason } = yield* Effect.flip(admin.listInstances)
+          const { reason } = yield* Effect.flip(idsOf(admin))
           assert.strictEqual(reason._tag, "Unavailable")
           assert.include(reason.message, "behind; maxLag is 0 ms")
         }).pipe(Effect.provide(app(primary.url, { url: standby.url, maxLag: 0 })))
         yield* Effect.gen(function*() {
           const admin = yield* Admin.Admin
-          assert.deepStrictEqual(yield* admin.listInstances, ["three"])
+          assert.deepStrictEqual(yield* idsOf(admin), ["three"])
           assert.strictEqual((yield* Effect.flip(admin.readHistory("four"))).reason._tag, "InstanceNotFound")
         }).pipe(Effect.provide(app(primary.url, { url: standby.url, maxLag: 0, fallback: "primary" })))
         yield* primary.sql("ALTER SYSTEM SET synchronous_standby_names = ''")
         yield* primary.sql("SELECT pg_reload_conf()")
         yield* Effect.gen(function*() {
           const admin = yield* Admin.Admin
-          assert.deepStrictEqual(yield* admin.listInstances, [])
+          assert.deepStrictEqual(yield* idsOf(admin), [])
           yield* standby.kill
-          assert.strictEqual((yield* Effect.flip(admin.listInstances)).reason._tag, "ConnectionLost")
+          assert.strictEqual((yield* Effect.flip(idsOf(admin))).reason._tag, "ConnectionLost")
           yield* run("five")
           yield* standby.startAsStandby
-          yield* waitUntil(Effect.map(admin.listInstances, (ids) => ids.length === 2))
+          yield* waitUntil(Effect.map(idsOf(admin), (ids) => ids.length === 2))
         }).pipe(Effect.provide(app(primary.url, { url: standby.url })))
       }).pipe(Effect.scoped, isolated)
   )
@@ -153,7 +160,7 @@ describe("A read replica", () => {
       const { sql, url } = yield* PgServer.database
       const { lagMs, reads } = yield* ReadReplica.make({ url, maxLag: 0 })
       assert.isNull(yield* lagMs)
-      assert.deepStrictEqual(yield* reads.listInstances, [])
+      assert.deepStrictEqual(yield* idsOf(reads), [])
       yield* sql(
         `CREATE OR REPLACE FUNCTION dx_read_history(
            p_instance_id text, p_execution_id bigint, p_after bigint, p_max_bytes bigint
@@ -175,7 +182,7 @@ describe("A read replica", () => {
       const replica = yield* ReadReplica.make({ url: nowhere.toString() })
       const calls: ReadonlyArray<Effect.Effect<unknown, ProviderError>> = [
         replica.lagMs,
-        replica.reads.listInstances,
+        idsOf(replica.reads),
         replica.reads.listChildren("any")
       ]
       for (const call of calls) {
@@ -194,7 +201,7 @@ describe("A read replica", () => {
           PrismaProvider.layer({ url, migrate: "none" }).pipe(Layer.provide([replica, Logger.layer([])]))
         )
         const admin = Context.get(context, Admin.Admin)
-        const lists = Array.from({ length: readers }, () => admin.listInstances)
+        const lists = Array.from({ length: readers }, () => idsOf(admin))
         const found = yield* Effect.all(lists, { concurrency: "unbounded" })
         assert.deepStrictEqual(found, lists.map(() => []))
         return silent.accepted()
@@ -208,7 +215,7 @@ describe("A read replica", () => {
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const provider = ConfigProvider.fromUnknown({ READ_DATABASE_URL: url })
-      const ids = yield* Effect.flatMap(ReadReplica.ReadReplica, ({ reads }) => reads.listInstances).pipe(
+      const ids = yield* Effect.flatMap(ReadReplica.ReadReplica, ({ reads }) => idsOf(reads)).pipe(
         Effect.provide(ReadReplica.layerConfig({ url: Config.Redacted("READ_DATABASE_URL") })),
         Effect.provideService(ConfigProvider.ConfigProvider, provider)
       )

@@ -226,7 +226,7 @@ export const run = Effect.fnUntraced(function*(seed: number) {
   // The cure of all that is blocked, and the signals that are missing.
   const open = Effect.gen(function*() {
     yield* provider.retryBlocked({ orchestrations: ["Work", "Part"], activities: [] })
-    const running = yield* admin.findInstances({ status: "Running", limit: 1_000 })
+    const { instances: running } = yield* admin.list({ status: "Running", limit: 1_000 })
     for (const { instanceId } of running) {
       if (!instanceId.includes("::")) yield* Effect.ignore(client.send(Go, instanceId, "go"))
     }
@@ -235,7 +235,8 @@ export const run = Effect.fnUntraced(function*(seed: number) {
   yield* waitUntil(Effect.map(open, (count) => count === 0))
 
   const histories = new Map<string, ReadonlyArray<Event.Event>>()
-  for (const instanceId of yield* admin.listInstances) {
+  const { instances: all } = yield* admin.list({ limit: 1_000 })
+  for (const { instanceId } of all) {
     const events = yield* admin.readHistory(instanceId)
     histories.set(instanceId, events)
     const state = yield* admin.getInstanceInfo(instanceId)

@@ -82,15 +82,26 @@ const driverOn = Effect.fnUntraced(function*(
   )
   const before = yield* sent
   const statements = Effect.map(sent, (count) => count - before)
-  const listed = admin.listInstances({
-    status: null,
-    orchestrationName: null,
-    parentInstanceId: null,
-    idPrefix: null,
-    isBlocked: false,
-    isPaused: false,
-    limit: null
-  })
+  const listed = Effect.map(
+    admin.listInstances({
+      status: null,
+      orchestrationName: null,
+      orchestrationVersion: null,
+      parentInstanceId: null,
+      isRoot: false,
+      idPrefix: null,
+      createdFromMs: null,
+      createdBeforeMs: null,
+      updatedFromMs: null,
+      updatedBeforeMs: null,
+      customStatus: null,
+      error: null,
+      orderBy: "newest",
+      after: null,
+      limit: 100_000
+    }),
+    ({ instanceIds }) => instanceIds
+  )
   return { ...test, driver, admin, listed, statements }
 })
 

@@ -17,11 +17,12 @@ export interface Read {
 
 export interface Answer {
   readonly reads: ReadonlyArray<Read>
+  readonly rows: ReadonlyArray<unknown>
   readonly rowCount: number
   readonly ms: number
 }
 
-export type Counted = (sql: string) => Effect.Effect<Answer>
+export type Counted = (sql: string, values?: ReadonlyArray<unknown>) => Effect.Effect<Answer>
 
 /** A session that keeps its plans; runs each statement in a transaction that is rolled back. */
 export const counted = Effect.fnUntraced(function*(
@@ -38,13 +39,13 @@ export const counted = Effect.fnUntraced(function*(
        FROM pg_class WHERE relnamespace = quote_ident($1)::regnamespace AND relkind IN ('r', 'i')`,
       [test.schema]
     )).rows
-  return (sql) =>
+  return (sql, values) =>
     Effect.promise(async () => {
       await client.query("BEGIN")
       try {
         const before = new Map((await reads()).map((read) => [read.name, read]))
         const begin = performance.now()
-        const { rowCount } = await client.query(sql)
+        const { rowCount, rows } = await client.query(sql, values === undefined ? undefined : [...values])
         const ms = performance.now() - begin
         const since = (await reads()).map((read) => ({
           ...read,
@@ -52,7 +53,7 @@ export const counted = Effect.fnUntraced(function*(
           entries: read.entries - (before.get(read.name)?.entries ?? 0),
           blocks: read.blocks - (before.get(read.name)?.blocks ?? 0)
         }))
-        return { reads: since, rowCount: rowCount ?? 0, ms }
+        return { reads: since, rows, rowCount: rowCount ?? 0, ms }
       } finally {
         await client.query("ROLLBACK")
       }

@@ -120,8 +120,9 @@ CREATE TABLE kv_delta (
   CONSTRAINT kv_delta_pkey PRIMARY KEY (instance_id, key)
 );
 
--- Children of an instance: listing a tree, deleting or cancelling it.
-CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
+-- Children of an instance, the newest first: listing a tree, deleting or cancelling it.
+CREATE INDEX instances_parent_instance_id_created_at_idx ON instances (parent_instance_id, created_at)
+  WHERE parent_instance_id IS NOT NULL;
 
 -- Deletion of an instance: queued starts of its children.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)

@@ -247,7 +247,17 @@ CREATE TABLE sqlite_imports (
 );
 
 -- Columns of the shared tables come last: from here on, running workers wait.
-ALTER TABLE instances ADD COLUMN route TEXT NOT NULL DEFAULT '';
+ALTER TABLE instances
+  ADD COLUMN route TEXT NOT NULL DEFAULT '',
+  ADD COLUMN status TEXT NOT NULL DEFAULT 'Running';
+
+-- Listing, counting: the instances of a status and a name, the newest first; listing statuses and names.
+-- Without the ids, which may be long.
+CREATE INDEX instances_status_orchestration_name_created_at_idx ON instances (status, orchestration_name, created_at);
+
+-- Counting: how many instances there are of a name, version and status, where they are too many to count.
+CREATE STATISTICS instances_name_version_status_stats (mcv)
+  ON orchestration_name, orchestration_version, status FROM instances;
 
 ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 

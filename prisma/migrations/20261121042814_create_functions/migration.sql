@@ -921,6 +921,23 @@ BEGIN
 END
 $$;
 
+-- Returns the status of an instance, as the column instances.status has it: Running, Completed, Failed or Cancelled. Null
+-- for null.
+--
+-- An execution has no status for cancelled: it is Failed, with an output that says so. One that continues as a new one
+-- has not ended its instance.
+CREATE OR REPLACE FUNCTION dx_status(
+  p_status text,                   -- of the current execution
+  p_output text
+) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE
+    WHEN p_status = 'ContinuedAsNew' THEN 'Running'
+    WHEN p_status = 'Failed' AND starts_with(p_output, 'canceled: ') THEN 'Cancelled'
+    ELSE p_status
+  END
+$$;
+
 -- Returns the instances that messages of stored turns start: children and detached starts. Null without any.
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_children(
@@ -997,13 +1014,14 @@ BEGIN
   created AS (
     INSERT INTO instances (
       instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-      parent_instance_id, custom_status, custom_status_version, route
+      parent_instance_id, custom_status, custom_status_version, route, status
     )
     SELECT
       free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
       free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
-      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
+      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at]))
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
@@ -1036,8 +1054,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
-  p_orchestrator_items jsonb,      -- as in dx_store_turns
-  p_now timestamptz
+  p_orchestrator_items jsonb,      -- this and the next one: as in dx_store_turns
+  p_texts text[], p_now timestamptz
 ) RETURNS text[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -1053,11 +1071,12 @@ BEGIN
     WITH created AS (
       INSERT INTO instances AS i (
         instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-        parent_instance_id, custom_status, custom_status_version
+        parent_instance_id, custom_status, custom_status_version, status
       )
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
-        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer
+        turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
+        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
@@ -1074,7 +1093,8 @@ BEGIN
             WHEN excluded.custom_status_version > 0 THEN excluded.custom_status
             ELSE i.custom_status
           END,
-          custom_status_version = i.custom_status_version + excluded.custom_status_version
+          custom_status_version = i.custom_status_version + excluded.custom_status_version,
+          status = excluded.status
       RETURNING i.instance_id
     )
     SELECT COALESCE(array_agg(created.instance_id), '{}') INTO v_created FROM created;
@@ -1097,7 +1117,8 @@ BEGIN
       END,
       current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
-      custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer
+      custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer,
+      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status)
   FROM (
     SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
     FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL
@@ -1830,7 +1851,7 @@ BEGIN
   END IF;
 
   IF p_children IS NULL THEN
-    v_started := dx_store_instances(p_turns, v_claimed AND v_names, p_orchestrator_items, v_now);
+    v_started := dx_store_instances(p_turns, v_claimed AND v_names, p_orchestrator_items, p_texts, v_now);
     IF v_claimed OR v_describes THEN
       v_reroutes := dx_store_executions(p_turns, v_claimed, v_describes, p_texts, v_now) OR v_reroutes;
     END IF;
@@ -2331,6 +2352,7 @@ DECLARE
   v_id CONSTANT text := p_turn ->> 'instance_id';
   v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
   v_status CONSTANT text := p_turn ->> 'status';
+  v_output text;
 BEGIN
   IF NOT dx_is_plain(p_turn, p_worker_items)
     OR v_status NOT IN ('Completed', 'Failed')
@@ -2387,11 +2409,12 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
-  IF v_status IS NOT NULL THEN
-    UPDATE executions AS e
-    SET status = v_status, output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
-        completed_at = v_now
+  IF v_status IS NULL THEN
+    UPDATE instances AS i SET updated_at = v_now WHERE i.instance_id = v_id;
+  ELSE
+    v_output := COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]);
+    UPDATE instances AS i SET updated_at = v_now, status = dx_status(v_status, v_output) WHERE i.instance_id = v_id;
+    UPDATE executions AS e SET status = v_status, output = v_output, completed_at = v_now
     WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
   RETURN jsonb_build_object(
@@ -4140,6 +4163,104 @@ BEGIN
 END
 $$;
 
+-- Returns the statuses and names that instances have, unordered.
+--
+-- Bound: one index lookup for each of them, and one for each status. Locks: none.
+CREATE OR REPLACE FUNCTION dx_groups_of_instances(
+  p_status text,                   -- only this one; null: any, as the next one
+  p_name text
+) RETURNS TABLE (out_status text, out_name text) LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  WITH RECURSIVE found AS (
+    SELECT wanted.status, first.orchestration_name
+    FROM unnest(ARRAY['Running', 'Completed', 'Failed', 'Cancelled']) AS wanted (status)
+    CROSS JOIN LATERAL (
+      SELECT i.orchestration_name FROM instances AS i
+      WHERE i.status = wanted.status AND i.orchestration_name >= COALESCE(p_name, '')
+      ORDER BY i.orchestration_name LIMIT 1
+    ) AS first
+    WHERE (p_status IS NULL OR wanted.status = p_status) AND (p_name IS NULL OR first.orchestration_name = p_name)
+    UNION ALL
+    SELECT found.status, next.orchestration_name FROM found
+    CROSS JOIN LATERAL (
+      SELECT i.orchestration_name FROM instances AS i
+      WHERE p_name IS NULL AND i.status = found.status AND i.orchestration_name > found.orchestration_name
+      ORDER BY i.orchestration_name LIMIT 1
+    ) AS next
+  )
+  SELECT found.status, found.orchestration_name FROM found
+$$;
+
+-- Counts instances by name, status and, if asked for, version.
+--
+-- Returns one row for each, unordered. More than p_exact_up_to instances of a name and status are not counted but
+-- estimated, from what ANALYZE has found in a sample of the table: autovacuum repeats it after each tenth of new rows.
+-- Then a version that the sample lacks is left out. Without statistics, all are counted.
+--
+-- Bound: dx_groups_of_instances, and p_exact_up_to index entries of each name and status; by version, as many rows.
+-- Locks: none.
+CREATE OR REPLACE FUNCTION dx_count_instances(
+  p_status text,                   -- only this one; null: any, as the next one
+  p_name text,
+  p_by_version boolean, p_exact_up_to bigint
+) RETURNS TABLE (out_name text, out_status text, out_version text, out_instances bigint, out_is_estimate boolean)
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_group record;
+  v_rows CONSTANT float8 := (SELECT c.reltuples FROM pg_class AS c WHERE c.oid = 'instances'::regclass);
+  v_most bigint;
+BEGIN
+  FOR v_group IN
+    SELECT g.out_status AS status, g.out_name AS name FROM dx_groups_of_instances(p_status, p_name) AS g
+  LOOP
+    SELECT count(*) INTO v_most
+    FROM (
+      SELECT FROM instances AS i
+      WHERE i.status = v_group.status AND i.orchestration_name = v_group.name
+      LIMIT p_exact_up_to + 1
+    ) AS first;
+    IF v_most > p_exact_up_to THEN
+      RETURN QUERY
+      SELECT
+        v_group.name, v_group.status, CASE WHEN p_by_version THEN common.version END,
+        greatest((sum(common.frequency) * v_rows)::bigint, 1), true
+      FROM (
+        -- In the order of the columns in the table.
+        SELECT
+          s.most_common_vals[n][1] AS name, s.most_common_vals[n][2] AS version, s.most_common_vals[n][3] AS status,
+          s.most_common_freqs[n] AS frequency
+        FROM pg_stats_ext AS s
+        CROSS JOIN LATERAL generate_subscripts(s.most_common_vals, 1) AS n
+        WHERE s.statistics_schemaname = current_schema() AND s.statistics_name = 'instances_name_version_status_stats'
+      ) AS common
+      WHERE common.status = v_group.status AND common.name = v_group.name
+      GROUP BY 3;
+      CONTINUE WHEN FOUND;
+    END IF;
+    RETURN QUERY
+    SELECT v_group.name, v_group.status, CASE WHEN p_by_version THEN i.orchestration_version END, count(*), false
+    FROM instances AS i
+    WHERE i.status = v_group.status AND i.orchestration_name = v_group.name
+    GROUP BY 3;
+  END LOOP;
+END
+$$;
+
 -- Creates a data set, unless one of this name exists.
 --
 -- Returns its id. Bound: one row. Locks: the data set; waits for a transaction that creates one of the same name.
@@ -4240,7 +4361,7 @@ BEGIN
   -- An operator's pause stays. Turns that are run without a claim look for this lock, and for the last event.
   DELETE FROM instance_locks AS l WHERE l.instance_id = p_instance_id AND l.locked_until <> dx_no_end();
   UPDATE instances AS i
-  SET updated_at = v_now, custom_status = p_custom_status,
+  SET updated_at = v_now, status = 'Running', custom_status = p_custom_status,
       custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer
   WHERE i.instance_id = p_instance_id;
   UPDATE executions AS e SET status = 'Running', output = NULL, completed_at = NULL
@@ -7849,6 +7970,52 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
+END
+$$;
+
+-- Trigger: sets the status of an instance whose execution another program has written. Our functions set it themselves.
+--
+-- An earlier execution changes nothing.
+CREATE OR REPLACE FUNCTION dx_set_status() RETURNS trigger LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  -- A new execution runs, as its instance did before.
+  IF TG_OP = 'INSERT' AND NEW.status = 'Running' THEN
+    RETURN NULL;
+  END IF;
+  UPDATE instances AS i SET status = dx_status(NEW.status, NEW.output)
+  WHERE i.instance_id = NEW.instance_id
+    AND i.current_execution_id <= NEW.execution_id
+    AND i.status <> dx_status(NEW.status, NEW.output);
+  RETURN NULL;
+END
+$$;
+
+-- Sets the statuses of instances whose executions were written without the trigger dx_set_status: before it was there, or
+-- by an import.
+--
+-- Bound: the ids given. Locks: their instance rows where the status changes, by id.
+CREATE OR REPLACE FUNCTION dx_set_statuses(p_instance_ids text[]) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  UPDATE instances AS i SET status = wrong.status
+  FROM (
+    SELECT given.instance_id, dx_status(e.status, e.output) AS status
+    FROM unnest(p_instance_ids) AS given (instance_id)
+    JOIN instances AS old ON old.instance_id = given.instance_id
+    JOIN executions AS e ON e.instance_id = old.instance_id AND e.execution_id = old.current_execution_id
+    WHERE old.status <> dx_status(e.status, e.output)
+    ORDER BY given.instance_id COLLATE "C"
+  ) AS wrong
+  WHERE i.instance_id = wrong.instance_id;
 END
 $$;
 

@@ -3,50 +3,26 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type { InstanceState } from "../../model/Instance.ts"
 import { age } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
+import * as Filters from "../internal/filters.ts"
 import { markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { shortened, table } from "../internal/table.ts"
 
 export const list = Command.make("list", {
-  status: Flag.ChoiceWithValue(
-    "status",
-    [
-      ["running", "Running"],
-      ["completed", "Completed"],
-      ["failed", "Failed"]
-    ] as const
-  ).pipe(
-    Flag.withMetavar("<status>"),
-    Flag.withDescription("Only running, completed or failed ones; cancelled ones are among the failed"),
+  ...Filters.flags,
+  order: Flag.ChoiceWithValue("order", [["newest", "newest"], ["oldest", "oldest"], ["id", "id"]] as const).pipe(
+    Flag.withMetavar("<order>"),
+    Flag.withDescription("newest, oldest or id. Defaults to newest, with --id-prefix to id"),
     Flag.optional
   ),
-  name: Flag.String("name").pipe(
-    Flag.withMetavar("<name>"),
-    Flag.withDescription("Only instances of this orchestration"),
+  cursor: Flag.String("cursor").pipe(
+    Flag.withMetavar("<cursor>"),
+    Flag.withDescription("Continue where an earlier list with the same flags has ended"),
     Flag.optional
-  ),
-  prefix: Flag.String("id-prefix").pipe(
-    Flag.withMetavar("<text>"),
-    Flag.withDescription("Only ids that begin so"),
-    Flag.optional
-  ),
-  parent: Flag.String("parent").pipe(
-    Flag.withMetavar("<id>"),
-    Flag.withDescription("Only direct children of this instance"),
-    Flag.optional
-  ),
-  blocked: Flag.Boolean("blocked").pipe(
-    Flag.withoutNegation,
-    Flag.withDescription("Only instances whose next turn no process could run"),
-    Flag.withDefault(false)
-  ),
-  paused: Flag.Boolean("paused").pipe(
-    Flag.withoutNegation,
-    Flag.withDescription("Only instances that are paused, by themselves or with their definition"),
-    Flag.withDefault(false)
   ),
   limit: Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),
@@ -55,15 +31,19 @@ export const list = Command.make("list", {
     Flag.withDefault(20)
   )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
-  Command.withShortDescription("List the newest instances"),
-  Command.withDescription("List the newest instances, newest first, by status, orchestration, id or parent."),
+  Command.withShortDescription("List instances"),
+  Command.withDescription(
+    "List instances, the newest first, by status, orchestration, id, parent, times and texts. Texts are looked for in " +
+      "one instance after the other; the other filters use indexes."
+  ),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },
-    { command: "duroxide-prisma list --blocked", description: "What a wrong deploy has stopped, and why" },
+    { command: "duroxide-prisma list --status blocked", description: "What a wrong deploy has stopped, and why" },
     {
-      command: "duroxide-prisma list --status failed --limit 1000 --json",
-      description: "The same for programs: an array of objects"
-    }
+      command: "duroxide-prisma list --status running --created-before 2d --order oldest",
+      description: "What has run for more than two days, the oldest first"
+    },
+    { command: "duroxide-prisma list --limit 1000 --json", description: "For programs: the instances, and a cursor" }
   ])
 )
 
@@ -72,26 +52,21 @@ export const list = Command.make("list", {
 /** What an instance shows of itself, or why it failed. */
 const longestDetail = 40
 
-const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, paused, prefix, status }: {
-  readonly status: Option.Option<"Running" | "Completed" | "Failed">
-  readonly name: Option.Option<string>
-  readonly prefix: Option.Option<string>
-  readonly parent: Option.Option<string>
-  readonly blocked: boolean
-  readonly paused: boolean
+const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Filters.Filter & {
+  readonly order: Option.Option<"newest" | "oldest" | "id">
+  readonly cursor: Option.Option<string>
   readonly limit: number
 }) {
   const admin = yield* Admin
   const { answer, style } = yield* Output
-  const found = yield* admin.findInstances({
-    status: Option.getOrUndefined(status),
-    orchestrationName: Option.getOrUndefined(name),
-    idPrefix: Option.getOrUndefined(prefix),
-    parentInstanceId: Option.getOrUndefined(parent),
-    isBlocked: blocked,
-    isPaused: paused,
-    limit
-  })
+  const search = { ...yield* Filters.searchOf(filter), orderBy: Option.getOrUndefined(order) }
+  const found: Array<InstanceState> = []
+  let next = Option.getOrNull(cursor)
+  do {
+    const page = yield* admin.list({ ...search, cursor: next ?? undefined, limit: limit - found.length })
+    found.push(...page.instances)
+    next = page.next
+  } while (next !== null && found.length < limit)
   const nowMs = yield* Clock.currentTimeMillis
   const rows = found.map((state) => {
     const { error, status } = outcomeOf(state)
@@ -99,20 +74,23 @@ const run = Effect.fnUntraced(function*({ blocked, limit, name, parent, paused, 
     return { ...state, shown: shownStatus(state, status), status, detail }
   })
   yield* answer({
-    json: found.map(toJson),
+    json: { instances: found.map(toJson), next },
     text: rows.length === 0
       ? ["no instances"]
-      : table(rows, [
-        { title: "INSTANCE", value: ({ instanceId }) => instanceId },
-        { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
-        { title: "VERSION", value: ({ orchestrationVersion }) => orchestrationVersion ?? "-" },
-        { title: "STATUS", value: ({ shown }) => shown, mark: (row, text) => markedState(row, text, style) },
-        { title: "CREATED", value: ({ createdAtMs }) => `${age(nowMs - createdAtMs)} ago` },
-        { title: "LAST TURN", value: ({ updatedAtMs }) => `${age(nowMs - updatedAtMs)} ago` },
-        ...(rows.every(({ detail }) => detail === "") ? [] : [{
-          title: "DETAIL",
-          value: ({ detail }: typeof rows[number]) => shortened(detail, longestDetail)
-        }])
-      ], style)
+      : [
+        ...table(rows, [
+          { title: "INSTANCE", value: ({ instanceId }) => instanceId },
+          { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
+          { title: "VERSION", value: ({ orchestrationVersion }) => orchestrationVersion ?? "-" },
+          { title: "STATUS", value: ({ shown }) => shown, mark: (row, text) => markedState(row, text, style) },
+          { title: "CREATED", value: ({ createdAtMs }) => `${age(nowMs - createdAtMs)} ago` },
+          { title: "LAST TURN", value: ({ updatedAtMs }) => `${age(nowMs - updatedAtMs)} ago` },
+          ...(rows.every(({ detail }) => detail === "") ? [] : [{
+            title: "DETAIL",
+            value: ({ detail }: typeof rows[number]) => shortened(detail, longestDetail)
+          }])
+        ], style),
+        ...(next === null ? [] : ["", `More follow: repeat the command with --cursor ${next}`])
+      ]
   })
 })

@@ -78,7 +78,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   for (const one of ids.slice(-mostListed)) executions.push(yield* admin.getExecutionInfo(id, one))
   const history = yield* admin.readHistoryWithExecutionId(id, executionId)
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
-  const children = yield* admin.findInstances({ parentInstanceId: id, limit: full ? 1000 : mostListed })
+  const { instances: children } = yield* admin.list({ parentId: id, limit: full ? 1000 : mostListed })
   const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
   const pin = executions.find((one) => one.executionId === state.executionId)?.pinnedVersion ?? null
   const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`

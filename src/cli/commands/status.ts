@@ -8,6 +8,7 @@ import * as ServerReport from "../../prisma/shared/serverReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { UnservedWork } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
+import * as Counts from "../internal/counts.ts"
 import { definitionOf } from "../internal/definitions.ts"
 import { CommandError } from "../internal/failure.ts"
 import { pauseJson, shownPause } from "../internal/instances.ts"
@@ -47,20 +48,22 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const { answer, style } = yield* Output
   const admin = yield* Admin
   const server = yield* ServerReport.read
-  const instances = yield* admin.countInstances
+  const counts = yield* admin.count()
+  const instances = Counts.grouped(counts, ({ status }) => status)
   const beforeStart = yield* admin.countMessagesBeforeStart
   const unserved = yield* admin.findUnserved
   const pauses = yield* admin.getPauses
   const nowMs = yield* Clock.currentTimeMillis
   const { backlog, problems, queues, status } = yield* Health.check
-  const total = instances.reduce((sum, one) => sum + one.instances, 0)
+  const total = Counts.sum(counts)
   yield* answer({
     json: {
       address,
       schema,
       migrations,
       server: { version: server.version, bytes: server.bytes },
-      instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
+      instances: Object.fromEntries(instances.map((one) => [one.key, one.instances])),
+      instancesAreEstimates: total.isEstimate,
       blocked: backlog?.blockedInstances ?? null,
       paused: { targets: pauses.targets.map(pauseJson), instances: pauses.instances },
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
@@ -82,18 +85,22 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       ["size", bytes(server.bytes)],
       [
         "instances",
-        total === 0 ?
-          "none" :
-          `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
+        total.instances === 0
+          ? "none"
+          : `${Counts.shown(total)}: ${instances.map((one) => `${Counts.shown(one)} ${one.key}`).join(", ")}`
       ],
       ...pauses.targets.map((pause): Field => ["paused", shownPause(pause, nowMs), style.red]),
       ...(pauses.instances === 0 ? [] : [
-        ["paused", `${counted(pauses.instances, "instance", "instances")}; see list --paused`, style.red] as const
+        [
+          "paused",
+          `${counted(pauses.instances, "instance", "instances")}; see list --status paused`,
+          style.red
+        ] as const
       ]),
       ...(backlog === null || backlog.blockedInstances === 0 ? [] : [
         [
           "blocked",
-          `${counted(backlog.blockedInstances, "instance", "instances")}; see list --blocked`,
+          `${counted(backlog.blockedInstances, "instance", "instances")}; see list --status blocked`,
           style.red
         ] as const
       ]),

@@ -1,5 +1,6 @@
 /**
- * Completes the rows that duroxide-pg has written: gives queued ones their route, and stored events their type.
+ * Completes the rows that duroxide-pg has written: gives queued ones their route, instances their status, and stored
+ * events their type.
  *
  * Runs before the migration that locks both queues and routes the rest. That lock stops the renewals of duroxide-pg as
  * well. Held while all rows are routed, it would outlast its locks, and all that its processes have in flight would run
@@ -36,6 +37,30 @@ export const routeQueued = Effect.fnUntraced(function*(session: Session.Session,
       const [row] = yield* Session.transaction(session, lockTimeoutMs, session.run(batchOf(table, route), [last]))
       last = row!.last
     }
+  }
+})
+
+/** Sets the status of instances that have ended, as `routeQueued` does it. */
+export const setStatuses = Effect.fnUntraced(function*(session: Session.Session, lockTimeoutMs: number) {
+  let last: unknown = ""
+  while (last !== null) {
+    const [row] = yield* Session.transaction(
+      session,
+      lockTimeoutMs,
+      session.run(
+        `WITH page AS MATERIALIZED (
+           SELECT instance_id
+           FROM instances
+           WHERE instance_id > $1
+           ORDER BY instance_id
+           LIMIT 1000
+         )
+         SELECT max(instance_id) AS last, dx_set_statuses(array_agg(instance_id))::text AS done
+         FROM page`,
+        [last]
+      )
+    )
+    last = row!.last
   }
 })
 

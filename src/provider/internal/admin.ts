@@ -9,7 +9,7 @@ import * as WorkItem from "../../model/WorkItem.ts"
 import { Hint } from "../../waking/Notifier.ts"
 import type { Notifier } from "../../waking/Notifier.ts"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
-import type { AdminDriver, Deleted, Listing, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
+import type { AdminDriver, Deleted, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
   ChildLeftBehind,
   ExecutionNotFound,
@@ -25,6 +25,7 @@ import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { forks } from "./fork.ts"
+import { lists } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
 
@@ -33,6 +34,7 @@ type Driver = AdminDriver["Service"]
 
 export const make = (driver: Driver, notifier?: Notifier["Service"]): Service => ({
   ...reads(driver),
+  ...lists(driver),
   ...queues(driver),
   ...pauses(driver, notifier),
   ...deletions(driver),
@@ -45,36 +47,6 @@ export const make = (driver: Driver, notifier?: Notifier["Service"]): Service =>
 
 const reads = (driver: Driver) => {
   const readExecution = readWithExecution({ readHistory: (history) => retried(driver.readHistory(history)) })
-
-  const listInstancesByStatus: Service["listInstancesByStatus"] = (status) =>
-    checked(
-      "listInstancesByStatus",
-      [check.text("status", status)],
-      () => driver.listInstances({ ...everyInstance, status })
-    )
-
-  const findInstances: Service["findInstances"] = (search = {}) =>
-    checked("findInstances", [
-      check.text("status", search.status),
-      check.text("orchestrationName", search.orchestrationName),
-      check.text("parentInstanceId", search.parentInstanceId),
-      check.text("idPrefix", search.idPrefix),
-      check.whole("limit", search.limit, 1, mostFound)
-    ], () =>
-      Effect.gen(function*() {
-        const ids = yield* driver.listInstances({
-          status: search.status ?? null,
-          orchestrationName: search.orchestrationName ?? null,
-          parentInstanceId: search.parentInstanceId ?? null,
-          idPrefix: search.idPrefix ?? null,
-          isBlocked: search.isBlocked ?? false,
-          isPaused: search.isPaused ?? false,
-          limit: search.limit ?? 100
-        })
-        const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
-        // One may be deleted between the two reads.
-        return ids.flatMap((id) => states.get(id) ?? [])
-      }))
 
   const listExecutions: Service["listExecutions"] = (instanceId) =>
     checked("listExecutions", [check.text("instanceId", instanceId)], () => driver.listExecutions(instanceId))
@@ -123,9 +95,6 @@ const reads = (driver: Driver) => {
     )
 
   return {
-    listInstances: driver.listInstances(everyInstance),
-    listInstancesByStatus,
-    findInstances,
     listExecutions,
     latestExecutionId,
     readHistory,
@@ -138,19 +107,6 @@ const reads = (driver: Driver) => {
     getInstanceTree
   }
 }
-
-const everyInstance: Listing = {
-  status: null,
-  orchestrationName: null,
-  parentInstanceId: null,
-  idPrefix: null,
-  isBlocked: false,
-  isPaused: false,
-  limit: null
-}
-
-/** Their outputs are read as well, which may be long. */
-const mostFound = 1000
 
 /** Fails with `InstanceNotFound`. */
 const readOne = (driver: Driver, operation: string, instanceId: string) =>
@@ -212,7 +168,6 @@ const queues = (driver: Driver) => {
 
   return {
     getQueueDepths: driver.queueDepths,
-    countInstances: driver.countInstances,
     countMessagesBeforeStart: driver.countMessagesBeforeStart,
     listProcesses: driver.listProcesses,
     getQueueLoads,

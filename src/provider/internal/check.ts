@@ -76,6 +76,12 @@ export const name = (field: string, value: string | null | undefined): Problem =
 
 export const tag = (field: string, value: string | undefined): Problem => id(field, value, maxTagBytes)
 
+/** A value that is only without types something else. */
+export const oneOf = (field: string, value: string | undefined, values: ReadonlyArray<string>): Problem =>
+  value === undefined || values.includes(value)
+    ? undefined
+    : [field, `it is ${JSON.stringify(value)}, but must be one of ${values.join(", ")}`]
+
 // -- items -----------------------------------------------------------------------------------------
 
 export const activity = (item: WorkItem.Of<"ActivityExecute">): Problem =>

@@ -10,8 +10,9 @@ import type {
   CutOutcome,
   DeleteOutcome,
   HoldOutcome,
-  InstanceCount,
   Listing,
+  ListOrder,
+  ListPosition,
   PauseOutcome,
   QueueLoad,
   QueuePlace,
@@ -35,9 +36,15 @@ const reads = (store: tables.Tables) => {
   const { executions, history, instances } = store
   return {
     listInstances: (listing) =>
-      Effect.sync(() =>
-        newestFirst(store).filter((id) => isListed(store, id, listing)).slice(0, listing.limit ?? undefined)
-      ),
+      Effect.sync(() => {
+        const found = listed(store, listing)
+        const instanceIds = found.slice(0, listing.limit)
+        const last = instanceIds.at(-1)
+        return {
+          instanceIds,
+          next: last === undefined || found.length === instanceIds.length ? null : positionOf(store, last)
+        }
+      }),
 
     readInstances: (instanceIds) =>
       Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
@@ -68,15 +75,22 @@ const reads = (store: tables.Tables) => {
       }
     }),
 
-    countInstances: Effect.sync(() => {
-      const statuses = [...instances.keys()].map((id): InstanceCount["status"] => {
-        const { output, status } = currentOf(store, id) ?? { output: null, status: "Running" as const }
-        return status === "Failed" && output?.startsWith("canceled: ") ? "Cancelled" : status
-      })
-      return [...groupsOf(statuses, (status) => status)]
-        .map(([status, { length }]) => ({ status, instances: length }))
-        .sort((a, b) => a.status < b.status ? -1 : 1)
-    }),
+    countInstances: ({ byVersion, orchestrationName, status }) =>
+      Effect.sync(() => {
+        const counted = [...instances].map(([id, { name, version }]) => ({
+          orchestrationName: name,
+          status: tables.statusOf(store, id),
+          orchestrationVersion: byVersion ? version : null
+        })).filter((one) =>
+          (status === null || one.status === status) &&
+          (orchestrationName === null || one.orchestrationName === orchestrationName)
+        )
+        return [...groupsOf(counted, (one) => JSON.stringify(one)).values()].map((group) => ({
+          ...group[0]!,
+          instances: group.length,
+          isEstimate: false
+        }))
+      }),
 
     listChildren: (instanceIds) => Effect.sync(() => childrenOf(store, instanceIds)),
 
@@ -383,17 +397,52 @@ const hasEnded = (store: tables.Tables, instanceId: string): boolean => {
   return ![...store.messages.values()].some((message) => message.instanceId === instanceId && goesOn(message.workItem))
 }
 
-const newestFirst = ({ instances }: tables.Tables) =>
-  [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
+const positionOf = ({ instances }: tables.Tables, instanceId: string): ListPosition => ({
+  createdAtUs: instances.get(instanceId)!.createdAtMs * 1000,
+  instanceId
+})
 
-const isListed = (store: tables.Tables, instanceId: string, listing: Listing) => {
-  const { name, parentInstanceId } = store.instances.get(instanceId)!
-  return (listing.status === null || currentOf(store, instanceId)?.status === listing.status) &&
+const orders: { readonly [Order in ListOrder]: (a: ListPosition, b: ListPosition) => number } = {
+  newest: (a, b) => orders.oldest(b, a),
+  oldest: (a, b) => a.createdAtUs - b.createdAtUs || orders.id(a, b),
+  id: (a, b) => a.instanceId < b.instanceId ? -1 : a.instanceId > b.instanceId ? 1 : 0
+}
+
+/** All that follow the position, in order. */
+const listed = (store: tables.Tables, listing: Listing): ReadonlyArray<string> => {
+  const { after, orderBy } = listing
+  return [...store.instances.keys()]
+    .filter((id) => isListed(store, id, listing))
+    .map((id) => positionOf(store, id))
+    .filter((position) => after === null || orders[orderBy](position, after) > 0)
+    .sort(orders[orderBy])
+    .map(({ instanceId }) => instanceId)
+}
+
+const isListed = (store: tables.Tables, instanceId: string, listing: Listing): boolean => {
+  const { createdAtMs, customStatus, name, parentInstanceId, updatedAtMs, version } = store.instances.get(instanceId)!
+  const status = tables.statusOf(store, instanceId)
+  const contains = (text: string | null | undefined, part: string) =>
+    text?.toLowerCase().includes(part.toLowerCase()) === true
+  const isBetween = (ms: number, from: number | null, before: number | null) =>
+    (from === null || ms >= from) && (before === null || ms < before)
+  return (listing.status === null ||
+    (listing.status === "Blocked"
+      ? tables.blockOf(store, instanceId) !== undefined
+      : listing.status === "Paused"
+      ? status === "Running" && tables.stateOf(store, instanceId)?.pause !== null
+      : status === listing.status)) &&
     (listing.orchestrationName === null || name === listing.orchestrationName) &&
+    (listing.orchestrationVersion === null || version === listing.orchestrationVersion) &&
     (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
+    (!listing.isRoot || parentInstanceId === null) &&
     (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix)) &&
-    (!listing.isBlocked || tables.blockOf(store, instanceId) !== undefined) &&
-    (!listing.isPaused || tables.stateOf(store, instanceId)?.pause !== null)
+    isBetween(createdAtMs, listing.createdFromMs, listing.createdBeforeMs) &&
+    isBetween(updatedAtMs, listing.updatedFromMs, listing.updatedBeforeMs) &&
+    (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
+    (listing.error === null ||
+      ((status === "Failed" || status === "Cancelled") &&
+        contains(currentOf(store, instanceId)?.output, listing.error)))
 }
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {

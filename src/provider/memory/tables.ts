@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Block, BlockReport } from "../../model/Block.ts"
-import type { CoreVersion, ExecutionStatus, InstanceState } from "../../model/Instance.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../../model/Instance.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import type { Pause } from "../../model/Pause.ts"
 import * as pauses from "../../model/shared/pauses.ts"
@@ -269,6 +269,16 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
+}
+
+export const statusOf = (tables: Tables, instanceId: string): InstanceStatus => {
+  const executionId = tables.instances.get(instanceId)?.executionId ?? 0
+  const { output, status } = executionOf(tables, instanceId, executionId) ?? { output: null, status: "Running" }
+  return status === "Failed" && output?.startsWith("canceled: ") === true
+    ? "Cancelled"
+    : status === "ContinuedAsNew"
+    ? "Running"
+    : status
 }
 
 /** Notes that no turn could be run. A block counts on while its instance stays where it is. */

@@ -113,7 +113,8 @@ const ack = (store: tables.Tables, turn: OrchestrationAck, storing: Storing, now
     if (tables.hasTaken(store, instanceId, executionId, turn.history)) return "DuplicateEvent"
     storing.store(instanceId, { ...turn, executionId })
   }
-  for (const [id, message] of batchOf(store, instanceId, lock.token)) {
+  const batch = batchOf(store, instanceId, lock.token)
+  for (const [id, message] of batch) {
     if (turn.left?.includes(id) !== true) store.messages.delete(id)
     else {
       message.lock = null
@@ -121,7 +122,7 @@ const ack = (store: tables.Tables, turn: OrchestrationAck, storing: Storing, now
     }
   }
   store.locks.delete(instanceId)
-  storing.settled.add(instanceId)
+  if (batch.length > 0) storing.settled.add(instanceId)
   return "Done"
 }
 

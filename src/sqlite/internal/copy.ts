@@ -175,6 +175,7 @@ export const run = Effect.fnUntraced(function*(
         for (const id of kept) state.kept.add(id)
         yield* Target.hold(target, fingerprint, next.ids.filter((id) => !state.kept.has(id)))
         for (const table of Tables.state) if (Tables.isPresent(table, has)) yield* copy(table, next.range)
+        yield* Target.setStatuses(target, next.ids)
         const replaced = onConflict === "replace" ? taken.length : 0
         state.replaced += replaced
         const lastInstanceId = next.ids.at(-1)!

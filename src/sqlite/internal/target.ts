@@ -89,6 +89,9 @@ export const imports = ({ run }: Target) =>
     (rows) => rows as ReadonlyArray<unknown> as ReadonlyArray<Import>
   )
 
+/** Sets the status of instances that were inserted with their executions. */
+export const setStatuses = ({ run }: Target, ids: ReadonlyArray<string>) => run("SELECT dx_set_statuses($1)", [ids])
+
 export const begin = ({ run }: Target, one: Pick<Import, "fingerprint" | "file" | "onConflict" | "served">) =>
   run(
     `INSERT INTO sqlite_imports (fingerprint, file, on_conflict, served, started_at, kept, counts)

@@ -30,6 +30,7 @@ import {
   expectNoWork,
   fails,
   fetchOrchestration,
+  listed,
   named,
   parallel,
   poke,
@@ -270,7 +271,7 @@ export const deletion = topic("deletion", {
     assert.deepInclude(deleted, { instancesDeleted: 1002, queueMessagesDeleted: 1003 })
     yield* fails(ack(lost), /lock/i)
     yield* expectNoOrchestration()
-    assert.deepStrictEqual(yield* (yield* Admin).listInstances, [])
+    assert.deepStrictEqual(yield* listed(), [])
   }),
 
   concurrent_child_creation_during_delete: Effect.gen(function*() {
@@ -309,7 +310,7 @@ export const deletion = topic("deletion", {
     yield* Effect.forEach(exits, expectDefined)
     yield* expectGone(...instances)
     yield* expectNoOrchestration()
-    assert.deepStrictEqual(yield* (yield* Admin).listInstances, [])
+    assert.deepStrictEqual(yield* listed(), [])
   })
 })
 

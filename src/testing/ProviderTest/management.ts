@@ -9,7 +9,6 @@ import * as Result from "effect/Result"
 import { cancelled } from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { InstanceSearch } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
@@ -21,12 +20,14 @@ import {
   claimOrchestration,
   completed,
   create,
+  customStatus,
   done,
   elapse,
   enqueueActivity,
   enqueueStart,
   externalRaised,
   fails,
+  listed,
   multi,
   named,
   poke,
@@ -59,17 +60,18 @@ export const management = topic("management", {
   test_list_instances: Effect.gen(function*() {
     const ids = ["mgmt-inst-0", "mgmt-inst-1", "mgmt-inst-2"]
     yield* Effect.forEach(ids, (id) => create(id))
-    const listed = yield* (yield* Admin).listInstances
-    assert.sameMembers([...listed], ids)
+    assert.sameMembers([...yield* listed()], ids)
   }),
 
   test_list_instances_by_status: Effect.gen(function*() {
-    const admin = yield* Admin
     yield* done("ended")
     yield* create("running")
-    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Completed"), ["ended"])
-    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Running"), ["running"])
-    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Failed"), [])
+    yield* done("failed", undefined, { status: "Failed", output: "boom" })
+    yield* done("cancelled", undefined, { status: "Failed", output: "canceled: stop" })
+    assert.deepStrictEqual(yield* listed({ status: "Completed" }), ["ended"])
+    assert.deepStrictEqual(yield* listed({ status: "Running" }), ["running"])
+    assert.deepStrictEqual(yield* listed({ status: "Failed" }), ["failed"])
+    assert.deepStrictEqual(yield* listed({ status: "Cancelled" }), ["cancelled"])
   }),
 
   instances_are_found_by_every_field: Effect.gen(function*() {
@@ -78,22 +80,61 @@ export const management = topic("management", {
     yield* elapse(5)
     yield* create("other")
     yield* elapse(5)
-    yield* create("order-1", { parentInstanceId: "other" })
+    yield* create("order-1", { parentInstanceId: "other", orchestrationVersion: "1.2.0" })
     yield* elapse(5)
     yield* create("order-2", { orchestrationName: "Rare" })
-    const found = (search?: InstanceSearch) =>
-      Effect.map(admin.findInstances(search), (states) => states.map(({ instanceId }) => instanceId))
-    assert.deepStrictEqual(yield* found(), ["order-2", "order-1", "other", "old"])
-    assert.deepStrictEqual(yield* found({ limit: 3 }), ["order-2", "order-1", "other"])
-    assert.deepStrictEqual(yield* found({ status: "Running", limit: 2 }), ["order-2", "order-1"])
-    assert.deepStrictEqual(yield* found({ status: "Completed" }), ["old"])
-    assert.deepStrictEqual(yield* found({ orchestrationName: "Rare" }), ["order-2"])
-    assert.deepStrictEqual(yield* found({ parentInstanceId: "other" }), ["order-1"])
-    assert.deepStrictEqual(yield* found({ idPrefix: "order" }), ["order-2", "order-1"])
-    assert.deepStrictEqual(yield* found({ idPrefix: "order%" }), [])
-    assert.deepStrictEqual(yield* found({ idPrefix: "o", status: "Running", parentInstanceId: "old" }), [])
-    const [newest] = yield* admin.findInstances({ limit: 1 })
-    assert.deepStrictEqual(newest, yield* admin.getInstanceInfo("order-2"))
+    yield* turn("order-2", { events: [customStatus(2, "50 % of Rome")], metadata: { orchestrationName: "Rare" } })
+    yield* elapse(5)
+    yield* done("broken", undefined, { status: "Failed", output: "Card_Declined" })
+    const { createdAtMs } = yield* admin.getInstanceInfo("order-1")
+    assert.deepStrictEqual(yield* listed(), ["broken", "order-2", "order-1", "other", "old"])
+    assert.deepStrictEqual(yield* listed({ status: "Completed" }), ["old"])
+    assert.deepStrictEqual(yield* listed({ name: "Rare" }), ["order-2"])
+    assert.deepStrictEqual(yield* listed({ name: "Rare", status: "Failed" }), [])
+    assert.deepStrictEqual(yield* listed({ version: "1.2.0" }), ["order-1"])
+    assert.deepStrictEqual(yield* listed({ parentId: "other" }), ["order-1"])
+    assert.deepStrictEqual(yield* listed({ parentId: "other", orderBy: "id", status: "Failed" }), [])
+    assert.deepStrictEqual(yield* listed({ isRoot: true }), ["broken", "order-2", "other", "old"])
+    assert.deepStrictEqual(yield* listed({ idPrefix: "order" }), ["order-1", "order-2"])
+    assert.deepStrictEqual(yield* listed({ idPrefix: "order", orderBy: "newest" }), ["order-2", "order-1"])
+    assert.deepStrictEqual(yield* listed({ idPrefix: "order%" }), [])
+    assert.deepStrictEqual(yield* listed({ idPrefix: "o", status: "Running", parentId: "old" }), [])
+    assert.deepStrictEqual(yield* listed({ createdFromMs: createdAtMs }), ["broken", "order-2", "order-1"])
+    assert.deepStrictEqual(yield* listed({ createdBeforeMs: createdAtMs, orderBy: "oldest" }), ["old", "other"])
+    assert.deepStrictEqual(yield* listed({ updatedFromMs: createdAtMs, updatedBeforeMs: createdAtMs + 4 }), ["order-1"])
+    assert.deepStrictEqual(yield* listed({ customStatus: "% of rome" }), ["order-2"])
+    assert.deepStrictEqual(yield* listed({ error: "card_" }), ["broken"])
+    assert.deepStrictEqual(yield* listed({ error: "card-" }), [])
+    const { instances: [newest] } = yield* admin.list({ limit: 1 })
+    assert.deepStrictEqual(newest, yield* admin.getInstanceInfo("broken"))
+  }),
+
+  lists_have_pages: Effect.gen(function*() {
+    const admin = yield* Admin
+    const ids = Array.from({ length: 7 }, (_, index) => `i-${index}`)
+    // Two of them at a time: also a page that ends between them is continued with the other one.
+    for (const [index, id] of ids.entries()) {
+      if (index % 2 === 0) yield* elapse(5)
+      yield* create(id, { orchestrationName: `Name ${index % 3}` })
+    }
+    for (const orderBy of ["newest", "oldest", "id"] as const) {
+      const all = yield* listed({ orderBy })
+      assert.sameMembers([...all], ids)
+      for (const limit of [1, 2, 3, 7]) {
+        const found: Array<string> = []
+        let cursor: string | undefined
+        do {
+          const page = yield* admin.list({ orderBy, limit, cursor })
+          assert.isAtMost(page.instances.length, limit)
+          found.push(...page.instances.map(({ instanceId }) => instanceId))
+          cursor = page.next ?? undefined
+        } while (cursor !== undefined)
+        assert.deepStrictEqual(found, [...all], `${orderBy} by ${limit}`)
+      }
+    }
+    const { next } = yield* admin.list({ limit: 2 })
+    yield* fails(admin.list({ cursor: next!, orderBy: "id" }), /not one of a list in the order "id"/)
+    yield* fails(admin.list({ cursor: "first" }), /cursor/)
   }),
 
   test_list_executions: Effect.gen(function*() {
@@ -341,10 +382,9 @@ export const management = topic("management", {
       yield* create(id)
       yield* elapse(5)
     }
-    const admin = yield* Admin
-    assert.deepStrictEqual(yield* admin.listInstances, ids.toReversed())
+    assert.deepStrictEqual(yield* listed(), ids.toReversed())
     yield* poke("b")
     yield* send(activityCompleted("b", 1))
-    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Running"), ids.toReversed())
+    assert.deepStrictEqual(yield* listed({ status: "Running" }), ids.toReversed())
   })
 })

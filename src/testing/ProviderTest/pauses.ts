@@ -18,6 +18,7 @@ import {
   elapseLockTimeout,
   expectNoOrchestration,
   fails,
+  listed,
   named,
   poke,
   renew,
@@ -139,7 +140,7 @@ export const pauses = topic("pauses", {
   }),
 
   wider_targets_are_listed_and_do_not_lock: Effect.gen(function*() {
-    const { findInstances, getPauses, pause, resume } = yield* Admin
+    const { getPauses, pause, resume } = yield* Admin
     yield* create("i", named({ orchestrationName: "Order", orchestrationVersion: "1.0.0" }))
     yield* create("other", named({ orchestrationName: "Other", orchestrationVersion: "1.0.0" }))
     const targets = [
@@ -149,18 +150,15 @@ export const pauses = topic("pauses", {
       PauseTarget.Tag({ tag: "gpu" }),
       PauseTarget.Everything()
     ]
-    const paused = Effect.map(
-      findInstances({ isPaused: true }),
-      (found) => found.map(({ instanceId }) => instanceId).sort()
-    )
+    const paused = listed({ status: "Paused", orderBy: "id" })
     assert.deepStrictEqual(yield* getPauses, { targets: [], instances: 0 })
     for (const [index, target] of targets.entries()) {
       yield* pause(target, { reason: `reason ${index}` })
       yield* elapse(5)
     }
-    const listed = (yield* getPauses).targets
-    assert.deepStrictEqual(listed.map(({ target }) => target), targets)
-    assert.deepStrictEqual(listed.map(({ reason }) => reason), targets.map((_, index) => `reason ${index}`))
+    const stored = (yield* getPauses).targets
+    assert.deepStrictEqual(stored.map(({ target }) => target), targets)
+    assert.deepStrictEqual(stored.map(({ reason }) => reason), targets.map((_, index) => `reason ${index}`))
     // Their narrowest pause.
     assert.deepStrictEqual((yield* pauseOf("i"))?.target, targets[0])
     assert.deepStrictEqual((yield* pauseOf("other"))?.target, targets[4])

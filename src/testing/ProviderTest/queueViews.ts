@@ -4,18 +4,21 @@
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import type { InstanceStatus } from "../../model/Instance.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import { Admin } from "../../provider/Admin.ts"
 import {
   abandon,
   claimActivity,
   claimInstance,
+  continueAsNew,
   create,
   done,
   elapse,
   enqueueActivity,
   enqueueStart,
   externalRaised,
+  listed,
   poke,
   queueMessage,
   seed,
@@ -32,20 +35,49 @@ const without = (field: string, row: object) =>
   Object.fromEntries(Object.entries(row).filter(([name]) => name !== field))
 
 export const queueViews = topic("queueViews", {
-  instances_are_counted_by_status: Effect.gen(function*() {
-    const admin = yield* Admin
-    assert.deepStrictEqual(yield* admin.countInstances, [])
-    yield* create("running-1")
-    yield* create("running-2")
+  instances_are_counted: Effect.gen(function*() {
+    const { count } = yield* Admin
+    assert.deepStrictEqual(yield* count(), [])
+    yield* create("running-1", { orchestrationName: "Order", orchestrationVersion: "1.0.0" })
+    yield* create("running-2", { orchestrationName: "Order", orchestrationVersion: "2.0.0" })
+    yield* create("running-3", { orchestrationName: "Order", orchestrationVersion: "2.0.0" })
     yield* done("completed")
     yield* done("failed", undefined, { status: "Failed", output: "boom" })
     yield* done("cancelled", undefined, { status: "Failed", output: "canceled: stop" })
-    assert.deepStrictEqual(yield* admin.countInstances, [
-      { status: "Cancelled", instances: 1 },
-      { status: "Completed", instances: 1 },
-      { status: "Failed", instances: 1 },
-      { status: "Running", instances: 2 }
+    const row = (
+      orchestrationName: string,
+      status: InstanceStatus,
+      instances: number,
+      orchestrationVersion: string | null
+    ) => ({
+      orchestrationName,
+      status,
+      orchestrationVersion,
+      instances,
+      isEstimate: false
+    })
+    assert.deepStrictEqual(yield* count({ name: "Order" }), [row("Order", "Running", 3, null)])
+    assert.deepStrictEqual(yield* count({ name: "Order", byVersion: true }), [
+      row("Order", "Running", 2, "2.0.0"),
+      row("Order", "Running", 1, "1.0.0")
     ])
+    const all = yield* count()
+    assert.deepStrictEqual(all[0], row("Order", "Running", 3, null))
+    assert.sameMembers(all.slice(1).map(({ status }) => status), ["Cancelled", "Completed", "Failed"])
+    assert.deepStrictEqual((yield* count({ status: "Cancelled" })).map(({ instances }) => instances), [1])
+    assert.deepStrictEqual(yield* count({ status: "Cancelled", name: "Order" }), [])
+  }),
+
+  the_status_of_an_instance_follows_its_executions: Effect.gen(function*() {
+    const { retry } = yield* Admin
+    yield* create("continued")
+    yield* continueAsNew("continued", 2)
+    assert.deepStrictEqual(yield* listed({ status: "Running" }), ["continued"])
+    yield* done("failed", undefined, { status: "Failed", output: "boom" })
+    assert.deepStrictEqual(yield* listed({ status: "Failed" }), ["failed"])
+    yield* retry("failed")
+    assert.deepStrictEqual(yield* listed({ status: "Failed" }), [])
+    assert.sameMembers([...yield* listed({ status: "Running" })], ["continued", "failed"])
   }),
 
   messages_before_a_start_are_counted: Effect.gen(function*() {

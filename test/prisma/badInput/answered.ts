@@ -83,7 +83,7 @@ export const answered: ReadonlyArray<[string, Call, unknown]> = [
     [`deleteInstanceBulk ${id}`, ({ admin }) => admin.deleteInstanceBulk({ instanceIds: [id] }), nothingInBulk],
     [`pruneExecutions ${id}`, ({ admin }) => admin.pruneExecutions(id, {}), "InstanceNotFound"],
     [`pruneExecutionsBulk ${id}`, ({ admin }) => admin.pruneExecutionsBulk({ instanceIds: [id] }, {}), nothingPruned],
-    [`listInstancesByStatus ${id}`, ({ admin }) => admin.listInstancesByStatus(id as never), []]
+    [`list ${id}`, ({ admin }) => admin.list({ idPrefix: id }), { instances: [], next: null }]
   ]),
   [
     "fetchOrchestrationItem pollTimeout negative",

@@ -300,18 +300,25 @@ export const refused: ReadonlyArray<[string, Call]> = [
     (idleTimeout) => ({ provider }) => provider.renewSessionLock({ workerIds: ["o"], extendFor: second, idleTimeout })
   ),
 
-  ...each(
-    "listInstancesByStatus status",
-    texts,
-    (status) => ({ admin }) => admin.listInstancesByStatus(status as never)
+  ...(["name", "version", "parentId", "idPrefix", "customStatus", "error"] as const).flatMap((field) =>
+    each(`list ${field}`, texts, (text) => ({ admin }) => admin.list({ [field]: text }))
   ),
-  ...(["status", "orchestrationName", "parentInstanceId", "idPrefix"] as const).flatMap((field) =>
-    each(`findInstances ${field}`, texts, (text) => ({ admin }) => admin.findInstances({ [field]: text }))
+  ...(["status", "orderBy", "cursor"] as const).flatMap((field) =>
+    each(
+      `list ${field}`,
+      { ...texts, unknown: "unknown", empty: "" },
+      (text) => ({ admin }) => admin.list({ [field]: text as never })
+    )
   ),
+  ...(["createdFromMs", "createdBeforeMs", "updatedFromMs", "updatedBeforeMs"] as const).flatMap((field) =>
+    each(`list ${field}`, noIds, (ms) => ({ admin }) => admin.list({ [field]: ms }))
+  ),
+  ...each("list limit", { ...noIds, "0": 0, "1,001": 1001 }, (limit) => ({ admin }) => admin.list({ limit })),
+  ...each("count name", texts, (name) => ({ admin }) => admin.count({ name })),
   ...each(
-    "findInstances limit",
-    { ...noIds, "0": 0, "1,001": 1001 },
-    (limit) => ({ admin }) => admin.findInstances({ limit })
+    "count status",
+    { ...texts, Blocked: "Blocked" },
+    (status) => ({ admin }) => admin.count({ status: status as never })
   ),
   ...([
     "listExecutions",

@@ -5,9 +5,14 @@
  * a sequence means the same for every driver and survives shrinking.
  */
 import type { BlockReport } from "../../../src/model/Block.ts"
-import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
+import type {
+  CoreVersion,
+  ExecutionStatus,
+  InstanceStatus,
+  TagFilter,
+  VersionRange
+} from "../../../src/model/Instance.ts"
 import type { PauseTarget } from "../../../src/model/Pause.ts"
-import type { Listing } from "../../../src/provider/AdminDriver.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
 /** Ids the calls share: few, so that they collide; one contains the separator of tokens. */
@@ -228,7 +233,16 @@ export type Operation =
     readonly completedAgoMs: number | null
     readonly endedRootsOnly: boolean
   }
-  | ({ readonly call: "listInstances" } & Omit<Listing, "limit">)
+  /** The rest of the search follows from the number of the operation. */
+  | {
+    readonly call: "listInstances"
+    readonly status: InstanceStatus | null
+    readonly orchestrationName: string | null
+    readonly parentInstanceId: string | null
+    readonly idPrefix: string | null
+    readonly isBlocked: boolean
+    readonly isPaused: boolean
+  }
   | { readonly call: "listChildren"; readonly instanceIds: ReadonlyArray<string> }
   | { readonly call: "readExecution"; readonly instanceId: string; readonly executionId: number }
   | { readonly call: "listExecutions"; readonly instanceId: string }

@@ -2,7 +2,7 @@
  * Random sequences of calls.
  */
 import * as fc from "fast-check"
-import type { CoreVersion, ExecutionStatus, TagFilter } from "../../../src/model/Instance.ts"
+import type { CoreVersion, ExecutionStatus, InstanceStatus, TagFilter } from "../../../src/model/Instance.ts"
 import { PauseTarget } from "../../../src/model/Pause.ts"
 import type { HandOver, ServedOrchestration } from "../../../src/provider/ProviderDriver.ts"
 import { instanceIds, lastExecutionId } from "./operations.ts"
@@ -340,7 +340,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     endedRootsOnly: fc.boolean()
   }),
   call(1, "listInstances", {
-    status,
+    status: fc.constantFrom<InstanceStatus | null>(null, "Running", "Completed", "Failed", "Cancelled"),
     orchestrationName: orNull(fc.constantFrom("One", "Other")),
     parentInstanceId: orNull(instanceId),
     idPrefix: orNull(instanceId.map((id) => id.slice(0, 1))),

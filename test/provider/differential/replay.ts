@@ -6,7 +6,7 @@ import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import type { AdminDriver } from "../../../src/provider/AdminDriver.ts"
+import type { AdminDriver, Listing, ListPosition } from "../../../src/provider/AdminDriver.ts"
 import type { HandedOver, ProviderDriver, UnclaimedTurn } from "../../../src/provider/ProviderDriver.ts"
 import type { ProviderError } from "../../../src/provider/ProviderError.ts"
 import { completed, encoded, encodedEvent, work, workItem } from "./encoded.ts"
@@ -302,7 +302,7 @@ const perform = Effect.fnUntraced(function*(
         })
       )
     case "listInstances":
-      return texts(yield* admin.listInstances({ ...operation, limit: null }))
+      return yield* listsOf(side, operation, step, now)
     case "listChildren":
       return texts(yield* admin.listChildren(operation.instanceIds))
     case "readExecution":
@@ -499,6 +499,44 @@ const idOf = ({ eventId }: { readonly eventId: number }) => eventId
 
 const sorted = <A>(items: ReadonlyArray<A>, by: (item: A) => string): ReadonlyArray<A> =>
   [...items].sort((a, b) => by(a) < by(b) ? -1 : 1)
+
+/** Lists, from their pages, and counts; every few operations have another order, and other filters. */
+const listsOf = Effect.fnUntraced(function*(
+  { admin }: Side,
+  { isBlocked, isPaused, status, ...search }: Extract<operations.Operation, { readonly call: "listInstances" }>,
+  step: number,
+  now: number
+) {
+  const each = <A>(every: number, value: A) => step % every === 0 ? value : null
+  const listing: Omit<Listing, "after"> = {
+    ...search,
+    status: isBlocked ? "Blocked" : isPaused ? "Paused" : status,
+    orchestrationVersion: each(5, "1.0.0"),
+    isRoot: step % 7 === 0,
+    createdFromMs: each(3, now - 10),
+    createdBeforeMs: each(11, now),
+    updatedFromMs: each(8, now - 10),
+    updatedBeforeMs: each(13, now),
+    customStatus: each(9, "F"),
+    error: each(4, "a"),
+    orderBy: (["newest", "oldest", "id"] as const)[step % 3]!,
+    limit: 1 + step % 4
+  }
+  const ids: Array<string> = []
+  let after: ListPosition | null = null
+  do {
+    const page: Effect.Success<ReturnType<typeof admin.listInstances>> = yield* admin.listInstances({
+      ...listing,
+      after
+    })
+    ids.push(...page.instanceIds)
+    after = page.next
+  } while (after !== null)
+  const { orchestrationName } = search
+  const counting = { status, orchestrationName, byVersion: step % 2 === 0, exactUpTo: 1_000 }
+  const counts = yield* admin.countInstances(counting)
+  return { ids, counts: texts(counts.map((count) => JSON.stringify(count))) }
+})
 
 const texts = (items: ReadonlyArray<string>) => sorted(items, (item) => item)
 

@@ -2,7 +2,7 @@
  * Everything a driver stores, as comparable rows: without tokens and row ids, in a fixed order.
  */
 import * as Effect from "effect/Effect"
-import type * as memory from "../../../src/provider/memory/tables.ts"
+import * as memory from "../../../src/provider/memory/tables.ts"
 import type { TestDatabase } from "../../utils/PgServer.ts"
 
 type Row = ReadonlyArray<string | number | boolean | null>
@@ -20,7 +20,8 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.updatedAtMs,
       row.parentInstanceId,
       row.customStatus,
-      row.customStatusVersion
+      row.customStatusVersion,
+      memory.statusOf(tables, instanceId)
     ])),
     executions: sorted(
       nested(tables.executions).map(([instanceId, executionId, row]) => [
@@ -126,7 +127,7 @@ const columns = {
   instances: {
     by: "instance_id",
     of: `instance_id, orchestration_name, orchestration_version, current_execution_id, ${ms("created_at")},
-         ${ms("updated_at")}, parent_instance_id, custom_status, custom_status_version`
+         ${ms("updated_at")}, parent_instance_id, custom_status, custom_status_version, status`
   },
   executions: {
     by: "instance_id, execution_id",

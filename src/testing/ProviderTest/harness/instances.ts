@@ -2,6 +2,8 @@
  * Instances in the states that tests begin with.
  */
 import * as Effect from "effect/Effect"
+import { Admin } from "../../../provider/Admin.ts"
+import type { InstanceSearch } from "../../../provider/Admin.ts"
 import type { ExecutionMetadata } from "../../../provider/Provider.ts"
 import {
   activityItem,
@@ -24,6 +26,13 @@ import {
   send
 } from "./orchestratorQueue.ts"
 import type { Ack } from "./orchestratorQueue.ts"
+
+/** The ids of a list. */
+export const listed = (search?: InstanceSearch) =>
+  Effect.gen(function*() {
+    const { instances } = yield* (yield* Admin).list(search)
+    return instances.map(({ instanceId }) => instanceId)
+  })
 
 /** An instance after its first turn, running. */
 export const create = (instance: string, metadata?: ExecutionMetadata) =>

@@ -1,0 +1,218 @@
+/**
+ * Lists and counts of instances.
+ *
+ * An index has the instances of each status and name by the time of their creation. A list without a better index reads
+ * the newest of each status and name, and merges them: so a page costs the same however many instances there are. What
+ * no index has is looked for in the instances of one page, which then may be short.
+ */
+import * as Effect from "effect/Effect"
+import type { InstanceStatus } from "../../model/Instance.ts"
+import type { AdminDriver, InstanceCount, Listing, ListPosition } from "../../provider/AdminDriver.ts"
+import type { Database } from "../Database.ts"
+import { Prisma } from "./client.ts"
+
+type Driver = Pick<AdminDriver["Service"], "listInstances" | "countInstances">
+
+export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql">): Driver => ({
+  listInstances: Effect.fnUntraced(function*(listing) {
+    const hasPrefixIndex = listing.idPrefix !== null && listing.orderBy === "id" &&
+      (yield* query<{ readonly yes: boolean }>("listInstances", prefixIndexSql(schemaSql)))[0]!.yes
+    const rows = yield* query<ListedRow>("listInstances", pageSql(schemaSql, { ...listing, hasPrefixIndex }))
+    const found = rows.filter(({ isFound }) => isFound)
+    const page = found.slice(0, listing.limit)
+    const last = found.length > listing.limit ? page.at(-1) : rows.find(({ isFound }) => !isFound)
+    return { instanceIds: page.map(({ instanceId }) => instanceId), next: last === undefined ? null : position(last) }
+  }),
+
+  countInstances: ({ byVersion, exactUpTo, orchestrationName, status }) =>
+    query<InstanceCount>(
+      "countInstances",
+      Prisma.sql`
+        SELECT
+          out_name AS "orchestrationName", out_status AS status, out_version AS "orchestrationVersion",
+          out_instances::float8 AS instances, out_is_estimate AS "isEstimate"
+        FROM ${schemaSql}.dx_count_instances(
+          ${status}::text, ${orchestrationName}::text, ${byVersion}::boolean, ${exactUpTo}::bigint
+        )`
+    )
+})
+
+// internal
+
+interface ListedRow {
+  readonly instanceId: string
+  readonly createdAtUs: number
+  /** False for the last instance that was looked at, where more may follow. */
+  readonly isFound: boolean
+}
+
+const position = ({ createdAtUs, instanceId }: ListedRow): ListPosition => ({ createdAtUs, instanceId })
+
+/** A listing, and whether an index leads to the ids with a prefix. */
+interface Planned extends Listing {
+  readonly hasPrefixIndex: boolean
+}
+
+/**
+ * Ids with a prefix follow each other in an index that sorts by bytes: the primary key in a database with such a
+ * collation, or an index that an operator has added.
+ */
+const prefixIndexSql = (schemaSql: Prisma.Sql) =>
+  Prisma.sql`
+    SELECT EXISTS (
+      SELECT
+      FROM pg_index AS x
+      JOIN pg_attribute AS a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
+      JOIN pg_opclass AS o ON o.oid = x.indclass[0]
+      LEFT JOIN pg_collation AS c ON c.oid = x.indcollation[0]
+      JOIN pg_database AS d ON d.datname = current_database()
+      WHERE x.indrelid = ${`${schemaSql.sql}.instances`}::regclass AND x.indisvalid AND x.indpred IS NULL
+        AND a.attname = 'instance_id'
+        AND (
+          o.opcname IN ('text_pattern_ops', 'varchar_pattern_ops')
+          OR c.collname IN ('C', 'POSIX')
+          OR (c.collname = 'default' AND d.datcollate IN ('C', 'POSIX'))
+        )
+    ) AS yes`
+
+/** Most instances that one page looks at. */
+const mostRead = 1_000
+
+const pageSql = (schemaSql: Prisma.Sql, listing: Planned) => {
+  const { limit, orderBy } = listing
+  const filters = filtersOf(schemaSql, listing)
+  // One more than asked for says whether any follows.
+  const read = filters.length === 0 ? limit + 1 : Math.max(limit + 1, mostRead)
+  const order = orders[orderBy]
+  return Prisma.sql`
+    WITH looked_at AS MATERIALIZED (
+      ${sourceSql(schemaSql, listing, read)}
+    ),
+    found AS (
+      SELECT i.instance_id, i.created_at
+      FROM looked_at AS i
+      ${where(filters)}
+      ORDER BY ${order.sql}
+      LIMIT ${limit + 1}::bigint
+    )
+    (SELECT ${rowSql}, true AS "isFound" FROM found AS i ORDER BY ${order.sql})
+    UNION ALL
+    (
+      SELECT ${rowSql}, false AS "isFound"
+      FROM looked_at AS i
+      WHERE (SELECT count(*) FROM looked_at) = ${read}::bigint
+      ORDER BY ${order.reversedSql}
+      LIMIT 1
+    )`
+}
+
+const rowSql = Prisma.sql`
+  i.instance_id AS "instanceId", (extract(epoch FROM i.created_at) * 1000000)::float8 AS "createdAtUs"`
+
+const ascending = Prisma.sql`i.created_at, i.instance_id`
+const descending = Prisma.sql`i.created_at DESC, i.instance_id DESC`
+
+const orders = {
+  newest: { sql: descending, reversedSql: ascending },
+  oldest: { sql: ascending, reversedSql: descending },
+  id: { sql: Prisma.sql`i.instance_id`, reversedSql: Prisma.sql`i.instance_id DESC` }
+}
+
+const where = (conditions: ReadonlyArray<Prisma.Sql>) =>
+  conditions.length === 0 ? Prisma.empty : Prisma.sql`WHERE ${Prisma.join([...conditions], " AND ")}`
+
+/** The first instances by an index, in the order of the list. */
+const sourceSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
+  const { orchestrationName, orderBy, parentInstanceId } = listing
+  const bounds = boundsOf(listing)
+  const end = Prisma.sql`ORDER BY ${orders[orderBy].sql} LIMIT ${read}::bigint`
+  if (orderBy === "id") return Prisma.sql`SELECT i.* FROM ${schemaSql}.instances AS i ${where(bounds)} ${end}`
+  if (parentInstanceId !== null) {
+    const ofParent = Prisma.sql`i.parent_instance_id = ${parentInstanceId}`
+    return Prisma.sql`SELECT i.* FROM ${schemaSql}.instances AS i ${where([ofParent, ...bounds])} ${end}`
+  }
+  if (listing.status === "Blocked") {
+    return Prisma.sql`
+      SELECT i.*
+      FROM ${schemaSql}.blocked_instances AS b
+      JOIN ${schemaSql}.instances AS i ON i.instance_id = b.instance_id
+      ${where(bounds)}
+      ${end}`
+  }
+  const ofGroup = Prisma.sql`i.status = g.out_status AND i.orchestration_name = g.out_name`
+  return Prisma.sql`
+    SELECT i.*
+    FROM ${schemaSql}.dx_groups_of_instances(${statusOf(listing)}::text, ${orchestrationName}::text) AS g
+    CROSS JOIN LATERAL (
+      SELECT i.* FROM ${schemaSql}.instances AS i ${where([ofGroup, ...bounds])} ${end}
+    ) AS i
+    ${end}`
+}
+
+/** What the index of the source answers: behind the last page, and created between two times. */
+const boundsOf = (
+  { after, createdBeforeMs, createdFromMs, hasPrefixIndex, idPrefix, orderBy }: Planned
+): Array<Prisma.Sql> => {
+  const createdAt = (ms: number) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
+  return [
+    ...(createdFromMs === null ? [] : [Prisma.sql`i.created_at >= ${createdAt(createdFromMs)}`]),
+    ...(createdBeforeMs === null ? [] : [Prisma.sql`i.created_at < ${createdAt(createdBeforeMs)}`]),
+    ...(after === null ? [] : [
+      orderBy === "id"
+        ? Prisma.sql`i.instance_id > ${after.instanceId}`
+        : Prisma.sql`
+          (i.created_at, i.instance_id) ${orderBy === "newest" ? Prisma.sql`<` : Prisma.sql`>`}
+            ('epoch'::timestamptz + ${after.createdAtUs}::float8 * '1 microsecond'::interval, ${after.instanceId})`
+    ]),
+    ...(hasPrefixIndex ? [prefixSql(idPrefix!)] : [])
+  ]
+}
+
+/** What is looked for in the instances that were read. */
+const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> => {
+  const { customStatus, error, hasPrefixIndex, idPrefix, isRoot, orderBy, orchestrationName, orchestrationVersion } =
+    listing
+  const { parentInstanceId, status, updatedBeforeMs, updatedFromMs } = listing
+  const isByGroup = orderBy !== "id" && parentInstanceId === null && status !== "Blocked"
+  const state = statusOf(listing)
+  const updatedAt = (ms: number) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
+  const contains = (column: Prisma.Sql, part: string) => Prisma.sql`strpos(lower(${column}), lower(${part})) > 0`
+  return [
+    ...(isByGroup || state === null ? [] : [Prisma.sql`i.status = ${state}`]),
+    ...(isByGroup || orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
+    ...(orderBy !== "id" || parentInstanceId === null
+      ? []
+      : [Prisma.sql`i.parent_instance_id = ${parentInstanceId}`]),
+    ...(orchestrationVersion === null ? [] : [Prisma.sql`i.orchestration_version = ${orchestrationVersion}`]),
+    ...(isRoot ? [Prisma.sql`i.parent_instance_id IS NULL`] : []),
+    ...(hasPrefixIndex || idPrefix === null ? [] : [prefixSql(idPrefix)]),
+    ...(updatedFromMs === null ? [] : [Prisma.sql`i.updated_at >= ${updatedAt(updatedFromMs)}`]),
+    ...(updatedBeforeMs === null ? [] : [Prisma.sql`i.updated_at < ${updatedAt(updatedBeforeMs)}`]),
+    ...(customStatus === null ? [] : [contains(Prisma.sql`i.custom_status`, customStatus)]),
+    ...(error === null ? [] : [Prisma.sql`
+      i.status IN ('Failed', 'Cancelled') AND EXISTS (
+        SELECT FROM ${schemaSql}.executions AS e
+        WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+          AND ${contains(Prisma.sql`e.output`, error)}
+      )`]),
+    ...(status === "Blocked"
+      ? [Prisma.sql`EXISTS (
+          SELECT FROM ${schemaSql}.blocked_instances AS b
+          WHERE b.instance_id = i.instance_id
+            AND ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
+        )`]
+      : []),
+    // Of the table: the function takes a row of it.
+    ...(status === "Paused"
+      ? [Prisma.sql`(
+          SELECT ${schemaSql}.dx_pause_of(p) FROM ${schemaSql}.instances AS p WHERE p.instance_id = i.instance_id
+        ) IS NOT NULL`]
+      : [])
+  ]
+}
+
+const statusOf = ({ status }: Listing): InstanceStatus | null =>
+  status === "Blocked" || status === "Paused" ? "Running" : status
+
+const prefixSql = (prefix: string) =>
+  Prisma.sql`i.instance_id LIKE ${`${prefix.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`}`

@@ -1,0 +1,98 @@
+/**
+ * Lists and counts of instances over their driver: cursors and pages.
+ */
+import * as Effect from "effect/Effect"
+import * as Base64Url from "effect/encoding/Base64Url"
+import * as Result from "effect/Result"
+import type { Admin, PageSearch } from "../Admin.ts"
+import type { AdminDriver, ListOrder, ListPosition } from "../AdminDriver.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+
+type Service = Pick<Admin["Service"], "list" | "count">
+
+export const lists = (driver: AdminDriver["Service"]): Service => {
+  const list = (search: PageSearch = {}) => {
+    const orderBy = search.orderBy ?? (search.idPrefix === undefined ? "newest" : "id")
+    const after = search.cursor === undefined ? null : positionOf(orderBy, search.cursor)
+    return checked("list", [
+      ...texts.map((field) => check.text(field, search[field])),
+      ...numbers.map((field) => check.whole(field, search[field])),
+      check.oneOf("orderBy", search.orderBy, orders),
+      check.oneOf("status", search.status, [...statuses, "Blocked", "Paused"]),
+      after === undefined ? ["cursor", `it is not one of a list in the order "${orderBy}"`] : undefined,
+      check.whole("limit", search.limit, 1, longestPage)
+    ], () =>
+      Effect.gen(function*() {
+        const { instanceIds, next } = yield* driver.listInstances({
+          status: search.status ?? null,
+          orchestrationName: search.name ?? null,
+          orchestrationVersion: search.version ?? null,
+          parentInstanceId: search.parentId ?? null,
+          isRoot: search.isRoot ?? false,
+          idPrefix: search.idPrefix ?? null,
+          createdFromMs: search.createdFromMs ?? null,
+          createdBeforeMs: search.createdBeforeMs ?? null,
+          updatedFromMs: search.updatedFromMs ?? null,
+          updatedBeforeMs: search.updatedBeforeMs ?? null,
+          customStatus: search.customStatus ?? null,
+          error: search.error ?? null,
+          orderBy,
+          after: after ?? null,
+          limit: search.limit ?? 100
+        })
+        const states = new Map((yield* driver.readInstances(instanceIds)).map((state) => [state.instanceId, state]))
+        return {
+          // One may be deleted between the two reads.
+          instances: instanceIds.flatMap((id) => states.get(id) ?? []),
+          next: next === null ? null : cursorOf(orderBy, next)
+        }
+      }))
+  }
+
+  return {
+    list,
+
+    count: ({ byVersion = false, name, status } = {}) =>
+      checked("count", [check.text("name", name), check.oneOf("status", status, statuses)], () =>
+        Effect.map(
+          driver.countInstances({ status: status ?? null, orchestrationName: name ?? null, byVersion, exactUpTo }),
+          (counts) => [...counts].sort((a, b) => b.instances - a.instances || (keyOf(a) < keyOf(b) ? -1 : 1))
+        ))
+  }
+}
+
+// internal
+
+/** Their outputs are read as well, which may be long. */
+const longestPage = 1000
+
+const exactUpTo = 10_000
+
+const statuses = ["Running", "Completed", "Failed", "Cancelled"] as const
+
+const orders: ReadonlyArray<ListOrder> = ["newest", "oldest", "id"]
+
+const texts = ["name", "version", "parentId", "idPrefix", "customStatus", "error"] as const
+
+const numbers = ["createdFromMs", "createdBeforeMs", "updatedFromMs", "updatedBeforeMs"] as const
+
+const keyOf = (count: object) => JSON.stringify(count)
+
+const cursorOf = (orderBy: ListOrder, { createdAtUs, instanceId }: ListPosition) =>
+  Base64Url.encode(JSON.stringify([orderBy, createdAtUs, instanceId]))
+
+/** Undefined for anything but a cursor of this order. */
+const positionOf = (orderBy: ListOrder, cursor: string): ListPosition | undefined => {
+  try {
+    const found: unknown = JSON.parse(Result.getOrThrow(Base64Url.decodeString(cursor)))
+    if (!Array.isArray(found) || found.length !== 3) return undefined
+    const [order, createdAtUs, instanceId] = found as ReadonlyArray<unknown>
+    return order === orderBy && Number.isSafeInteger(createdAtUs) && typeof instanceId === "string" &&
+        check.text("cursor", instanceId) === undefined
+      ? { createdAtUs: createdAtUs as number, instanceId }
+      : undefined
+  } catch {
+    return undefined
+  }
+}
