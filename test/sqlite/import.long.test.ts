@@ -52,7 +52,7 @@ describe("importFile", () => {
       )
       assert.deepStrictEqual(
         yield* sql(
-          `SELECT e.status, e.output, extract(epoch FROM e.completed_at)::text AS completed, i.parent_instance_id,
+          `SELECT e.status, i.status AS known_as, e.output, extract(epoch FROM e.completed_at)::text AS completed, i.parent_instance_id,
              i.custom_status, i.custom_status_version
            FROM executions AS e JOIN instances AS i USING (instance_id)
            WHERE instance_id IN ('child', 'done', 'failed') ORDER BY instance_id`
@@ -60,6 +60,7 @@ describe("importFile", () => {
         [
           {
             status: "Running",
+            known_as: "Running",
             output: null,
             completed: null,
             parent_instance_id: "parent",
@@ -68,7 +69,15 @@ describe("importFile", () => {
           },
           ...[["Completed", "\"ok ü\"", "1790848802.000000"], ["Failed", "boom", "1790000000.456000"]].map((
             [status, output, completed]
-          ) => ({ status, output, completed, parent_instance_id: null, custom_status: null, custom_status_version: 0 }))
+          ) => ({
+            status,
+            known_as: status,
+            output,
+            completed,
+            parent_instance_id: null,
+            custom_status: null,
+            custom_status_version: 0
+          }))
         ]
       )
       assert.deepStrictEqual(
