@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { count } from "./commands/count.ts"
+import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
@@ -56,6 +57,7 @@ const root = (env: Io["env"]) =>
       list,
       count,
       show,
+      explain,
       queues,
       processes,
       pause,

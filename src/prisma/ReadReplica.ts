@@ -267,6 +267,7 @@ const readsBy = (
   const reads: Reads = {
     list: (search) => send((reads) => reads.list(search)),
     count: (options) => send((reads) => reads.count(options)),
+    explain: (instanceId) => send((reads) => reads.explain(instanceId)),
     listExecutions: (instanceId) => send((reads) => reads.listExecutions(instanceId)),
     latestExecutionId: (instanceId) => send((reads) => reads.latestExecutionId(instanceId)),
     readHistory: (instanceId) => send((reads) => reads.readHistory(instanceId)),

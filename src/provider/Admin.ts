@@ -26,6 +26,7 @@ import type {
   QueuePlace,
   SystemMetrics
 } from "./AdminDriver.ts"
+import type { Explanation } from "./Explanation.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -329,6 +330,11 @@ export class Admin extends Context.Service<Admin, {
    * out. Beyond 10,000 of a name and status, the number is an estimate from the server's statistics.
    */
   readonly count: (options?: CountOptions) => Call<ReadonlyArray<InstanceCount>>
+  /**
+   * Why an instance does not continue at this moment: one cause of those that `Explanation.Cause` lists, in a sentence
+   * and its parts. Reads the history of its current execution. Fails with `InstanceNotFound`.
+   */
+  readonly explain: (instanceId: string) => Call<Explanation>
   /** Ascending; empty for an unknown instance. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
   /** Fails with `InstanceNotFound`. */

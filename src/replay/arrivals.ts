@@ -3,10 +3,10 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
+import type { Ledger, Schedule } from "../model/shared/ledger.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
-import type { Ledger, Schedule } from "./ledger.ts"
 
 type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event
 

@@ -7,11 +7,11 @@ import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
 import { anyRust, isOwn } from "../model/shared/coreVersion.ts"
 import { childId } from "../model/shared/identifiers.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import type { Ledger } from "../model/shared/ledger.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
 import type { Dropped } from "./interpreter.ts"
-import type { Ledger } from "./ledger.ts"
 
 /** The execution of a turn. */
 export interface Execution {

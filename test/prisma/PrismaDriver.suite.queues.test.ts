@@ -4,6 +4,7 @@ suite(
   "queueSemantics",
   "poisonMessage",
   "blocks",
+  "explanations",
   "retries",
   "processes",
   "pauses",

@@ -10,6 +10,7 @@ import { replayHistory } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Event from "../../src/model/Event.ts"
 import { PauseTarget } from "../../src/model/Pause.ts"
@@ -219,6 +220,13 @@ export const run = Effect.fnUntraced(function*(seed: number) {
       case "delete":
         touched.add(id)
         yield* act("delete", admin.deleteInstance(id))
+    }
+    // In any state there is one cause, and only an ended instance has ended.
+    const explained = yield* Effect.option(admin.explain(dice.pick(ids)))
+    if (Option.isSome(explained)) {
+      const { cause, sentence, status } = explained.value
+      assert.strictEqual(cause._tag === "Ended", status !== "Running", sentence)
+      assert.notStrictEqual(cause._tag, "Nothing", sentence)
     }
     yield* Effect.sleep(dice.pick([0, 0, 2, 10]))
   }

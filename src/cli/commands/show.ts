@@ -7,20 +7,30 @@ import * as Option from "effect/Option"
 import type { Block } from "../../model/Block.ts"
 import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
+import { Ledger } from "../../model/shared/ledger.ts"
 import * as markers from "../../model/shared/markers.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import { setAsideMessages } from "../../model/shared/recordedArrivals.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
+import type { Wait } from "../../provider/Explanation.ts"
 import { Provider } from "../../provider/Provider.ts"
-import { Ledger } from "../../replay/ledger.ts"
-import { definitionOf, unservedOf } from "../internal/definitions.ts"
+import * as Waits from "../../provider/shared/openWaits.ts"
+import { definitionOf, unservedOf } from "../../provider/shared/unserved.ts"
 import { describe, kindOf } from "../internal/events.ts"
-import { isoTime, marked, markedState, outcomeOf, shownPause, shownStatus, toJson } from "../internal/instances.ts"
+import {
+  isoTime,
+  marked,
+  markedState,
+  outcomeOf,
+  placeJson,
+  shownPause,
+  shownStatus,
+  toJson
+} from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
-import * as Waits from "../internal/waits.ts"
 
 export const show = Command.make("show", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
@@ -142,7 +152,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         instanceId,
         eventId,
         since: isoTime(sinceMs),
-        ...(place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : placeJson(place))
+        ...placeJson(place)
       })),
       unserved,
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
@@ -297,12 +307,6 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   })
 })
 
-const placeJson = ({ attemptCount, lockedUntilMs, visibleAtMs }: QueuePlace) => ({
-  visibleAt: isoTime(visibleAtMs),
-  heldUntil: lockedUntilMs === null ? null : isoTime(lockedUntilMs),
-  deliveries: attemptCount
-})
-
 const blockFields = (
   { build, eventId, problem, reason, sinceMs, tries, triedAtMs }: Block,
   id: string,
@@ -321,11 +325,11 @@ const blockFields = (
   ] as const
 ]
 
-const nameOf = ({ instanceId, name }: Waits.Wait): string =>
+const nameOf = ({ instanceId, name }: Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`
 
 const stateOf = (
-  { eventId, isInterrupted, kind, place, sinceMs }: Waits.Wait,
+  { eventId, isInterrupted, kind, place, sinceMs }: Wait,
   messages: ReadonlyArray<Waits.Message>,
   nowMs: number
 ): string =>

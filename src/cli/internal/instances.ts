@@ -7,6 +7,7 @@ import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { explain } from "../../model/shared/explained.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
+import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
@@ -75,6 +76,14 @@ export const shownPause = ({ reason, sinceMs, target }: Pause, nowMs: number): s
   }`
 
 export const isoTime = (ms: number): string => new Date(ms).toISOString()
+
+/** The place of a message or an activity in its queue; nulls without one. */
+export const placeJson = (place: QueuePlace | null) =>
+  place === null ? { visibleAt: null, heldUntil: null, deliveries: null } : {
+    visibleAt: isoTime(place.visibleAtMs),
+    heldUntil: place.lockedUntilMs === null ? null : isoTime(place.lockedUntilMs),
+    deliveries: place.attemptCount
+  }
 
 /** Marks the name of a status. */
 export const marked = (status: Status, text: string, style: Style): string =>

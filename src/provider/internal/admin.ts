@@ -24,6 +24,7 @@ import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 import { retried } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import { explains } from "./explain.ts"
 import { forks } from "./fork.ts"
 import { lists } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
@@ -32,16 +33,18 @@ import { retries } from "./retry.ts"
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
 
-export const make = (driver: Driver, notifier?: Notifier["Service"]): Service => ({
-  ...reads(driver),
-  ...lists(driver),
-  ...queues(driver),
-  ...pauses(driver, notifier),
-  ...deletions(driver),
-  ...prunings(driver),
-  ...forks(driver),
-  ...retries(driver)
-})
+export const make = (driver: Driver, notifier?: Notifier["Service"]): Service => {
+  const views = { ...reads(driver), ...queues(driver), ...pauses(driver, notifier) }
+  return {
+    ...views,
+    ...lists(driver),
+    ...explains(views),
+    ...deletions(driver),
+    ...prunings(driver),
+    ...forks(driver),
+    ...retries(driver)
+  }
+}
 
 // -- reads -----------------------------------------------------------------------------------------
 

@@ -3,43 +3,20 @@
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
 import type { TagFilter } from "../../model/Instance.ts"
 import { Admin } from "../../provider/Admin.ts"
-import { Provider } from "../../provider/Provider.ts"
-import type { ProcessDuties } from "../../provider/ProviderDriver.ts"
-import { claimActivity, elapse, enqueueActivity, enqueueStart, poke, topic } from "./harness.ts"
-
-const duties = (build: string, others: Partial<ProcessDuties> = {}): ProcessDuties => ({
-  build,
-  orchestrations: [],
-  activities: [],
-  tags: { _tag: "DefaultOnly" },
-  orchestrationSlots: 16,
-  activitySlots: 16,
-  ...others
-})
-
-const listProcesses = Effect.flatMap(Admin, (admin) => admin.listProcesses)
-
-/** Waits until so many are listed. */
-const listed = Effect.fnUntraced(function*(count: number) {
-  for (let tries = 0; tries < 500; tries++) {
-    const found = yield* listProcesses
-    if (found.length === count) return found
-    yield* elapse(20)
-  }
-  return assert.fail(`${count} processes are never listed`)
-})
-
-/** Announces a process, until the returned effect. */
-const announce = Effect.fnUntraced(function*(process: ProcessDuties) {
-  const { announceProcess } = yield* Provider
-  const scope = yield* Scope.make()
-  yield* Scope.provide(announceProcess(process), scope)
-  return Scope.close(scope, Exit.void)
-})
+import {
+  announce,
+  claimActivity,
+  duties,
+  elapse,
+  enqueueActivity,
+  enqueueStart,
+  listedProcesses as listed,
+  listProcesses,
+  poke,
+  topic
+} from "./harness.ts"
 
 const tags: ReadonlyArray<TagFilter> = [
   { _tag: "DefaultOnly" },

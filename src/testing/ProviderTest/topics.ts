@@ -9,6 +9,7 @@ import { capabilityFiltering } from "./capabilityFiltering.ts"
 import { customStatus } from "./customStatus.ts"
 import { deletion } from "./deletion.ts"
 import { errorHandling } from "./errorHandling.ts"
+import { explanations } from "./explanations.ts"
 import { firstTurns } from "./firstTurns.ts"
 import { handover } from "./handover.ts"
 import { instanceCreation } from "./instanceCreation.ts"
@@ -38,6 +39,7 @@ export const topics = {
   customStatus,
   deletion,
   errorHandling,
+  explanations,
   firstTurns,
   handover,
   instanceCreation,

@@ -2,7 +2,7 @@
  * What an execution waits for, in words.
  */
 import type * as Event from "../../model/Event.ts"
-import { Ledger } from "../../replay/ledger.ts"
+import { Ledger } from "../../model/shared/ledger.ts"
 
 /** Describes the open waits of the newest execution among `events`. */
 export const describeWaits = (events: ReadonlyArray<Event.Event>): string => {

@@ -1,11 +1,11 @@
 /**
- * Definitions as the command line names them, and those that keep an instance waiting.
+ * Definitions in words, and those that keep an instance waiting because no process serves them.
  */
 import type { InstanceState } from "../../model/Instance.ts"
-import type { QueuedWork, UnservedWork } from "../../provider/Admin.ts"
-import type { ProcessInfo, QueuePlace } from "../../provider/AdminDriver.ts"
-import { serversOfActivity, serversOfOrchestration } from "../../provider/shared/served.ts"
-import type { Wait } from "./waits.ts"
+import type { QueuedWork, UnservedWork } from "../Admin.ts"
+import type { ProcessInfo, QueuePlace } from "../AdminDriver.ts"
+import type { Wait } from "../Explanation.ts"
+import { serversOfActivity, serversOfOrchestration } from "./served.ts"
 
 export type Definition = Pick<UnservedWork, "kind" | "name" | "version" | "tag">
 

@@ -7,30 +7,13 @@
 import type * as Event from "../../model/Event.ts"
 import { childId } from "../../model/shared/identifiers.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import { Ledger } from "../../model/shared/ledger.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
-import type { QueuedMessage, QueuedWork } from "../../provider/Admin.ts"
-import type { QueuedActivity, QueuePlace } from "../../provider/AdminDriver.ts"
-import { Ledger } from "../../replay/ledger.ts"
-
-/** An open wait: the next turn runs as soon as one of them ends. */
-export interface Wait {
-  readonly kind: "signal" | "timer" | "activity" | "child"
-  /** Name of the signal, activity or orchestration; null for a timer. */
-  readonly name: string | null
-  /** The child; null for other kinds. */
-  readonly instanceId: string | null
-  /** Tag of an activity; null without one, and for other kinds. */
-  readonly tag: string | null
-  /** The event that began it. */
-  readonly eventId: number
-  readonly sinceMs: number
-  /** The row of the activity, or the message of the timer; null for other kinds, and for an activity without a row. */
-  readonly place: QueuePlace | null
-  /** Whether it is a child that was interrupted, and has not ended yet. */
-  readonly isInterrupted?: true
-}
+import type { QueuedMessage, QueuedWork } from "../Admin.ts"
+import type { QueuedActivity, QueuePlace } from "../AdminDriver.ts"
+import type { Wait } from "../Explanation.ts"
 
 /** A message that no turn has read. */
 export interface Message {

@@ -5,10 +5,10 @@
  * The ledger alone decides which wait receives an arrival: a completion answers the request it names; a signal or
  * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
-import type * as Event from "../model/Event.ts"
-import * as interruptSignal from "../model/shared/interruptSignal.ts"
-import * as markers from "../model/shared/markers.ts"
-import * as taskSignal from "../model/shared/taskSignal.ts"
+import type * as Event from "../Event.ts"
+import * as interruptSignal from "./interruptSignal.ts"
+import * as markers from "./markers.ts"
+import * as taskSignal from "./taskSignal.ts"
 
 /** The kinds of events that a completion answers. */
 export type Schedule = "ActivityScheduled" | "TimerCreated" | "SubOrchestrationScheduled"

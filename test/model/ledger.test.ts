@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import type * as Event from "../../src/model/Event.ts"
-import { Ledger } from "../../src/replay/ledger.ts"
+import { Ledger } from "../../src/model/shared/ledger.ts"
 
 const envelope = { sourceEventId: null, instanceId: "i", executionId: 1, timestampMs: 0, duroxideVersion: "1000.0.0" }
 

@@ -1,0 +1,315 @@
+/**
+ * Finds the one cause for which an instance does not continue, and says it in a sentence.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
+import type * as Event from "../../model/Event.ts"
+import type { CoreVersion, InstanceState, InstanceStatus } from "../../model/Instance.ts"
+import type { Pause } from "../../model/Pause.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { cures } from "../../model/shared/cures.ts"
+import { explain as explainFailure, explainEnd } from "../../model/shared/explained.ts"
+import { shownTarget } from "../../model/shared/pauses.ts"
+import { age, counted } from "../../model/shared/quantities.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
+import type { Admin, QueuedWork } from "../Admin.ts"
+import type { ProcessInfo, QueuePlace } from "../AdminDriver.ts"
+import { Cause } from "../Explanation.ts"
+import type { AwaitedActivity, Explanation, Wait } from "../Explanation.ts"
+import { endOf } from "../shared/endOf.ts"
+import * as OpenWaits from "../shared/openWaits.ts"
+import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
+
+type Service = Admin["Service"]
+
+type Reads = Pick<
+  Service,
+  | "getInstanceInfo"
+  | "getExecutionInfo"
+  | "readHistoryWithExecutionId"
+  | "getQueuedWork"
+  | "listProcesses"
+  | "getPauses"
+>
+
+export const explains = (reads: Reads): Pick<Service, "explain"> => ({
+  explain: Effect.fnUntraced(function*(instanceId) {
+    const { events, queued, state } = yield* atOneMoment(reads, instanceId)
+    const { pinnedVersion } = events.length === 0
+      ? { pinnedVersion: null }
+      : yield* reads.getExecutionInfo(instanceId, state.executionId)
+    const found = {
+      state,
+      queued,
+      events,
+      pinnedVersion,
+      processes: yield* reads.listProcesses,
+      pauses: (yield* reads.getPauses).targets
+    }
+    const { interruption, waits } = OpenWaits.of(events, queued)
+    const cause = causeOf({ ...found, waits })
+    const status = statusOf(state)
+    return {
+      instanceId,
+      status,
+      sentence: sentenceOf(state, status, cause, interruption, yield* Clock.currentTimeMillis),
+      cause,
+      waits: cause._tag === "Ended" ? [] : waits,
+      interruption: cause._tag === "Ended" ? null : interruption ?? null
+    } satisfies Explanation
+  })
+})
+
+// internal
+
+/** Reads anew while turns are stored between the reads. */
+const atOneMoment = Effect.fnUntraced(function*(reads: Reads, instanceId: string) {
+  let state = yield* reads.getInstanceInfo(instanceId)
+  for (let tries = 1;; tries++) {
+    const events = yield* reads.readHistoryWithExecutionId(instanceId, state.executionId)
+    const queued = yield* reads.getQueuedWork(instanceId)
+    const after = yield* reads.getInstanceInfo(instanceId)
+    const isOne = after.updatedAtMs === state.updatedAtMs && after.executionId === state.executionId
+    state = after
+    if (isOne || tries === mostTries) return { events, queued, state }
+  }
+})
+
+const mostTries = 5
+
+interface Found {
+  readonly state: InstanceState
+  readonly queued: QueuedWork
+  readonly events: ReadonlyArray<Event.Event>
+  readonly pinnedVersion: CoreVersion | null
+  readonly processes: ReadonlyArray<ProcessInfo>
+  readonly pauses: ReadonlyArray<Pause>
+  readonly waits: ReadonlyArray<Wait>
+}
+
+const statusOf = (state: InstanceState): InstanceStatus => {
+  const end = endOf(state)
+  return end === undefined
+    ? "Running"
+    : end._tag === "Completed"
+    ? "Completed"
+    : ErrorDetails.cancellationOf(end.details) === undefined
+    ? "Failed"
+    : "Cancelled"
+}
+
+const causeOf = (found: Found): Cause => {
+  const { events, pinnedVersion, processes, queued: { messages }, state } = found
+  const end = endOf(state)
+  if (end !== undefined) {
+    const atMs = events.at(-1)?.timestampMs ?? state.updatedAtMs
+    if (end._tag === "Completed") return Cause.Ended({ atMs, error: null })
+    return Cause.Ended({ atMs, error: ErrorDetails.cancellationOf(end.details) ?? explainFailure(end.details) })
+  }
+  if (state.pause !== null) return Cause.Paused({ pause: state.pause })
+  if (state.block !== null) return Cause.Blocked({ block: state.block })
+  if (pinnedVersion !== null && !coreVersion.isWithin(pinnedVersion, coreVersion.supported)) {
+    return Cause.OfDuroxide({ version: `${pinnedVersion.major}.${pinnedVersion.minor}.${pinnedVersion.patch}` })
+  }
+  const locked = messages.find(({ lockedUntilMs }) => lockedUntilMs !== null)
+  if (locked !== undefined) return Cause.TakesTurn({ untilMs: locked.lockedUntilMs! })
+  const start = messages.find(({ item }) => item?._tag === "StartOrchestration")
+  const due = messages.filter(({ isDue }) => isDue)
+  if (due.length > 0 && (start === undefined || start.isDue)) {
+    const asked = start?.item?._tag === "StartOrchestration" ? start.item.version : null
+    const version = state.orchestrationVersion ?? asked
+    const servedBy = serversOfOrchestration(processes, state.orchestrationName, version)
+    return servedBy === 0
+      ? Cause.Unserved({ name: state.orchestrationName, version })
+      : Cause.Queued({ sinceMs: Math.min(...due.map(({ visibleAtMs }) => visibleAtMs)), servedBy })
+  }
+  if (start !== undefined) return Cause.StartsLater({ atMs: start.visibleAtMs })
+  return ofWaits(found)
+}
+
+/** The worst activity counts first; what comes by itself, such as a timer, last. */
+const ofWaits = (found: Found): Cause => {
+  const { waits } = found
+  const activities = waits.flatMap((wait) => wait.kind === "activity" ? ofActivity(found, wait) : [])
+  const worst = (...tags: ReadonlyArray<Cause["_tag"]>) => activities.find(({ _tag }) => tags.includes(_tag))
+  const first = worst("ActivityUnserved", "ActivityPaused") ?? ofRetry(found) ??
+    worst("ActivityDelayed") ?? worst("ActivityQueued") ?? worst("ActivityRuns")
+  if (first !== undefined) return first
+  const child = waits.find(({ kind }) => kind === "child")
+  if (child !== undefined) {
+    const { instanceId, isInterrupted = false, name, sinceMs } = child
+    return Cause.Child({ instanceId: instanceId!, name: name!, sinceMs, isInterrupted })
+  }
+  const timers = waits.flatMap(({ kind, place }) => kind === "timer" && place !== null ? [place.visibleAtMs] : [])
+  const untilMs = timers.length === 0 ? null : Math.min(...timers)
+  const signals = waits.filter(({ kind }) => kind === "signal")
+  const task = signals.find(({ name }) => taskSignal.isName(name!))
+  if (task !== undefined) return Cause.Task({ name: taskOf(found.events, task), sinceMs: task.sinceMs })
+  const [signal] = signals
+  if (signal !== undefined) return Cause.Signal({ name: signal.name!, sinceMs: signal.sinceMs, untilMs })
+  return untilMs === null ? Cause.Nothing() : Cause.Timer({ untilMs })
+}
+
+/** The name of the task that the last activity before the wait has created. */
+const taskOf = (events: ReadonlyArray<Event.Event>, { eventId }: Wait): string => {
+  const creating = events.findLast((event) =>
+    event.eventId < eventId && event._tag === "ActivityScheduled" && taskSignal.creates(event.name)
+  )
+  return creating?._tag === "ActivityScheduled" ? taskSignal.taskOf(creating.input) ?? "unknown" : "unknown"
+}
+
+const ofActivity = ({ events, pauses, processes }: Found, { eventId, place }: Wait): ReadonlyArray<Cause> => {
+  const scheduled = events.find((event) => event.eventId === eventId)
+  if (scheduled?._tag !== "ActivityScheduled") return []
+  const activity = awaited(events, scheduled, place)
+  if (place === null) return [Cause.ActivityQueued({ activity, servedBy: 0 })]
+  if (place.lockedUntilMs !== null) return [Cause.ActivityRuns({ activity, untilMs: place.lockedUntilMs })]
+  const pause = pauses.find(({ target }) =>
+    target._tag === "Everything" || (target._tag === "Activity" && target.name === activity.name) ||
+    (target._tag === "Tag" && target.tag === activity.tag)
+  )
+  if (pause !== undefined) return [Cause.ActivityPaused({ activity, pause })]
+  const servedBy = serversOfActivity(processes, activity.name, activity.tag)
+  if (servedBy === 0) return [Cause.ActivityUnserved({ activity })]
+  return [
+    place.isDue
+      ? Cause.ActivityQueued({ activity, servedBy })
+      : Cause.ActivityDelayed({ activity, atMs: place.visibleAtMs })
+  ]
+}
+
+/** A timer that began in the turn that received the failure of an activity. */
+const ofRetry = ({ events, waits }: Found): Cause | undefined => {
+  for (const { eventId, kind, place } of waits) {
+    if (kind !== "timer" || place === null) continue
+    const before = events.filter((event) => event.eventId < eventId)
+    const failed = before.findLast((event) => event._tag !== "TimerCreated")
+    if (failed?._tag !== "ActivityFailed") continue
+    const scheduled = before.find((event) => event.eventId === failed.sourceEventId)
+    if (scheduled?._tag !== "ActivityScheduled") continue
+    return Cause.Retries({ activity: awaited(events, scheduled, null), atMs: place.visibleAtMs })
+  }
+  return undefined
+}
+
+/** Counts the failures of this activity with the same input since it last succeeded. */
+const awaited = (
+  events: ReadonlyArray<Event.Event>,
+  { eventId, input, name, tag, timestampMs }: Event.Of<"ActivityScheduled">,
+  place: QueuePlace | null
+): AwaitedActivity => {
+  const same = new Set(
+    events.flatMap((event) =>
+      event._tag === "ActivityScheduled" && event.name === name && event.input === input ? [event.eventId] : []
+    )
+  )
+  const ends = events.filter((event) =>
+    (event._tag === "ActivityCompleted" || event._tag === "ActivityFailed") && same.has(event.sourceEventId ?? 0)
+  )
+  const failures = ends.slice(ends.findLastIndex(({ _tag }) => _tag === "ActivityCompleted") + 1)
+  const last = failures.at(-1)
+  return {
+    name,
+    tag: tag ?? null,
+    eventId,
+    scheduledAtMs: timestampMs,
+    tryNumber: failures.length + (place === null && last !== undefined ? 0 : 1),
+    lastError: last?._tag === "ActivityFailed" ? explainEnd(last.details) : null,
+    deliveries: place === null ? null : place.attemptCount
+  }
+}
+
+// -- sentences -------------------------------------------------------------------------------------
+
+const sentenceOf = (
+  { instanceId, orchestrationName }: InstanceState,
+  status: InstanceStatus,
+  cause: Cause,
+  interruption: Explanation["interruption"] | undefined,
+  nowMs: number
+): string => {
+  const about = cause._tag === "Ended" || interruption === undefined || interruption === null
+    ? instanceId
+    : `${instanceId} was interrupted ${ago(interruption.sinceMs, nowMs)} and cleans up: it`
+  return `${about} ${predicate(cause, status, orchestrationName, nowMs)}.`
+}
+
+const ago = (ms: number, nowMs: number) => `${age(nowMs - ms)} ago`
+
+const at = (ms: number, nowMs: number) =>
+  `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z${ms > nowMs ? `, in ${age(ms - nowMs)}` : ""}`
+
+const since = (ms: number, nowMs: number) => `for ${age(nowMs - ms)}`
+
+const named = ({ name, tag }: AwaitedActivity) => `activity ${name}${tag === null ? "" : ` with tag ${tag}`}`
+
+const tried = ({ deliveries, lastError, tryNumber }: AwaitedActivity) =>
+  [
+    ...(tryNumber > 1 ? [`try ${tryNumber}`] : []),
+    ...(deliveries !== null && deliveries > 1 ? [`delivery ${deliveries}`] : []),
+    ...(lastError === null ? [] : [`the last error: ${lastError}`])
+  ].map((text) => `; ${text}`).join("")
+
+const why = ({ reason }: Pause) => reason === null ? "" : ` (${reason})`
+
+const processes = (count: number) => counted(count, "process serves", "processes serve")
+
+const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: number): string =>
+  Cause.$match(cause, {
+    Ended: ({ atMs, error }) =>
+      `${status === "Completed" ? "completed" : status === "Cancelled" ? "was cancelled" : "failed"} ${
+        ago(atMs, nowMs)
+      }${error === null ? "" : `: ${error}`}`,
+    Paused: ({ pause }) =>
+      `is paused, with ${pause.target._tag === "Instance" ? "nothing else" : `all of ${shownTarget(pause.target)}`}, ${
+        since(pause.sinceMs, nowMs)
+      }${why(pause)}: it continues after "resume"`,
+    Blocked: ({ block }) =>
+      `is blocked ${since(block.sinceMs, nowMs)}: ${block.problem} (${block.reason}, tried ${
+        counted(block.tries, "time")
+      }, the last by build ${block.build}). The cure: ${cures[block.reason]}`,
+    OfDuroxide: ({ version }) =>
+      `is run by processes of Duroxide ${version} alone, of which this package knows nothing`,
+    TakesTurn: ({ untilMs }) => `takes a turn in a process, whose lock lasts until ${at(untilMs, nowMs)}`,
+    Unserved: (one) =>
+      `has messages, and no living process serves ${one.name}${one.version === null ? "" : ` ${one.version}`}`,
+    Queued: ({ servedBy, sinceMs }) =>
+      `has had messages ${since(sinceMs, nowMs)}, and waits for a free slot; ${processes(servedBy)} ${name}`,
+    StartsLater: ({ atMs }) => `starts at ${at(atMs, nowMs)}`,
+    ActivityUnserved: ({ activity }) =>
+      `waits for ${named(activity)}, which no living process takes, ${since(activity.scheduledAtMs, nowMs)}${
+        tried(activity)
+      }`,
+    ActivityPaused: ({ activity, pause }) =>
+      `waits for ${named(activity)}, which is paused with ${shownTarget(pause.target)}, ${since(pause.sinceMs, nowMs)}${
+        why(pause)
+      }`,
+    Retries: ({ activity, atMs }) =>
+      `tries ${named(activity)} again at ${at(atMs, nowMs)}, after ${
+        counted(activity.tryNumber, "try", "tries")
+      }; the last error: ${activity.lastError}`,
+    ActivityDelayed: ({ activity, atMs }) =>
+      `waits for ${named(activity)}, which is delivered again at ${at(atMs, nowMs)}${tried(activity)}`,
+    ActivityQueued: ({ activity, servedBy }) =>
+      activity.deliveries === null
+        ? `waits for ${named(activity)}, which is not in the queue: its result is being stored`
+        : `waits for ${named(activity)}, which has waited for a free worker ${since(activity.scheduledAtMs, nowMs)}; ${
+          processes(servedBy)
+        } it${tried(activity)}`,
+    ActivityRuns: ({ activity, untilMs }) =>
+      `waits for ${named(activity)}, which runs ${since(activity.scheduledAtMs, nowMs)}, under a lock until ${
+        at(untilMs, nowMs)
+      }${tried(activity)}`,
+    Child: (child) =>
+      `waits for child ${child.instanceId} (${child.name}) ${since(child.sinceMs, nowMs)}${
+        child.isInterrupted ? "; it was interrupted, and cleans up" : ""
+      }`,
+    Task: (task) => `waits for the end of task ${task.name} ${since(task.sinceMs, nowMs)}`,
+    Signal: ({ name, sinceMs, untilMs }) =>
+      `waits for signal ${name} ${since(sinceMs, nowMs)}${
+        untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
+      }`,
+    Timer: ({ untilMs }) => `sleeps until ${at(untilMs, nowMs)}`,
+    Nothing: () => "waits for nothing that is stored: no message, activity, timer, child or signal would wake it"
+  })
