@@ -76,6 +76,11 @@ export interface InstanceSearch {
   readonly isRoot?: boolean | undefined
   /** Only direct children of this one. */
   readonly parentId?: string | undefined
+  /**
+   * Only running ones that try an activity again: it is on its second try or delivery, or waits for its next try.
+   * Defaults to false: all.
+   */
+  readonly isRetrying?: boolean | undefined
   /** The beginning of their ids. */
   readonly idPrefix?: string | undefined
   /** Created from this time on, milliseconds since the Unix epoch; as the next three. */

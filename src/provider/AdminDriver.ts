@@ -289,6 +289,11 @@ export interface Listing {
   readonly parentInstanceId: string | null
   /** Only those without a parent. */
   readonly isRoot: boolean
+  /**
+   * Only those with an activity on its second try or delivery, or with a timer that began when an activity had failed:
+   * they wait to try it again.
+   */
+  readonly isRetrying: boolean
   /** The beginning of their ids. */
   readonly idPrefix: string | null
   /** From this time on, milliseconds since the Unix epoch; as the next three. */

@@ -16,6 +16,7 @@ const everything: Listing = {
   orchestrationVersion: null,
   parentInstanceId: null,
   isRoot: false,
+  isRetrying: false,
   idPrefix: null,
   createdFromMs: null,
   createdBeforeMs: null,

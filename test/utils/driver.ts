@@ -89,6 +89,7 @@ const driverOn = Effect.fnUntraced(function*(
       orchestrationVersion: null,
       parentInstanceId: null,
       isRoot: false,
+      isRetrying: false,
       idPrefix: null,
       createdFromMs: null,
       createdBeforeMs: null,

@@ -61,6 +61,11 @@ export const flags = {
     Flag.withDescription("Only instances without a parent"),
     Flag.withDefault(false)
   ),
+  retrying: Flag.Boolean("retrying").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Only running ones that try an activity again"),
+    Flag.withDefault(false)
+  ),
   createdAfter: time(
     "created-after",
     "Only those created since: a time such as 2026-11-27T08:00Z, or an age: 30m, 2h, 7d"
@@ -87,6 +92,7 @@ export interface Filter {
   readonly prefix: Option.Option<string>
   readonly parent: Option.Option<string>
   readonly roots: boolean
+  readonly retrying: boolean
   readonly createdAfter: Option.Option<string>
   readonly createdBefore: Option.Option<string>
   readonly updatedAfter: Option.Option<string>
@@ -103,6 +109,7 @@ export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.R
     idPrefix: Option.getOrUndefined(filter.prefix),
     parentId: Option.getOrUndefined(filter.parent),
     isRoot: filter.roots,
+    isRetrying: filter.retrying,
     createdFromMs: yield* msOf("created-after", filter.createdAfter),
     createdBeforeMs: yield* msOf("created-before", filter.createdBefore),
     updatedFromMs: yield* msOf("updated-after", filter.updatedAfter),

@@ -170,8 +170,17 @@ const boundsOf = (
 
 /** What is looked for in the instances that were read. */
 const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> => {
-  const { customStatus, error, hasPrefixIndex, idPrefix, isRoot, orderBy, orchestrationName, orchestrationVersion } =
-    listing
+  const {
+    customStatus,
+    error,
+    hasPrefixIndex,
+    idPrefix,
+    isRetrying,
+    isRoot,
+    orderBy,
+    orchestrationName,
+    orchestrationVersion
+  } = listing
   const { parentInstanceId, status, updatedBeforeMs, updatedFromMs } = listing
   const isByGroup = orderBy !== "id" && parentInstanceId === null && status !== "Blocked"
   const state = statusOf(listing)
@@ -195,6 +204,7 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
         WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
           AND ${contains(Prisma.sql`e.output`, error)}
       )`]),
+    ...(isRetrying ? [retryingSql(schemaSql)] : []),
     ...(status === "Blocked"
       ? [Prisma.sql`EXISTS (
           SELECT FROM ${schemaSql}.blocked_instances AS b
@@ -210,6 +220,30 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
       : [])
   ]
 }
+
+/** Keys of JSON: in a payload, which is a text in it, their quotes are escaped. */
+const retryingSql = (schemaSql: Prisma.Sql) =>
+  Prisma.sql`(
+    EXISTS (
+      SELECT FROM ${schemaSql}.worker_queue AS w
+      WHERE w.instance_id = i.instance_id AND w.execution_id = i.current_execution_id
+        AND (w.attempt_count > 1 OR strpos(w.work_item, '"try_number":') > 0)
+    )
+    OR EXISTS (
+      SELECT
+      FROM ${schemaSql}.orchestrator_queue AS q
+      CROSS JOIN LATERAL (
+        SELECT substring(h.event_data FROM '"type":"([A-Za-z]+)"') AS type
+        FROM ${schemaSql}.history AS h
+        WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution_id
+          AND h.event_id < substring(q.work_item FROM '"id":([0-9]+)')::bigint
+          AND h.event_data NOT LIKE '%"type":"TimerCreated"%'
+        ORDER BY h.event_id DESC
+        LIMIT 1
+      ) AS before
+      WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"TimerFired"%' AND before.type = 'ActivityFailed'
+    )
+  )`
 
 const statusOf = ({ status }: Listing): InstanceStatus | null =>
   status === "Blocked" || status === "Paused" ? "Running" : status

@@ -25,7 +25,8 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
     ], () =>
       Effect.gen(function*() {
         const { instanceIds, next } = yield* driver.listInstances({
-          status: search.status ?? null,
+          status: search.status ?? (search.isRetrying === true ? "Running" : null),
+          isRetrying: search.isRetrying ?? false,
           orchestrationName: search.name ?? null,
           orchestrationVersion: search.version ?? null,
           parentInstanceId: search.parentId ?? null,

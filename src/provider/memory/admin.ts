@@ -419,6 +419,19 @@ const listed = (store: tables.Tables, listing: Listing): ReadonlyArray<string> =
     .map(({ instanceId }) => instanceId)
 }
 
+const isRetrying = (store: tables.Tables, instanceId: string): boolean => {
+  const { executionId } = store.instances.get(instanceId)!
+  const events = tables.historyOf(store, instanceId, executionId).map((text) => JSON.parse(text))
+  return [...store.activities.values()].some((row) =>
+    row.instanceId === instanceId && row.executionId === executionId &&
+    (row.attemptCount > 1 || row.workItem.includes("\"try_number\":"))
+  ) || [...store.messages.values()].some(({ instanceId: owner, workItem }) => {
+    if (owner !== instanceId || !texts.isTimer(workItem)) return false
+    const { id } = JSON.parse(workItem).TimerFired
+    return events.findLast(({ event_id, type }) => event_id < id && type !== "TimerCreated")?.type === "ActivityFailed"
+  })
+}
+
 const isListed = (store: tables.Tables, instanceId: string, listing: Listing): boolean => {
   const { createdAtMs, customStatus, name, parentInstanceId, updatedAtMs, version } = store.instances.get(instanceId)!
   const status = tables.statusOf(store, instanceId)
@@ -436,6 +449,7 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     (listing.orchestrationVersion === null || version === listing.orchestrationVersion) &&
     (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
     (!listing.isRoot || parentInstanceId === null) &&
+    (!listing.isRetrying || isRetrying(store, instanceId)) &&
     (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix)) &&
     isBetween(createdAtMs, listing.createdFromMs, listing.createdBeforeMs) &&
     isBetween(updatedAtMs, listing.updatedFromMs, listing.updatedBeforeMs) &&

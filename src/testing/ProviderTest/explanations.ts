@@ -24,6 +24,7 @@ import {
   duties,
   enqueueStart,
   fails,
+  listed,
   listedProcesses,
   multi,
   named,
@@ -167,6 +168,12 @@ export const explanations = topic("explanations", {
     yield* claimActivity(4)
     const { activity } = yield* expectCause("runs", "ActivityRuns", /; try 2; the last error: .*declined/)
     assert.deepInclude(activity, { eventId: 4, tryNumber: 2 })
+    yield* waiting("again", [activityScheduled(2)], { workers: [activityItem("again", 2, { tryNumber: 2 })] })
+    yield* waiting("first", [activityScheduled(2)], {
+      workers: [activityItem("first", 2, { input: "{\"try_number\":2}" })]
+    })
+    yield* waiting("timer", [activityScheduled(2), timer("timer", 3, atMs)], { items: [timerFired("timer", 3, atMs)] })
+    assert.deepStrictEqual(yield* listed({ isRetrying: true, orderBy: "id" }), ["again", "pauses"])
   }),
 
   waits_say_for_what_and_how_long: Effect.gen(function*() {

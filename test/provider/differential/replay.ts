@@ -513,6 +513,7 @@ const listsOf = Effect.fnUntraced(function*(
     status: isBlocked ? "Blocked" : isPaused ? "Paused" : status,
     orchestrationVersion: each(5, "1.0.0"),
     isRoot: step % 7 === 0,
+    isRetrying: false,
     createdFromMs: each(3, now - 10),
     createdBeforeMs: each(11, now),
     updatedFromMs: each(8, now - 10),
