@@ -7,7 +7,7 @@
 -- Bound: dx_groups_of_instances, and p_exact_up_to index entries of each name and status; by version, as many rows.
 -- Locks: none.
 CREATE OR REPLACE FUNCTION dx_count_instances(
-  p_status text,                   -- only this one; null: any, as the next one
+  p_statuses text[],               -- this and the next one as in dx_groups_of_instances
   p_name text,
   p_by_version boolean, p_exact_up_to bigint
 ) RETURNS TABLE (out_name text, out_status text, out_version text, out_instances bigint, out_is_estimate boolean)
@@ -20,7 +20,7 @@ DECLARE
   v_most bigint;
 BEGIN
   FOR v_group IN
-    SELECT g.out_status AS status, g.out_name AS name FROM dx_groups_of_instances(p_status, p_name) AS g
+    SELECT g.out_status AS status, g.out_name AS name FROM dx_groups_of_instances(p_statuses, p_name) AS g
   LOOP
     SELECT count(*) INTO v_most
     FROM (

@@ -91,6 +91,8 @@ export interface InstanceSearch {
   readonly updatedFromMs?: number | undefined
   /** Whose last turn was stored before this time. */
   readonly updatedBeforeMs?: number | undefined
+  /** Ended before this time. */
+  readonly endedBeforeMs?: number | undefined
   /** What the custom status contains, in upper or lower case. */
   readonly customStatus?: string | undefined
   /** What the text of the failure, or the reason of the cancellation contains, in upper or lower case. */
@@ -246,6 +248,21 @@ export interface Pruned {
 }
 
 /**
+ * Selects ended roots to delete; every given field must match.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface DeletionFilter extends InstanceFilter {
+  /** Defaults to all three. */
+  readonly status?: "Completed" | "Failed" | "Cancelled" | undefined
+  /** Leaves out those that Duroxide runs. Defaults to false. */
+  readonly exceptDuroxide?: boolean | undefined
+  /** `next` of the deletion before, with the same filter. Defaults to the beginning. */
+  readonly cursor?: string | undefined
+}
+
+/**
  * A tree that a bulk deletion could not delete, or not completely: its root is still there.
  *
  * @category models
@@ -265,6 +282,10 @@ export interface FailedDeletion {
  */
 export interface BulkDeleted extends Deleted {
   readonly failed: ReadonlyArray<FailedDeletion>
+  /** How many roots were selected. Those that another process deletes at the same time are among them. */
+  readonly rootsSelected: number
+  /** The cursor of the next deletion; null if no root follows. */
+  readonly next: string | null
 }
 
 /**
@@ -413,15 +434,14 @@ export class Admin extends Context.Service<Admin, {
     options?: { readonly force?: boolean | undefined }
   ) => Call<Deleted>
   /**
-   * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does. Running instances are left
-   * out. A tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every
-   * tree would meet, such as `ConnectionLost`.
+   * Deletes ended roots with their trees, the oldest first, as `deleteInstance` does. Running instances are left out. A
+   * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree
+   * would meet, such as `ConnectionLost`.
    *
-   * One call takes `limit` roots (1,000) at most, so `{}` does not delete everything. More may be left as long as
-   * `instancesDeleted` is not 0: repeat the call until it is. Trees that cannot be deleted are selected again each
-   * time.
+   * One call takes `limit` roots (1,000) at most, fewer where it meets others between them: repeat it with `next` as the
+   * cursor until that is null.
    */
-  readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
+  readonly deleteInstanceBulk: (filter: DeletionFilter) => Call<BulkDeleted>
   /**
    * Runs an instance again that has failed, was cancelled or is blocked, from its last good event.
    *

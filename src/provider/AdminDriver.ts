@@ -282,8 +282,8 @@ export interface ListPosition {
  * @since 0.2.0
  */
 export interface Listing {
-  /** `Blocked` and `Paused` ones are among the `Running`. */
-  readonly status: InstanceStatus | "Blocked" | "Paused" | null
+  /** `Blocked` and `Paused` ones are among the `Running`; `Ended` are all others. */
+  readonly status: InstanceStatus | "Blocked" | "Paused" | "Ended" | null
   readonly orchestrationName: string | null
   readonly orchestrationVersion: string | null
   readonly parentInstanceId: string | null
@@ -302,6 +302,10 @@ export interface Listing {
   readonly createdBeforeMs: number | null
   readonly updatedFromMs: number | null
   readonly updatedBeforeMs: number | null
+  /** Only those that ended before this time. */
+  readonly endedBeforeMs: number | null
+  /** Leaves out those that Duroxide runs. */
+  readonly exceptDuroxide: boolean
   /** What their custom status contains, in upper or lower case. */
   readonly customStatus: string | null
   /** What the display text of their failure or cancellation contains, in upper or lower case. */

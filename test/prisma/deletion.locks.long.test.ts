@@ -293,8 +293,8 @@ describe("a bulk deletion", () => {
       )
       const admin = FromDriver.makeAdmin({
         ...test.admin,
-        selectInstances: (selection) =>
-          Effect.tap(test.admin.selectInstances(selection), () =>
+        listInstances: (listing) =>
+          Effect.tap(test.admin.listInstances(listing), () =>
             Effect.andThen(remove(test, "again"), test.driver.startOrchestrations([Test.start("again")])))
       })
       assert.strictEqual((yield* admin.deleteInstanceBulk({})).instancesDeleted, 1)

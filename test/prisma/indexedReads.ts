@@ -480,7 +480,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     20
   ],
   "the names and statuses of instances": [
-    "SELECT * FROM dx_groups_of_instances(NULL, NULL)",
+    "SELECT * FROM dx_groups_of_instances('{Running,Completed,Failed,Cancelled}', NULL)",
     ["instances_status_orchestration_name_created_at_idx"],
     20
   ],

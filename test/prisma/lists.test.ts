@@ -22,6 +22,8 @@ const everything: Listing = {
   createdBeforeMs: null,
   updatedFromMs: null,
   updatedBeforeMs: null,
+  endedBeforeMs: null,
+  exceptDuroxide: false,
   customStatus: null,
   error: null,
   orderBy: "newest",

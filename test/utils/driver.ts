@@ -95,6 +95,8 @@ const driverOn = Effect.fnUntraced(function*(
       createdBeforeMs: null,
       updatedFromMs: null,
       updatedBeforeMs: null,
+      endedBeforeMs: null,
+      exceptDuroxide: false,
       customStatus: null,
       error: null,
       orderBy: "newest",

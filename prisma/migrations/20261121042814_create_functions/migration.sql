@@ -4167,8 +4167,8 @@ $$;
 --
 -- Bound: one index lookup for each of them, and one for each status. Locks: none.
 CREATE OR REPLACE FUNCTION dx_groups_of_instances(
-  p_status text,                   -- only this one; null: any, as the next one
-  p_name text
+  p_statuses text[],
+  p_name text                      -- only this one; null: any
 ) RETURNS TABLE (out_status text, out_name text) LANGUAGE sql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -4180,13 +4180,13 @@ SET enable_mergejoin = off
 AS $$
   WITH RECURSIVE found AS (
     SELECT wanted.status, first.orchestration_name
-    FROM unnest(ARRAY['Running', 'Completed', 'Failed', 'Cancelled']) AS wanted (status)
+    FROM unnest(p_statuses) AS wanted (status)
     CROSS JOIN LATERAL (
       SELECT i.orchestration_name FROM instances AS i
       WHERE i.status = wanted.status AND i.orchestration_name >= COALESCE(p_name, '')
       ORDER BY i.orchestration_name LIMIT 1
     ) AS first
-    WHERE (p_status IS NULL OR wanted.status = p_status) AND (p_name IS NULL OR first.orchestration_name = p_name)
+    WHERE p_name IS NULL OR first.orchestration_name = p_name
     UNION ALL
     SELECT found.status, next.orchestration_name FROM found
     CROSS JOIN LATERAL (
@@ -4207,7 +4207,7 @@ $$;
 -- Bound: dx_groups_of_instances, and p_exact_up_to index entries of each name and status; by version, as many rows.
 -- Locks: none.
 CREATE OR REPLACE FUNCTION dx_count_instances(
-  p_status text,                   -- only this one; null: any, as the next one
+  p_statuses text[],               -- this and the next one as in dx_groups_of_instances
   p_name text,
   p_by_version boolean, p_exact_up_to bigint
 ) RETURNS TABLE (out_name text, out_status text, out_version text, out_instances bigint, out_is_estimate boolean)
@@ -4226,7 +4226,7 @@ DECLARE
   v_most bigint;
 BEGIN
   FOR v_group IN
-    SELECT g.out_status AS status, g.out_name AS name FROM dx_groups_of_instances(p_status, p_name) AS g
+    SELECT g.out_status AS status, g.out_name AS name FROM dx_groups_of_instances(p_statuses, p_name) AS g
   LOOP
     SELECT count(*) INTO v_most
     FROM (

@@ -7,6 +7,7 @@
  */
 import * as Effect from "effect/Effect"
 import type { InstanceStatus } from "../../model/Instance.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
 import type { AdminDriver, InstanceCount, Listing, ListPosition } from "../../provider/AdminDriver.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
@@ -32,7 +33,7 @@ export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "
           out_name AS "orchestrationName", out_status AS status, out_version AS "orchestrationVersion",
           out_instances::float8 AS instances, out_is_estimate AS "isEstimate"
         FROM ${schemaSql}.dx_count_instances(
-          ${status}::text, ${orchestrationName}::text, ${byVersion}::boolean, ${exactUpTo}::bigint
+          ${statusesOf(status)}::text[], ${orchestrationName}::text, ${byVersion}::boolean, ${exactUpTo}::bigint
         )`
     )
 })
@@ -142,7 +143,7 @@ const sourceSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
   const ofGroup = Prisma.sql`i.status = g.out_status AND i.orchestration_name = g.out_name`
   return Prisma.sql`
     SELECT i.*
-    FROM ${schemaSql}.dx_groups_of_instances(${statusOf(listing)}::text, ${orchestrationName}::text) AS g
+    FROM ${schemaSql}.dx_groups_of_instances(${statusesOf(listing.status)}::text[], ${orchestrationName}::text) AS g
     CROSS JOIN LATERAL (
       SELECT i.* FROM ${schemaSql}.instances AS i ${where([ofGroup, ...bounds])} ${end}
     ) AS i
@@ -181,13 +182,12 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
     orchestrationName,
     orchestrationVersion
   } = listing
-  const { parentInstanceId, status, updatedBeforeMs, updatedFromMs } = listing
+  const { endedBeforeMs, exceptDuroxide, parentInstanceId, status, updatedBeforeMs, updatedFromMs } = listing
   const isByGroup = orderBy !== "id" && parentInstanceId === null && status !== "Blocked"
-  const state = statusOf(listing)
   const updatedAt = (ms: number) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
   const contains = (column: Prisma.Sql, part: string) => Prisma.sql`strpos(lower(${column}), lower(${part})) > 0`
   return [
-    ...(isByGroup || state === null ? [] : [Prisma.sql`i.status = ${state}`]),
+    ...(isByGroup || status === null ? [] : [Prisma.sql`i.status = ANY (${statusesOf(status)}::text[])`]),
     ...(isByGroup || orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
     ...(orderBy !== "id" || parentInstanceId === null
       ? []
@@ -203,6 +203,13 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
         SELECT FROM ${schemaSql}.executions AS e
         WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
           AND ${contains(Prisma.sql`e.output`, error)}
+      )`]),
+    ...(endedBeforeMs === null && !exceptDuroxide ? [] : [Prisma.sql`
+      EXISTS (
+        SELECT FROM ${schemaSql}.executions AS e
+        WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+          AND (${endedBeforeMs}::bigint IS NULL OR e.completed_at < ${updatedAt(endedBeforeMs ?? 0)})
+          AND (NOT ${exceptDuroxide} OR e.duroxide_version_major >= ${firstOwnMajor}::integer)
       )`]),
     ...(isRetrying ? [retryingSql(schemaSql)] : []),
     ...(status === "Blocked"
@@ -245,8 +252,17 @@ const retryingSql = (schemaSql: Prisma.Sql) =>
     )
   )`
 
-const statusOf = ({ status }: Listing): InstanceStatus | null =>
-  status === "Blocked" || status === "Paused" ? "Running" : status
+const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
+  status === null
+    ? ["Running", "Completed", "Failed", "Cancelled"]
+    : status === "Ended"
+    ? ["Completed", "Failed", "Cancelled"]
+    : status === "Blocked" || status === "Paused"
+    ? ["Running"]
+    : [status]
+
+/** Executions of this package are pinned to this version or a later one. */
+const firstOwnMajor = coreVersion.supported.min.major
 
 const prefixSql = (prefix: string) =>
   Prisma.sql`i.instance_id LIKE ${`${prefix.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`}`

@@ -8,7 +8,7 @@ import type { PauseTarget } from "../../model/Pause.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import { Hint } from "../../waking/Notifier.ts"
 import type { Notifier } from "../../waking/Notifier.ts"
-import type { Admin, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
+import type { Admin, DeletionFilter, FailedDeletion, InstanceFilter, PruneOptions, Served } from "../Admin.ts"
 import type { AdminDriver, Deleted, QueueLoad, Selection, StoredMessage } from "../AdminDriver.ts"
 import {
   ChildLeftBehind,
@@ -26,7 +26,7 @@ import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { explains } from "./explain.ts"
 import { forks } from "./fork.ts"
-import { lists } from "./lists.ts"
+import { cursorOf, everything, lists, positionOf } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
 
@@ -274,16 +274,26 @@ const deletions = (driver: Driver) => {
     )
 
   const deleteInstanceBulk: Service["deleteInstanceBulk"] = Effect.fn("Admin.deleteInstanceBulk")(function*(filter) {
+    const { instanceIds, next } = yield* endedRoots(driver, filter)
     let deleted = nothingDeleted
     const failed: Array<FailedDeletion> = []
-    for (const instanceId of yield* select(driver, "deleteInstanceBulk", filter, { endedRootsOnly: true })) {
-      const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
-      if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
-      else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-      // `InstanceRunning` means that it is running, although it had ended when it was selected.
-      else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
+    for (let start = 0; start < instanceIds.length; start += together) {
+      const roots = instanceIds.slice(start, start + together)
+      const all = yield* Effect.result(deleteTrees(driver, roots))
+      if (Result.isSuccess(all) && all.success !== undefined) {
+        deleted = sum(deleted, all.success)
+        continue
+      }
+      if (Result.isFailure(all) && concernsAll(all.failure.reason)) return yield* Effect.fail(all.failure)
+      for (const instanceId of roots) {
+        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
+        if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
+        else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
+        // `InstanceRunning` means that it is running, although it had ended when it was selected.
+        else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
+      }
     }
-    return { ...deleted, failed }
+    return { ...deleted, failed, rootsSelected: instanceIds.length, next }
   })
 
   return { deleteInstance, deleteInstancesAtomic, deleteInstanceBulk }
@@ -291,6 +301,52 @@ const deletions = (driver: Driver) => {
 
 /** Each instance takes one of the 6,000 to 10,000 places that PostgreSQL's table of locks has by default. */
 const mostAtOnce = 5000
+
+/** Trees that are deleted in one transaction while they are small. */
+const together = 100
+
+/** All trees or nothing; undefined where they are too big for one transaction. */
+const deleteTrees = Effect.fnUntraced(function*(driver: Driver, roots: ReadonlyArray<string>) {
+  const ids = new Set(roots)
+  for (let level = roots; level.length > 0;) {
+    level = (yield* driver.listChildren(level)).filter((id) => !ids.has(id))
+    for (const id of level) ids.add(id)
+    if (ids.size > slice) return undefined
+  }
+  return yield* deleteTogether(driver, "deleteInstanceBulk", [...ids], roots)
+})
+
+/** Ended roots, the oldest first. */
+const endedRoots = (driver: Driver, filter: DeletionFilter) => {
+  const { completedBeforeMs, cursor, exceptDuroxide = false, instanceIds, limit = 1000, status } = filter
+  if (instanceIds !== undefined) {
+    return Effect.map(
+      select(driver, "deleteInstanceBulk", filter, { endedRootsOnly: true }),
+      (ids) => ({ instanceIds: ids, next: null })
+    )
+  }
+  const after = cursor === undefined ? null : positionOf("oldest", cursor)
+  return checked("deleteInstanceBulk", [
+    check.whole("completedBeforeMs", completedBeforeMs),
+    check.whole("limit", limit),
+    check.oneOf("status", status, ["Completed", "Failed", "Cancelled"]),
+    after === undefined ? ["cursor", "it is not one of a deletion"] : undefined
+  ], () =>
+    limit === 0 ? Effect.succeed({ instanceIds: [], next: null }) : Effect.map(
+      driver.listInstances({
+        ...everything,
+        status: status ?? "Ended",
+        isRoot: true,
+        createdBeforeMs: completedBeforeMs ?? null,
+        endedBeforeMs: completedBeforeMs ?? null,
+        exceptDuroxide,
+        orderBy: "oldest",
+        after: after ?? null,
+        limit
+      }),
+      ({ instanceIds, next }) => ({ instanceIds, next: next === null ? null : cursorOf("oldest", next) })
+    ))
+}
 
 /** Errors that the next tree would meet as well. */
 const concernsAll = ({ _tag }: Reason): boolean =>

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Base64Url from "effect/encoding/Base64Url"
 import * as Result from "effect/Result"
 import type { Admin, PageSearch } from "../Admin.ts"
-import type { AdminDriver, ListOrder, ListPosition } from "../AdminDriver.ts"
+import type { AdminDriver, Listing, ListOrder, ListPosition } from "../AdminDriver.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 
@@ -25,6 +25,7 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
     ], () =>
       Effect.gen(function*() {
         const { instanceIds, next } = yield* driver.listInstances({
+          ...everything,
           status: search.status ?? (search.isRetrying === true ? "Running" : null),
           isRetrying: search.isRetrying ?? false,
           orchestrationName: search.name ?? null,
@@ -36,6 +37,7 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
           createdBeforeMs: search.createdBeforeMs ?? null,
           updatedFromMs: search.updatedFromMs ?? null,
           updatedBeforeMs: search.updatedBeforeMs ?? null,
+          endedBeforeMs: search.endedBeforeMs ?? null,
           customStatus: search.customStatus ?? null,
           error: search.error ?? null,
           orderBy,
@@ -63,6 +65,28 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
   }
 }
 
+/** The listing that passes every instance, the newest first. */
+export const everything: Listing = {
+  status: null,
+  orchestrationName: null,
+  orchestrationVersion: null,
+  parentInstanceId: null,
+  isRoot: false,
+  isRetrying: false,
+  idPrefix: null,
+  createdFromMs: null,
+  createdBeforeMs: null,
+  updatedFromMs: null,
+  updatedBeforeMs: null,
+  endedBeforeMs: null,
+  exceptDuroxide: false,
+  customStatus: null,
+  error: null,
+  orderBy: "newest",
+  after: null,
+  limit: 100
+}
+
 // internal
 
 /** Their outputs are read as well, which may be long. */
@@ -76,15 +100,15 @@ const orders: ReadonlyArray<ListOrder> = ["newest", "oldest", "id"]
 
 const texts = ["name", "version", "parentId", "idPrefix", "customStatus", "error"] as const
 
-const numbers = ["createdFromMs", "createdBeforeMs", "updatedFromMs", "updatedBeforeMs"] as const
+const numbers = ["createdFromMs", "createdBeforeMs", "updatedFromMs", "updatedBeforeMs", "endedBeforeMs"] as const
 
 const keyOf = (count: object) => JSON.stringify(count)
 
-const cursorOf = (orderBy: ListOrder, { createdAtUs, instanceId }: ListPosition) =>
+export const cursorOf = (orderBy: ListOrder, { createdAtUs, instanceId }: ListPosition) =>
   Base64Url.encode(JSON.stringify([orderBy, createdAtUs, instanceId]))
 
 /** Undefined for anything but a cursor of this order. */
-const positionOf = (orderBy: ListOrder, cursor: string): ListPosition | undefined => {
+export const positionOf = (orderBy: ListOrder, cursor: string): ListPosition | undefined => {
   try {
     const found: unknown = JSON.parse(Result.getOrThrow(Base64Url.decodeString(cursor)))
     if (!Array.isArray(found) || found.length !== 3) return undefined

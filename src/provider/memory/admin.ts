@@ -4,6 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { PauseTarget } from "../../model/Pause.ts"
+import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { keyOf } from "../../model/shared/pauses.ts"
 import { AdminDriver } from "../AdminDriver.ts"
 import type {
@@ -435,6 +436,7 @@ const isRetrying = (store: tables.Tables, instanceId: string): boolean => {
 const isListed = (store: tables.Tables, instanceId: string, listing: Listing): boolean => {
   const { createdAtMs, customStatus, name, parentInstanceId, updatedAtMs, version } = store.instances.get(instanceId)!
   const status = tables.statusOf(store, instanceId)
+  const execution = currentOf(store, instanceId)
   const contains = (text: string | null | undefined, part: string) =>
     text?.toLowerCase().includes(part.toLowerCase()) === true
   const isBetween = (ms: number, from: number | null, before: number | null) =>
@@ -444,6 +446,8 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
       ? tables.blockOf(store, instanceId) !== undefined
       : listing.status === "Paused"
       ? status === "Running" && tables.stateOf(store, instanceId)?.pause !== null
+      : listing.status === "Ended"
+      ? status !== "Running"
       : status === listing.status)) &&
     (listing.orchestrationName === null || name === listing.orchestrationName) &&
     (listing.orchestrationVersion === null || version === listing.orchestrationVersion) &&
@@ -453,10 +457,12 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix)) &&
     isBetween(createdAtMs, listing.createdFromMs, listing.createdBeforeMs) &&
     isBetween(updatedAtMs, listing.updatedFromMs, listing.updatedBeforeMs) &&
+    (listing.endedBeforeMs === null || (execution?.completedAtMs ?? Infinity) < listing.endedBeforeMs) &&
+    (!listing.exceptDuroxide || (execution?.pinned?.major ?? 0) >= coreVersion.supported.min.major) &&
     (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
     (listing.error === null ||
       ((status === "Failed" || status === "Cancelled") &&
-        contains(currentOf(store, instanceId)?.output, listing.error)))
+        contains(execution?.output, listing.error)))
 }
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {

@@ -518,6 +518,8 @@ const listsOf = Effect.fnUntraced(function*(
     createdBeforeMs: each(11, now),
     updatedFromMs: each(8, now - 10),
     updatedBeforeMs: each(13, now),
+    endedBeforeMs: each(12, now),
+    exceptDuroxide: step % 10 === 0,
     customStatus: each(9, "F"),
     error: each(4, "a"),
     orderBy: (["newest", "oldest", "id"] as const)[step % 3]!,
