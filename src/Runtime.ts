@@ -20,6 +20,7 @@ import { withHarmlessLoggers } from "./model/shared/logging.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
+import { Retention } from "./Retention.ts"
 import { retryBlocked } from "./runtime/blocked.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
@@ -29,6 +30,7 @@ import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
 import * as outcomesOf from "./runtime/outcomes.ts"
 import * as pauses from "./runtime/pauses.ts"
 import * as registries from "./runtime/registry.ts"
+import * as retention from "./runtime/retention.ts"
 import { fingerprint, UnsetOnMismatch } from "./runtime/settings.ts"
 import type { Complete } from "./runtime/settings.ts"
 import * as shutdown from "./runtime/shutdown.ts"
@@ -182,6 +184,7 @@ export const layer = <
       const supervisor = supervisors.make()
       const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
+      yield* retention.run(yield* Retention, supervisor)
       const paused = yield* pauses.make({ provider, registry, activities: [...handlers.keys()], tags: settings.tags })
       let activities: workerDispatcher.WorkerDispatcher | undefined
       const eventLoop = yield* eventLoops.watch(() => activities?.running() ?? [])

@@ -76,6 +76,8 @@ export interface InstanceSearch {
   readonly isRoot?: boolean | undefined
   /** Only direct children of this one. */
   readonly parentId?: string | undefined
+  /** Leaves out those that Duroxide runs. Defaults to false. */
+  readonly exceptDuroxide?: boolean | undefined
   /**
    * Only running ones that try an activity again: it is on its second try or delivery, or waits for its next try.
    * Defaults to false: all.
@@ -438,8 +440,8 @@ export class Admin extends Context.Service<Admin, {
    * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree
    * would meet, such as `ConnectionLost`.
    *
-   * One call takes `limit` roots (1,000) at most, fewer where it meets others between them: repeat it with `next` as the
-   * cursor until that is null.
+   * One call takes `limit` roots (1,000) at most, fewer where it meets others between them: repeat it with `next` as
+   * the cursor until that is null.
    */
   readonly deleteInstanceBulk: (filter: DeletionFilter) => Call<BulkDeleted>
   /**

@@ -28,7 +28,9 @@ import * as tables from "../provider/memory/tables.ts"
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { Retention } from "../Retention.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
+import { keepsAll } from "../runtime/retentionPolicy.ts"
 import { UnsetOnMismatch } from "../runtime/settings.ts"
 import { MostAhead } from "../runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
@@ -174,6 +176,8 @@ export const layer = <A, E, R>(
               Context.add(Provider.Provider, generation.store.provider),
               Context.add(InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
+              // Each look would be a step of virtual time.
+              Context.add(Retention, keepsAll),
               Context.add(UnsetOnMismatch, "fail" as const),
               Context.add(MostAhead, 0),
               Context.add(TestProcess, {

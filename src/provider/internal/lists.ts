@@ -32,6 +32,7 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
           orchestrationVersion: search.version ?? null,
           parentInstanceId: search.parentId ?? null,
           isRoot: search.isRoot ?? false,
+          exceptDuroxide: search.exceptDuroxide ?? false,
           idPrefix: search.idPrefix ?? null,
           createdFromMs: search.createdFromMs ?? null,
           createdBeforeMs: search.createdBeforeMs ?? null,

@@ -6,7 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Admin } from "../../provider/Admin.ts"
 import type { InstanceFilter } from "../../provider/Admin.ts"
-import { done, elapse, expectGone, expectInstances, fails, running, topic } from "./harness.ts"
+import { create, done, elapse, expectGone, expectInstances, fails, listed, running, topic } from "./harness.ts"
 
 const bulk = (filter: InstanceFilter) =>
   Effect.flatMap(
@@ -83,5 +83,20 @@ export const bulkDeletion = topic("bulk_deletion", {
     assert.strictEqual(yield* bulk({ instanceIds: ["child"] }), 0)
     assert.strictEqual(yield* bulk({}), 0)
     yield* expectInstances("root", "child")
+  }),
+
+  bulk_deletion_by_status_continues_at_its_cursor: Effect.gen(function*() {
+    const { deleteInstanceBulk } = yield* Admin
+    for (const id of ["a", "b", "c"]) yield* done(id)
+    yield* done("failed", undefined, { status: "Failed", output: "boom" })
+    yield* create("running")
+    const filter = { status: "Completed", limit: 2 } as const
+    const first = yield* deleteInstanceBulk(filter)
+    assert.deepInclude(first, { instancesDeleted: 2, rootsSelected: 2, failed: [] })
+    assert.isNotNull(first.next)
+    const second = yield* deleteInstanceBulk({ ...filter, cursor: first.next! })
+    assert.deepInclude(second, { instancesDeleted: 1, next: null })
+    assert.sameMembers([...yield* listed()], ["failed", "running"])
+    yield* fails(deleteInstanceBulk({ cursor: "x" }), /cursor/)
   })
 })

@@ -1,0 +1,111 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, Orchestration, Retention, Runtime } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
+import { replayHistory } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Part = Orchestration.make("Part", { payload: Schema.Boolean })
+const Work = Orchestration.make("Work", {
+  payload: Schema.Struct({ fails: Schema.Boolean, hangs: Schema.Boolean }),
+  error: Schema.String
+})
+
+const handlers = Layer.merge(
+  Part.toLayer((hangs) => hangs ? Effect.never : Effect.void),
+  Work.toLayer(Effect.fn(function*({ fails, hangs }) {
+    yield* Part.startDetached({ instanceId: `${(yield* Orchestration.Instance).instanceId} detached`, payload: false })
+    if (hangs) yield* Effect.sleep("1 hour")
+    yield* Part.execute(false)
+    if (fails) return yield* Effect.fail("broken")
+  }))
+)
+
+const application = (url: string, retention: Layer.Layer<never>) =>
+  Runtime.layer({ orchestrations: [Work, Part] }).pipe(
+    Layer.provide([handlers, retention]),
+    Layer.provideMerge(Client.layer),
+    Layer.provideMerge(PrismaProvider.layer({ url })),
+    Layer.provideMerge(Logger.layer([]))
+  )
+
+const start = (instanceId: string, payload: { readonly fails: boolean; readonly hangs: boolean }) =>
+  Effect.flatMap(Client.Client, (client) => client.start(Work, { instanceId, payload }))
+
+const ended = (...ids: ReadonlyArray<string>) =>
+  Effect.flatMap(Client.Client, (client) => Effect.forEach(ids, (id) => Effect.exit(client.wait(Work, id))))
+
+const idsOf = Effect.flatMap(
+  Admin.Admin,
+  ({ list }) => Effect.map(list({ orderBy: "id" }), ({ instances }) => instances.map(({ instanceId }) => instanceId))
+)
+
+describe("retention", () => {
+  it.live("deletes whole trees of ended instances by their status, and leaves others alone", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const setUp = Effect.gen(function*() {
+        for (const id of ["done", "new"]) yield* start(id, { fails: false, hangs: false })
+        yield* start("failed", { fails: true, hangs: false })
+        yield* start("running", { fails: false, hangs: true })
+        yield* ended("done", "new", "failed")
+      })
+      yield* Effect.provide(setUp, application(url, Retention.layer("off")))
+      const before = yield* sql<{ id: string }>("SELECT instance_id AS id FROM instances ORDER BY 1")
+      assert.lengthOf(before, 11)
+      // Ended long ago; one of them belongs to Duroxide.
+      yield* sql("UPDATE executions SET completed_at = now() - interval '31 days' WHERE instance_id NOT LIKE 'new%'")
+      yield* sql("UPDATE instances SET created_at = now() - interval '32 days' WHERE instance_id NOT LIKE 'new%'")
+      yield* sql(
+        `UPDATE executions SET duroxide_version_major = 0, duroxide_version_minor = 1 WHERE instance_id = 'running detached'`
+      )
+      yield* Effect.gen(function*() {
+        yield* waitUntil(Effect.map(idsOf, (ids) => ids.length === 7))
+        const ids = yield* idsOf
+        assert.deepStrictEqual(
+          ids.filter((id) => !id.includes("::")),
+          ["failed", "new", "new detached", "running", "running detached"]
+        )
+      }).pipe(Effect.provide(application(url, Retention.layer({ interval: "50 millis", failed: "forever" }))))
+    }))
+
+  it.live("exports what it deletes, and deletes nothing that it could not export", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const lines: Array<string> = []
+      let calls = 0
+      const retention = Retention.layer({
+        completed: 0,
+        interval: "50 millis",
+        export: (given) =>
+          Effect.suspend(() => {
+            if (calls++ < 2) return Effect.fail("the disk is full")
+            lines.push(...given)
+            return Effect.void
+          })
+      })
+      yield* Effect.gen(function*() {
+        yield* start("one", { fails: false, hangs: false })
+        yield* ended("one")
+        yield* waitUntil(Effect.map(idsOf, (ids) => ids.length === 0))
+      }).pipe(Effect.provide(application(url, retention)))
+      assert.isAtLeast(calls, 3)
+      assert.deepStrictEqual(yield* sql("SELECT FROM history"), [])
+      const exported = lines.map((line) => JSON.parse(line))
+      const one = exported.find(({ instanceId }) => instanceId === "one")
+      assert.deepInclude(one, { orchestrationName: "Work", status: "Completed" })
+      assert.includeMembers(exported.map(({ parentInstanceId }) => parentInstanceId), ["one", null])
+      yield* Effect.provide(replayHistory(Work, one.history), handlers)
+    }))
+
+  it("refuses what is not a duration", () => {
+    for (const options of [{ completed: -1 }, { failed: "soon" as never }, { interval: 0 }]) {
+      assert.throws(() => Retention.layer(options), /^Retention: (completed|failed|interval) must be a duration/)
+    }
+  })
+})
