@@ -46,7 +46,7 @@ export const makeUnsafe = (options: Options): Policy => {
   const millis = (name: "completed" | "failed" | "cancelled" | "interval", fallback: Duration.Input) => {
     const given = options[name] ?? fallback
     if (given === "forever") return Infinity
-    const duration = Duration.fromInput(given as Duration.Input)
+    const duration = Duration.fromInput(given)
     const ms = duration._tag === "Some" ? Duration.toMillis(duration.value) : NaN
     if (ms >= (name === "interval" ? 1 : 0)) return ms
     throw new RangeError(

@@ -94,7 +94,7 @@ export const bulkDeletion = topic("bulk_deletion", {
     const first = yield* deleteInstanceBulk(filter)
     assert.deepInclude(first, { instancesDeleted: 2, rootsSelected: 2, failed: [] })
     assert.isNotNull(first.next)
-    const second = yield* deleteInstanceBulk({ ...filter, cursor: first.next! })
+    const second = yield* deleteInstanceBulk({ ...filter, cursor: first.next })
     assert.deepInclude(second, { instancesDeleted: 1, next: null })
     assert.sameMembers([...yield* listed()], ["failed", "running"])
     yield* fails(deleteInstanceBulk({ cursor: "x" }), /cursor/)
