@@ -1,12 +1,12 @@
 /**
  * Projects of users: outside the repository, with the packed package, and dependencies from npm's registry.
  *
- * It is packed from `dist`, which `npm test` brings up to date before it starts vitest.
+ * It is built as for a release, beside the `dist` that the tests use.
  */
 import { execFile } from "node:child_process"
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
-import { dirname, join } from "node:path"
+import { dirname, join, relative, sep } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 
@@ -29,15 +29,14 @@ export interface Project {
 /** The packed package, in a folder of its own: `{ folder, tarball }`. */
 export const pack = async (): Promise<{ readonly folder: string; readonly tarball: string }> => {
   const folder = await mkdtemp(join(tmpdir(), "duroxide-prisma-pack-"))
-  // No scripts: `prepack` would rebuild `dist` under the tests that are running programs from it.
-  const packed = await run(folder)("npm", [
-    "pack",
-    "--json",
-    "--ignore-scripts",
-    "--pack-destination",
-    folder,
-    root
-  ])
+  const staged = join(folder, "staged")
+  await cp(root, staged, {
+    recursive: true,
+    filter: (path) => packedParts.includes(relative(root, path).split(sep)[0] ?? "")
+  })
+  await run(root)(process.execPath, ["scripts/prepack.mjs", join(staged, "dist")])
+  const packed = await run(folder)("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder, staged])
+  await rm(staged, { recursive: true })
   return { folder, tarball: join(folder, JSON.parse(packed)[0].filename) }
 }
 
@@ -71,6 +70,9 @@ export const printed = (text: string): ReadonlyArray<string> =>
   text.replaceAll(logged, "").split("\n").map((line) => line.trim()).filter((line) => line !== "")
 
 // internal
+
+/** Files of the package besides `dist`; the empty text is the repository itself. */
+const packedParts = ["", "package.json", "README.md", "LICENSE", "CHANGELOG.md", "prisma", "docs", "examples"]
 
 /** A line of the log, with the annotations below it. */
 const logged = /^\[\d\d:\d\d:\d\d\.\d\d\d\] [A-Z]+ \(#\d+\): (?:.*\{\n(?: .*\n)*\}|.*)$/gm
