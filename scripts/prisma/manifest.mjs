@@ -20,7 +20,15 @@ export function manifestOf(sql) {
     types: created("TYPE"),
     columns: all.flatMap(addedColumns),
     locks: all.flatMap((text) => /^LOCK TABLE ([\w, ]+?) IN /.exec(text)?.[1].split(", ") ?? []),
-    isTransactional: !all.some((text) => /\bCONCURRENTLY\b/i.test(text))
+    isTransactional: !all.some((text) => /\bCONCURRENTLY\b/i.test(text)),
+    indexSql: Object.fromEntries(all.flatMap((text) => {
+      const name = /^CREATE (?:UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\w+)/.exec(text)?.[1]
+      return name === undefined ? [] : [[name, text.replace(/\s+/g, " ")]]
+    })),
+    storage: Object.fromEntries(all.flatMap((text) => {
+      const [, name, storage] = /^CREATE TABLE (\w+) [\s\S]*\n\) WITH \(([\s\S]*)\)$/.exec(text) ?? []
+      return name === undefined ? [] : [[name, parameters(storage)]]
+    }))
   }
 }
 
@@ -67,9 +75,12 @@ function parseTable(statement) {
     name: parts.name,
     columns: parts.body.split("\n").map((line) => line.trim()).filter((line) => /^[a-z]/.test(line)).map(parseColumn),
     primaryKey: key.split(", "),
-    storage: parts.storage?.split(",").map((one) => one.trim()) ?? []
+    storage: parameters(parts.storage)
   }
 }
+
+/** The storage parameters of a table, each such as `fillfactor = 80`. */
+const parameters = (storage) => storage?.split(",").map((one) => one.trim()) ?? []
 
 /** Types of `CREATE TABLE`, by the names that PostgreSQL prints. */
 const types = {

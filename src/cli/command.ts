@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { count } from "./commands/count.ts"
+import { doctor } from "./commands/doctor.ts"
 import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
@@ -54,6 +55,7 @@ const root = (env: Io["env"]) =>
     Command.withSubcommands([
       migrate,
       status,
+      doctor,
       list,
       count,
       show,

@@ -25,6 +25,7 @@ import * as PoolGauges from "./internal/poolGauges.ts"
 import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as Sending from "./internal/sending.ts"
+import { oldestServer } from "./internal/serverVersion.ts"
 import * as StartLine from "./internal/startLine.ts"
 import type * as Protection from "./internal/tls.ts"
 
@@ -246,8 +247,6 @@ interface Settings extends Login.Login {
   readonly applicationName: string
   readonly preparedStatements: boolean
 }
-
-const oldestServer = 14
 
 /** How long after the timeout of the server we close a connection that does not answer. */
 const answerGraceMs = 5000

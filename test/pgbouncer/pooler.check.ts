@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import type { Finding } from "../../src/prisma/shared/doctor.ts"
 import { Hint } from "../../src/waking/Notifier.ts"
+import * as Cli from "../cli/cli.ts"
 import * as Errand from "../utils/errand.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -61,6 +63,38 @@ describe("PgBouncer in transaction mode", () => {
       )
       assert.strictEqual(error._tag, "MigrationError")
       assert.include(error.message, "not the pooler's")
+    }))
+
+  it.live("doctor knows it, declared or not", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const url = yield* PgBouncer.inFrontOf(test.url)
+      const declared = withParameter(url, "pgbouncer", "true")
+      const examined = (env: Readonly<Record<string, string>>) =>
+        Effect.map(Cli.run("doctor --json", { env }), ({ stdout }) => {
+          const { findings }: { readonly findings: ReadonlyArray<Finding> } = JSON.parse(stdout)
+          const resultOf = (name: string) => findings.find((finding) => finding.name === name)?.result
+          return {
+            pooler: resultOf("pooler"),
+            notifications: resultOf("notifications"),
+            problems: findings.filter(({ result }) => result === "problem").map(({ name }) => name)
+          }
+        })
+      assert.deepStrictEqual(yield* examined({ DATABASE_URL: declared, DIRECT_URL: test.url }), {
+        pooler: "ok",
+        notifications: "ok",
+        problems: []
+      })
+      assert.deepStrictEqual(yield* examined({ DATABASE_URL: declared }), {
+        pooler: "advice",
+        notifications: "advice",
+        problems: []
+      })
+      assert.deepStrictEqual(yield* examined({ DATABASE_URL: url }), {
+        pooler: "problem",
+        notifications: "advice",
+        problems: ["pooler"]
+      })
     }))
 
   it.live("hints are sent through it, and arrive on a connection of their own", () =>

@@ -8,6 +8,9 @@ import { ours } from "../../model/shared/logging.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
 
+/** Fewer are normal between two vacuums, and cost a claim about a millisecond. */
+export const mostDeadRows = 10_000
+
 /** One look; warns when it finds what the look before it has found, once and then after 2, 4, 8, … times as long. */
 export const makeLook = ({ query, schema, schemaSql }: Database["Service"]): Effect.Effect<void> => {
   let seen: { readonly holder: string; nextReportMs: number; pauseMs: number } | undefined
@@ -56,6 +59,3 @@ interface Row {
 const intervalMs = 300_000
 const firstPauseMs = 2 * intervalMs
 const longestPauseMs = 12 * intervalMs
-
-/** Fewer are normal between two vacuums, and cost a claim about a millisecond. */
-const mostDeadRows = 10_000

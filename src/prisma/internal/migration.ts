@@ -19,6 +19,10 @@ export interface Manifest {
   readonly locks: ReadonlyArray<string>
   /** False if a statement cannot run inside a transaction. */
   readonly isTransactional: boolean
+  /** The statement that creates each index, in one line, by the name of the index. */
+  readonly indexSql: Readonly<Record<string, string>>
+  /** Storage parameters of the tables that it creates with some, each such as `fillfactor = 80`. */
+  readonly storage: Readonly<Record<string, ReadonlyArray<string>>>
 }
 
 export interface Table {

@@ -22,13 +22,16 @@ export interface Session extends Login.Login {
 
 /** Open for the current scope, as the server gives it. */
 export const connect = Effect.fnUntraced(
-  function*(options: Login.Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
+  function*(
+    options: Login.Options,
+    applicationName = "duroxide-prisma migrator"
+  ): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
     const login = yield* Login.make(options)
     const client = yield* Effect.acquireRelease(
       login.onceMore(Effect.tryPromise({
         try: async () => {
           const client = new login.Client({
-            application_name: "duroxide-prisma migrator",
+            application_name: applicationName,
             ...login.config,
             connectionTimeoutMillis: 30_000
           })

@@ -1,0 +1,24 @@
+/**
+ * What the checks of an examination look at: sessions on the server, and the settings of the processes.
+ */
+import type * as Session from "../../shared/directSession.ts"
+
+export interface Examined {
+  /** As processes connect, in two sessions. */
+  readonly used: Pair
+  /** At the address of the server itself, in two sessions; the same as `used` where both have one URL. */
+  readonly direct: Pair
+  readonly schema: string
+  /** The schema has our tables. */
+  readonly isMigrated: boolean
+  /** The schema has those of duroxide-pg, too. */
+  readonly isShared: boolean
+  readonly isStandby: boolean
+  /** `maxConnections` of each process. */
+  readonly maxConnections: number
+}
+
+export interface Pair {
+  readonly one: Session.Session
+  readonly other: Session.Session
+}
