@@ -6,44 +6,11 @@ import * as Cli from "../cli/cli.ts"
 import * as Shop from "../cli/shop.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { blocksOf, check } from "./consoleBlocks.ts"
 
 const page = Docs.read("docs/command-line.md")
 
-/** Commands with what they print. */
-const blocks = Docs.blocks(page, "console").map(({ code }) => {
-  const [command = "", ...lines] = code.split("\n")
-  return { args: command.replace("$ npx duroxide-prisma ", ""), lines }
-})
-
-/** Without what differs from run to run: times, ages, addresses, widths of columns, the names of migrations. */
-const normal = (lines: ReadonlyArray<string>) =>
-  lines
-    .map((line) =>
-      line
-        .replace(/\S+:\d+\/\w+/, "ADDRESS")
-        .replace(/schema \w+/, "SCHEMA")
-        .replace(/\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME")
-        .replace(/\d\d:\d\d:\d\dZ/g, "TIME")
-        .replace(/\b\d+ (s|min|h|d)\b/g, "AGE")
-        .replace(/PostgreSQL [\d.]+/, "PostgreSQL")
-        .replace(/[\d.]+ [kM]B/, "SIZE")
-        .replace(/"WyJ\w+"/, "CURSOR")
-        .replace(/^applied \d+_\w+/, "applied")
-        .replace(/ +/g, " ")
-        .trimEnd()
-    )
-    .filter((line, i, all) => line !== "" && line !== all[i - 1])
-
-const printed = (ended: Cli.Ended) => normal((ended.stdout + ended.stderr).split("\n"))
-
-/** Lines that a block leaves out, as it says with an ellipsis, are not compared. */
-const compared = (documented: ReadonlyArray<string>, printed: ReadonlyArray<string>) => {
-  if (!documented.includes(omitted)) return [documented, printed] as const
-  const shown = documented.filter((line) => line !== omitted)
-  return [shown, printed.filter((line) => shown.includes(line))] as const
-}
-
-const omitted = "…"
+const blocks = blocksOf(page)
 
 it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it) => {
   it.effect("its commands print what it says", () =>
@@ -51,13 +18,10 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       const shop = yield* Shop.Shop
       const empty = yield* PgServer.emptyDatabase
       assert.isAtLeast(blocks.length, 8)
-      for (const { args, lines } of blocks) {
-        const { url } = args === "migrate" ? empty : shop
+      for (const block of blocks) {
+        const { url } = block.args === "migrate" ? empty : shop
         yield* Shop.refresh
-        const words = args.match(/"[^"]*"|\S+/g) ?? []
-        const ended = yield* Cli.run(words.map((word) => word.replaceAll("\"", "")), { env: { DATABASE_URL: url } })
-        assert.strictEqual(ended.exitCode, lines[0]?.startsWith("error: ") === true ? 1 : 0, args)
-        assert.deepStrictEqual(...compared(normal(lines), printed(ended)), args)
+        yield* check(block, url)
       }
     }))
 
