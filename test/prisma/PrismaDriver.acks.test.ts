@@ -116,7 +116,8 @@ describe("ackOrchestrationItems:", () => {
           parent_instance_id: "parent",
           custom_status: null,
           custom_status_version: 0,
-          route: "1000.2.3 =1.0.0 Orchestration"
+          route: "1000.2.3 =1.0.0 Orchestration",
+          status: "Running"
         }]
       )
       assert.deepStrictEqual(
