@@ -1,8 +1,8 @@
 /**
  * Management of the store on PostgreSQL: Prisma's models where they suffice, SQL for the rest.
  *
- * The models have no relations, as the tables have no foreign keys. So a query is SQL if it joins an instance with its
- * current execution, compares with the database's clock, or must be one transaction.
+ * A query is SQL if it joins an instance with its current execution, compares with the database's clock, or must be one
+ * transaction: relations of the models lead to all executions of an instance, each in a query of its own.
  *
  * @since 0.1.0
  */
