@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { count } from "./commands/count.ts"
+import { deletion } from "./commands/delete.ts"
 import { doctor } from "./commands/doctor.ts"
 import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
@@ -69,6 +70,7 @@ const root = (env: Io["env"]) =>
       fork,
       interrupt,
       terminate,
+      deletion,
       imports,
       verify
     ]),

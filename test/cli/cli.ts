@@ -17,6 +17,10 @@ export interface Options {
   readonly env?: Readonly<Record<string, string>>
   /** Width of the terminal that both outputs are, instead of files. */
   readonly terminal?: number
+  /** The next line that a person types on the terminal. Defaults to none: standard input has ended. */
+  readonly typed?: () => Promise<string>
+  /** Called with what it writes to standard error. */
+  readonly onNote?: (text: string) => void
   /** Why standard output loses what is written. */
   readonly lost?: Error
 }
@@ -26,7 +30,10 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
   Effect.suspend(() => {
     const printed = { stdout: "", stderr: "" }
     const stream = (name: "stdout" | "stderr"): Io["stdout"] => ({
-      write: (text) => void (printed[name] += text),
+      write: (text) => {
+        printed[name] += text
+        if (name === "stderr") options.onNote?.(text)
+      },
       written: () => options.lost === undefined ? Promise.resolve() : Promise.reject(options.lost),
       isTerminal: options.terminal !== undefined,
       columns: options.terminal
@@ -34,6 +41,10 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
     const io: Io = {
       args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args),
       env: options.env ?? {},
+      stdin: {
+        isTerminal: options.terminal !== undefined,
+        line: () => options.typed?.() ?? Promise.resolve(undefined)
+      },
       stdout: stream("stdout"),
       stderr: stream("stderr")
     }

@@ -1,4 +1,3 @@
-import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
@@ -6,6 +5,7 @@ import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
 import { durationOf, noDuration } from "../../model/shared/durations.ts"
 import { Admin } from "../../provider/Admin.ts"
+import * as Bulk from "../internal/bulk.ts"
 import { CommandError } from "../internal/failure.ts"
 import { outcomeOf } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -13,7 +13,7 @@ import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
 const shared = {
-  id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
+  ...Bulk.flags,
   reason: Flag.String("reason").pipe(
     Flag.withMetavar("<text>"),
     Flag.withDescription("Why: part of its outcome. Defaults to \"by an operator\""),
@@ -31,13 +31,17 @@ export const interrupt = Command.make("interrupt", {
     Flag.optional
   )
 }, (flags) => Effect.provide(runInterrupt(flags), Store.layerForChanges)).pipe(
-  Command.withShortDescription("Interrupt an instance: it cleans up, and ends"),
+  Command.withShortDescription("Interrupt instances: they clean up, and end"),
   Command.withDescription(
-    "Interrupt the program of an instance: its children are interrupted, its finalizers and compensations run, and then " +
-      "it is Cancelled."
+    "Interrupt the programs of instances: their children are interrupted, their finalizers and compensations run, and " +
+      "then they are Cancelled. Instances are named, or selected by filters among those that run."
   ),
   Command.withExamples([
-    { command: "duroxide-prisma interrupt order-17 --reason \"the customer has called\" --deadline \"10 minutes\"" }
+    { command: "duroxide-prisma interrupt order-17 --reason \"the customer has called\" --deadline \"10 minutes\"" },
+    {
+      command: "duroxide-prisma interrupt --name Order@1.0.0 --created-before 2d",
+      description: "Those that have run for more than two days: it counts them, and asks"
+    }
   ])
 )
 
@@ -46,51 +50,77 @@ export const terminate = Command.make(
   shared,
   (flags) => Effect.provide(runTerminate(flags), Store.layerForChanges)
 ).pipe(
-  Command.withShortDescription("End an instance at once, without its clean-up"),
+  Command.withShortDescription("End instances at once, without their clean-up"),
   Command.withDescription(
-    "End an instance at its next turn, and its children, without their programs: no finalizer and no compensation runs. " +
-      "\"interrupt\" lets them clean up."
+    "End instances at their next turn, and their children, without their programs: no finalizer and no compensation " +
+      "runs. \"interrupt\" lets them clean up. Instances are named, or selected by filters among those that run."
   ),
-  Command.withExamples([{ command: "duroxide-prisma terminate order-17 --reason \"its clean-up hangs\"" }])
+  Command.withExamples([
+    { command: "duroxide-prisma terminate order-17 --reason \"its clean-up hangs\"" },
+    { command: "duroxide-prisma terminate --name Crawl --dry-run", description: "How many there are" }
+  ])
 )
 
 // internal
 
-interface Flags {
-  readonly id: string
+interface Flags extends Bulk.Flags {
   readonly reason: string
 }
 
+const running = { statuses: ["Running", "Blocked", "Paused"], defaults: ["Running"] } as const
+
 const runInterrupt = Effect.fnUntraced(
-  function*({ deadline, id, reason }: Flags & { readonly deadline: Option.Option<string> }) {
+  function*({ deadline, reason, ...flags }: Flags & { readonly deadline: Option.Option<string> }) {
     const limit = Option.getOrUndefined(deadline)
     const duration = limit === undefined ? undefined : durationOf(limit as never)
     if (limit !== undefined && duration === undefined) {
-      return yield* new CommandError({
-        code: "Usage",
-        message: `--deadline: ${noDuration}: write "10 minutes" or "1 hour"`,
-        exit: "usage"
+      return yield* Bulk.misused(`--deadline: ${noDuration}: write "10 minutes" or "1 hour"`)
+    }
+    const client = yield* Effect.provide(Client.Client, Client.layer)
+    const interruptOne = (id: string) => client.interrupt(id, reason, { deadline: duration })
+    const terminated = limit === undefined ? "" : `terminated after ${limit}`
+    const id = Bulk.onlyId(flags)
+    if (id === undefined) {
+      return yield* Bulk.run(flags, {
+        ...running,
+        verb: "interrupt",
+        done: "interrupted",
+        outcome: `: they clean up, and then they are Cancelled${terminated === "" ? "" : `; they are ${terminated}`}`,
+        check: findRunning,
+        run: interruptOne
       })
     }
-    const { client, isBlocked, isPaused } = yield* clientFor(id)
-    yield* client.interrupt(id, reason, { deadline: duration })
+    const { block, pause } = yield* findRunning(id)
+    yield* interruptOne(id)
     const { answer } = yield* Output
     yield* answer({
       json: { action: "interrupted", instanceId: id, reason, deadline: limit ?? null },
       text: [
         oneLine(
           `interrupted ${id}: it cleans up, and then it is Cancelled` +
-            (limit === undefined ? "" : `; it is terminated after ${limit}`) +
-            (isPaused ? ". It is paused: its clean-up waits for the resume, its deadline does not" : "") +
-            (isBlocked ? ". It is blocked: both wait for code that fits" : "")
+            (terminated === "" ? "" : `; it is ${terminated}`) +
+            (pause === null ? "" : ". It is paused: its clean-up waits for the resume, its deadline does not") +
+            (block === null ? "" : ". It is blocked: both wait for code that fits")
         )
       ]
     })
   }
 )
 
-const runTerminate = Effect.fnUntraced(function*({ id, reason }: Flags) {
-  const { client, isPaused } = yield* clientFor(id)
+const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
+  const client = yield* Effect.provide(Client.Client, Client.layer)
+  const id = Bulk.onlyId(flags)
+  if (id === undefined) {
+    return yield* Bulk.run(flags, {
+      ...running,
+      verb: "terminate",
+      done: "terminated",
+      outcome: ": they are Cancelled at their next turn, without clean-up",
+      check: findRunning,
+      run: (id) => client.terminate(id, reason)
+    })
+  }
+  const { pause } = yield* findRunning(id)
   yield* client.terminate(id, reason)
   const { answer } = yield* Output
   yield* answer({
@@ -98,14 +128,14 @@ const runTerminate = Effect.fnUntraced(function*({ id, reason }: Flags) {
     text: [
       oneLine(
         `terminated ${id}: it is Cancelled at its next turn, without clean-up` +
-          (isPaused ? ". It is paused: that waits for the resume" : "")
+          (pause === null ? "" : ". It is paused: that waits for the resume")
       )
     ]
   })
 })
 
-/** A client, if the instance has not ended: no process would read the request. */
-const clientFor = Effect.fnUntraced(function*(id: string) {
+/** Fails if the instance has ended: no process would read the request. */
+const findRunning = Effect.fnUntraced(function*(id: string) {
   const state = yield* (yield* Admin).getInstanceInfo(id)
   const { status } = outcomeOf(state)
   if (status !== "Running" && status !== "ContinuedAsNew") {
@@ -115,9 +145,5 @@ const clientFor = Effect.fnUntraced(function*(id: string) {
       exit: "no"
     })
   }
-  return {
-    client: yield* Effect.provide(Client.Client, Client.layer),
-    isBlocked: state.block !== null,
-    isPaused: state.pause !== null
-  }
+  return state
 })

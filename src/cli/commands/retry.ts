@@ -1,16 +1,17 @@
-import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
+import * as Bulk from "../internal/bulk.ts"
+import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
 export const retry = Command.make("retry", {
-  id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
+  ...Bulk.flags,
   from: Flag.Int("from").pipe(
     Flag.withMetavar("<event>"),
     Flag.withDescription("The last event that stays. Defaults to the one before what ended the instance"),
@@ -23,33 +24,49 @@ export const retry = Command.make("retry", {
     Flag.optional
   )
 }, (flags) => Effect.provide(run(flags), Store.layerForChanges)).pipe(
-  Command.withShortDescription("Run an instance again that has failed, was cancelled or is blocked"),
+  Command.withShortDescription("Run instances again that have failed, were cancelled or are blocked"),
   Command.withDescription(
-    "Run an instance again that has failed, was cancelled or is blocked, from its last good event. What failed is " +
-      "carried out again with the same idempotency key; children that it waits for are retried as well."
+    "Run instances again that have failed, were cancelled or are blocked, from their last good event. What failed is " +
+      "carried out again with the same idempotency key; children that they wait for are retried as well. Instances are " +
+      "named, or selected by filters: blocked ones, and failed or cancelled ones without a parent."
   ),
   Command.withExamples([
     { command: "duroxide-prisma retry order-17", description: "Once the cause is gone" },
     {
       command: "duroxide-prisma retry order-17 --from 6 --reason \"new fraud check\"",
       description: "Let the code that runs now decide what follows event 6"
+    },
+    {
+      command: "duroxide-prisma retry --status failed --error \"bank is down\" --updated-after 2h",
+      description: "All that failed in an outage: it counts them, and asks"
     }
   ])
 )
 
 // internal
 
-const run = Effect.fnUntraced(function*({ from, id, reason }: {
-  readonly id: string
+const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Bulk.Flags & {
   readonly from: Option.Option<number>
   readonly reason: Option.Option<string>
 }) {
   const admin = yield* Admin
+  const reason = Option.getOrUndefined(given)
+  const id = Bulk.onlyId(flags)
+  if (id === undefined) {
+    if (Option.isSome(from)) return yield* Bulk.misused("--from is an event of one instance: name that one alone")
+    return yield* Bulk.run(flags, {
+      verb: "retry",
+      done: "retried",
+      statuses: ["Failed", "Cancelled", "Blocked"],
+      // What was retried and is blocked then is tried once more, which changes nothing.
+      defaults: ["Failed", "Cancelled", "Blocked"],
+      rootsOnly: (status) => status !== "Blocked",
+      check: findEnded,
+      run: (id) => Effect.asVoid(admin.retry(id, { reason }))
+    })
+  }
   const { answer } = yield* Output
-  const retried = yield* admin.retry(id, {
-    from: Option.getOrUndefined(from),
-    reason: Option.getOrUndefined(reason)
-  })
+  const retried = yield* admin.retry(id, { from: Option.getOrUndefined(from), reason })
   const [, ...children] = retried.instanceIds
   yield* answer({
     json: retried,
@@ -59,5 +76,16 @@ const run = Effect.fnUntraced(function*({ from, id, reason }: {
         : `${oneLine(id)} runs again, with ${counted(children.length, "child", "children")}:`,
       ...children.map((child) => `  ${oneLine(child)}`)
     ]
+  })
+})
+
+/** Fails if its row says that it cannot be retried. */
+const findEnded = Effect.fnUntraced(function*(id: string) {
+  const { block, status } = yield* (yield* Admin).getInstanceInfo(id)
+  if (status === "Failed" || block !== null) return
+  return yield* new CommandError({
+    code: "RetryRefused",
+    message: `instance ${id} cannot be retried: it ${status === "Completed" ? "has completed" : "runs"}`,
+    exit: "no"
   })
 })

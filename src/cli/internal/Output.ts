@@ -41,6 +41,10 @@ export class Output extends Context.Service<Output, {
   readonly note: (text: string, json: object) => Effect.Effect<void>
   /** `note` outside an effect. */
   readonly noteUnsafe: (text: string, json: object) => void
+  /** Whether a person can answer: on a terminal, without `--json`. */
+  readonly canAsk: boolean
+  /** Asks on standard error whether to do something. Only if `canAsk`. */
+  readonly ask: (question: string) => Effect.Effect<boolean>
   /** Shows a line on standard error in place of the last one, until the next output. Only if `canRewrite`. */
   readonly rewrite: (line: string) => Effect.Effect<void>
 }>()("duroxide-prisma/cli/Output") {}
@@ -72,6 +76,16 @@ export const make = (io: Io): Output["Service"] => {
       }),
     note: (text, json) => Effect.sync(() => noteUnsafe(text, json)),
     noteUnsafe,
+    canAsk: io.stdin.isTerminal && io.stderr.isTerminal && !isJson,
+    ask: (question) =>
+      Effect.promise(async (signal) => {
+        erase()
+        io.stderr.write(`${withoutPasswords(question)} [y/N] `)
+        const line = await io.stdin.line(signal)
+        // Neither Ctrl-D nor Ctrl-C ends the line.
+        if (line === undefined && !signal.aborted) io.stderr.write("\n")
+        return /^y(es)?$/i.test(line?.trim() ?? "")
+      }).pipe(Effect.onInterrupt(() => Effect.sync(() => io.stderr.write("\n")))),
     rewrite: (line) =>
       Effect.sync(() => {
         // A line that wraps could not be taken back.

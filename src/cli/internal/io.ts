@@ -1,10 +1,13 @@
 /**
  * The process as a value: what a command reads of it and where it writes. Tests pass their own.
  */
+import { createInterface } from "node:readline"
+
 export interface Io {
   /** Without the names of Node and of the program. */
   readonly args: ReadonlyArray<string>
   readonly env: Readonly<Record<string, string | undefined>>
+  readonly stdin: Input
   readonly stdout: Stream
   readonly stderr: Stream
 }
@@ -18,10 +21,17 @@ export interface Stream {
   readonly columns: number | undefined
 }
 
+export interface Input {
+  readonly isTerminal: boolean
+  /** The next line, without its end; undefined if the input has ended, or the signal ends the wait. */
+  readonly line: (signal: AbortSignal) => Promise<string | undefined>
+}
+
 /** Makes the `Io` of the running program. */
 export const ofProcess = (): Io => ({
   args: process.argv.slice(2),
   env: process.env,
+  stdin: inputOf(process.stdin),
   stdout: streamOf(process.stdout),
   stderr: streamOf(process.stderr)
 })
@@ -50,3 +60,18 @@ export const streamOf = (
     }
   }
 }
+
+/** Reads nothing before it is asked to. */
+export const inputOf = (stream: NodeJS.ReadableStream & { readonly isTTY?: boolean }): Input => ({
+  isTerminal: stream.isTTY ?? false,
+  line: (signal) =>
+    new Promise((resolve) => {
+      const lines = createInterface({ input: stream })
+      lines.once("line", (line) => {
+        resolve(line)
+        lines.close()
+      })
+      lines.once("close", () => resolve(undefined))
+      signal.addEventListener("abort", () => lines.close(), { once: true })
+    })
+})
