@@ -83,12 +83,23 @@ export const internallyTagged = <const E extends Fields, const V extends Variant
 
 const make = (
   name: string,
-  variants: ReadonlyArray<{ readonly tag: string; readonly fields: Fields; readonly codec: Schema.Constraint }>,
+  variants: ReadonlyArray<Variant>,
   tagOf: (wire: Wire) => unknown,
   fieldsOf: (wire: Wire, tag: string) => unknown,
   textOf: (tag: string, fields: string) => string
 ): WireUnion<any> => {
-  const byTag = new Map<unknown, ReturnType<typeof compile>>(variants.map((variant) => [variant.tag, compile(variant)]))
+  const byTag = new Map<unknown, Variant>(variants.map((variant) => [variant.tag, variant]))
+  const compiled = new Map<unknown, Compiled>()
+  /** Compiled when it is first met: a program that only imports this package meets none. */
+  const variantOf = (tag: unknown): Compiled | undefined => {
+    const known = compiled.get(tag)
+    if (known !== undefined) return known
+    const variant = byTag.get(tag)
+    if (variant === undefined) return undefined
+    const made = compile(variant)
+    compiled.set(tag, made)
+    return made
+  }
   const unreadable = (problem: string) => Result.fail<UnreadableText>({ _tag: "UnreadableText", problem })
   return {
     schema: Schema.Union(variants.map(({ codec }) => codec)).annotate({ identifier: name }) as never,
@@ -101,14 +112,14 @@ const make = (
       }
       if (!Predicate.isObject(wire)) return unreadable(`${name} is not a JSON object`)
       const tag = tagOf(wire)
-      const variant = byTag.get(tag)
+      const variant = variantOf(tag)
       if (variant === undefined) return unreadable(`unknown ${name} variant ${JSON.stringify(tag) ?? "(none)"}`)
       variant.normalise(fieldsOf(wire, tag as string))
       const exit = variant.decode(wire)
       return Exit.isSuccess(exit) ? Result.succeed(exit.value) : unreadable(`${name} ${String(tag)}: ${describe(exit)}`)
     },
     encode: (value) => {
-      const { encode, write } = byTag.get(value._tag)!
+      const { encode, write } = variantOf(value._tag)!
       const fields = write(value)
       return fields === undefined ? JSON.stringify(encode(value)) : textOf(value._tag, fields)
     }
@@ -117,7 +128,15 @@ const make = (
 
 type Wire = Record<string, unknown>
 
-const compile = (variant: { readonly fields: Fields; readonly codec: Schema.Constraint }) => {
+interface Variant {
+  readonly tag: string
+  readonly fields: Fields
+  readonly codec: Schema.Constraint
+}
+
+type Compiled = ReturnType<typeof compile>
+
+const compile = (variant: Variant) => {
   const codec = variant.codec as Schema.Codec<unknown>
   const fields = Object.entries(variant.fields)
   const optional = fields.filter(([, field]) => SchemaAST.isOptional(field.ast)).map(([key]) => wireKey(key))
