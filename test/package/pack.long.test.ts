@@ -13,6 +13,7 @@ import * as PgServer from "../utils/PgServer.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
 
 let project: Packed.Project
+let shipped: Packed.Contents["files"]
 
 /** What programs import, and its place in the package. */
 const entryPoints = new Map(
@@ -22,7 +23,8 @@ const entryPoints = new Map(
 )
 
 beforeAll(async () => {
-  const { folder, tarball } = await Packed.pack()
+  const { files, folder, tarball } = await Packed.pack()
+  shipped = files
   project = await Packed.project(tarball)
   await project.install(...await Packed.pinned("effect", "typescript", "@types/node"))
   await rm(folder, { recursive: true })
@@ -152,27 +154,63 @@ describe.concurrent("package", () => {
 
   it("files: migrations are shipped twice, as SQL for the Prisma CLI and as code for bundles", async () => {
     const folder = join(project.folder, "node_modules/duroxide-prisma")
-    const shipped = await readdir(join(folder, "prisma"))
-    assert.deepStrictEqual(shipped.sort(), ["migrations", "partitions", "roles", "schema.prisma"])
-    const copies = (await readdir(folder, { recursive: true })).filter((path) => path.includes("migrations.generated"))
-    assert.deepStrictEqual(
-      copies.sort(),
-      ["d.ts", "js"].map((end) => `dist/prisma/internal/migrations.generated.${end}`)
-    )
+    assert.deepStrictEqual((await readdir(join(folder, "prisma"))).sort(), [
+      "migrations",
+      "partitions",
+      "roles",
+      "schema.prisma"
+    ])
+    const [name] = await readdir(join(folder, "prisma/migrations"))
+    const scripts = shipped.map(({ path }) => path).filter((path) => path.endsWith(".js"))
+    const texts = await Promise.all(scripts.map((path) => readFile(join(folder, path), "utf8")))
+    assert.lengthOf(texts.filter((text) => text.includes(name!)), 1)
   })
 
-  it("files: below 6 MiB, and neither sources nor maps", async () => {
-    const folder = join(project.folder, "node_modules/duroxide-prisma")
-    const sizes: Record<string, number> = {}
-    for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-      if (!entry.isFile()) continue
-      const path = join(entry.parentPath, entry.name).slice(folder.length + 1)
-      const kind = `${path.split("/")[0]} ${/(\.d)?\.\w+$/.exec(path)?.[0] ?? ""}`
-      sizes[kind] = (sizes[kind] ?? 0) + (await stat(join(folder, path))).size
+  it.live("files: the package finds the SQL that it ships", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.emptyDatabase
+      const output = yield* Effect.promise(async () => {
+        await project.write(
+          "partitions.js",
+          `import { Migrator, Partitions } from "duroxide-prisma/prisma"
+           import { Effect } from "effect"
+           const url = process.env.DATABASE_URL
+           await Effect.runPromise(Migrator.migrate({ url }))
+           console.log(await Effect.runPromise(Partitions.apply({ url })))`
+        )
+        return project.run(process.execPath, ["partitions.js"], { DATABASE_URL: url })
+      })
+      assert.deepStrictEqual(Packed.printed(output), ["true"])
+    }))
+
+  it("size: files take less than 6 MiB, and have no sources or maps", () => {
+    const sizes = new Map<string, number>()
+    for (const { path, size } of shipped) {
+      const [, folder = "", kind = ""] = /^(?:(.+?)\/)?.*?(\.d\.ts|\.\w+)?$/.exec(path) ?? []
+      const name = `${folder}/${path.includes("/generated/") ? "prisma/generated/" : ""}*${kind}`
+      sizes.set(name, (sizes.get(name) ?? 0) + size)
     }
-    const all = Object.values(sizes).reduce((sum, size) => sum + size, 0)
-    assert.isBelow(all, 6 * 1024 * 1024, JSON.stringify(sizes))
-    assert.deepStrictEqual(Object.keys(sizes).filter((kind) => kind.startsWith("src") || kind.endsWith(".map")), [])
+    const total = shipped.reduce((sum, { size }) => sum + size, 0)
+    const bySize = [...sizes].sort(([, one], [, other]) => other - one)
+    assert.isBelow(total, 6 * 2 ** 20, bySize.map(([name, size]) => `\n${size} ${name}`).join(""))
+    assert.deepStrictEqual(shipped.flatMap(({ path }) => /^src\/|\.map$|\.tsbuildinfo$/.test(path) ? [path] : []), [])
+  })
+
+  it("chunks: an import loads less than a third of the files that it loads from what tsc writes", async () => {
+    const loaded = async (file: string, files = new Set<string>()) => {
+      if (files.has(file)) return files
+      files.add(file)
+      for (const [, name] of (await readFile(file, "utf8")).matchAll(/(?:^import|from) "(\.[^"]+)";$/gm)) {
+        await loaded(join(dirname(file), name!), files)
+      }
+      return files
+    }
+    for (const file of ["dist/index.js", "dist/prisma/index.js"]) {
+      const chunks = await loaded(join(project.folder, "node_modules/duroxide-prisma", file))
+      const modules = await loaded(join(Packed.root, file))
+      assert.isAbove(chunks.size, 5, file)
+      assert.isBelow(chunks.size / modules.size, 1 / 3, file)
+    }
   })
 
   it("package.json: names the repository of the project", async () => {

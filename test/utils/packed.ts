@@ -1,12 +1,12 @@
 /**
  * Projects of users: outside the repository, with the packed package, and dependencies from npm's registry.
  *
- * It is built as for a release, beside the `dist` that the tests use.
+ * It is packed from `dist`, which `npm test` brings up to date before it starts vitest, and bundled as `prepack` does.
  */
 import { execFile } from "node:child_process"
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
-import { dirname, join, relative, sep } from "node:path"
+import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 
@@ -26,18 +26,23 @@ export interface Project {
   readonly remove: () => Promise<void>
 }
 
-/** The packed package, in a folder of its own: `{ folder, tarball }`. */
-export const pack = async (): Promise<{ readonly folder: string; readonly tarball: string }> => {
+export interface Contents {
+  /** The files in the package, each with its bytes. */
+  readonly files: ReadonlyArray<{ readonly path: string; readonly size: number }>
+}
+
+/** The packed package, in a folder of its own. */
+export const pack = async (): Promise<Contents & { readonly folder: string; readonly tarball: string }> => {
   const folder = await mkdtemp(join(tmpdir(), "duroxide-prisma-pack-"))
-  const staged = join(folder, "staged")
-  await cp(root, staged, {
-    recursive: true,
-    filter: (path) => packedParts.includes(relative(root, path).split(sep)[0] ?? "")
-  })
-  await run(root)(process.execPath, ["scripts/prepack.mjs", join(staged, "dist")])
-  const packed = await run(folder)("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder, staged])
-  await rm(staged, { recursive: true })
-  return { folder, tarball: join(folder, JSON.parse(packed)[0].filename) }
+  // No scripts: `prepack` would rebuild `dist` under the tests that are running programs from it.
+  const options = ["--json", "--ignore-scripts", "--pack-destination", folder]
+  const pack = async (source: string) =>
+    JSON.parse(await run(folder)("npm", ["pack", ...options, source]))[0] as Contents & { readonly filename: string }
+  const { filename } = await pack(root)
+  await run(folder)("tar", ["-xzf", filename])
+  await run(root)(process.execPath, ["scripts/bundle.mjs", join(folder, "package")])
+  const { files } = await pack(join(folder, "package"))
+  return { folder, tarball: join(folder, filename), files }
 }
 
 /** An empty project. */
@@ -70,9 +75,6 @@ export const printed = (text: string): ReadonlyArray<string> =>
   text.replaceAll(logged, "").split("\n").map((line) => line.trim()).filter((line) => line !== "")
 
 // internal
-
-/** Files of the package besides `dist`; the empty text is the repository itself. */
-const packedParts = ["", "package.json", "README.md", "LICENSE", "CHANGELOG.md", "prisma", "docs", "examples"]
 
 /** A line of the log, with the annotations below it. */
 const logged = /^\[\d\d:\d\d:\d\d\.\d\d\d\] [A-Z]+ \(#\d+\): (?:.*\{\n(?: .*\n)*\}|.*)$/gm

@@ -4,6 +4,8 @@
  */
 import * as Effect from "effect/Effect"
 import { readFile } from "node:fs/promises"
+import { createRequire } from "node:module"
+import { dirname, join } from "node:path"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 /** The text of `prisma/<file>` with other names. `names` has the name in the file first. */
@@ -24,7 +26,7 @@ export const read = (
       }
     }
     const text = yield* Effect.tryPromise({
-      try: () => readFile(new URL(`../../../prisma/${file}`, import.meta.url), "utf8"),
+      try: () => readFile(join(packageFolder(), "prisma", file), "utf8"),
       catch: () =>
         new ProviderError.ConfigurationInvalid({
           problem: `prisma/${file} is not beside this code, as after bundling: call it from the installed package`
@@ -36,5 +38,8 @@ export const read = (
   })
 
 // internal
+
+/** Found by name: where this module is in the package depends on how the package was built. */
+const packageFolder = () => dirname(createRequire(import.meta.url).resolve("duroxide-prisma/package.json"))
 
 const invalid = (problem: string) => Effect.fail(new ProviderError.ConfigurationInvalid({ problem }))
