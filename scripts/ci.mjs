@@ -29,6 +29,7 @@ const checks = [
     "test/tasks/indexes",
     "test/runtime/statements"
   ],
+  ["test:bare"], // all that is optional of a server switched off
   ["test:rust"],
   ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
   ["stress", "--", "--seconds", "1"], // judges success, not speed

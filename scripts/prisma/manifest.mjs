@@ -28,9 +28,17 @@ export function manifestOf(sql) {
     storage: Object.fromEntries(all.flatMap((text) => {
       const [, name, storage] = /^CREATE TABLE (\w+) [\s\S]*\n\) WITH \(([\s\S]*)\)$/.exec(text) ?? []
       return name === undefined ? [] : [[name, parameters(storage)]]
-    }))
+    })),
+    optional: {
+      storageParameters: clauses(sql, /(?<=^\)) WITH \((?:[^\n]*\)|\n[\s\S]*?\n\))(?=;)/gm),
+      statementTriggers: clauses(sql, /^CREATE TRIGGER [^;]*\bFOR EACH STATEMENT\b[^;]*;/gm),
+      tableLocks: clauses(sql, /^LOCK TABLE [^;]*;/gm)
+    }
   }
 }
+
+/** What stands in the text so, each once. */
+const clauses = (sql, pattern) => [...new Set(sql.match(pattern) ?? [])]
 
 /** The tables of the first migration, column by column. Throws if one is written in another form. */
 export function layoutOf(sql) {

@@ -28,6 +28,7 @@ import * as Sending from "./internal/sending.ts"
 import { oldestServer } from "./internal/serverVersion.ts"
 import * as StartLine from "./internal/startLine.ts"
 import type * as Protection from "./internal/tls.ts"
+import { isUnsupported } from "./internal/unsupported.ts"
 
 /**
  * Certificates and keys for TLS, instead of files that the URL names (`sslrootcert`, `sslcert`, `sslkey`). Any of these
@@ -105,6 +106,11 @@ export class Database extends Context.Service<Database, {
   readonly address: string
   /** How its connections are protected. `authority only`: the certificate may be that of any host. */
   readonly tls: "off" | "unverified" | "authority only" | "verified"
+  /**
+   * Whether the server takes notifications of this login. Without them processes poll, and functions and triggers leave
+   * them out.
+   */
+  readonly notifies: boolean
   /** For queries through the Prisma models. */
   readonly client: PrismaClient
   /**
@@ -160,8 +166,10 @@ export const make = Effect.fn("Database.make")(
     const settings = yield* readSettings(options)
     const isReadOnly = yield* ReadOnly
     const listeners = new Set<() => void>()
+    let notifies = true
+    const onConnect = () => sessionSettings(settings, isReadOnly) + (notifies ? "" : withoutNotifications)
     const open = Effect.fnUntraced(function*(maxConnections: number) {
-      const pool = yield* acquirePool(settings, isReadOnly, maxConnections)
+      const pool = yield* acquirePool(settings, onConnect, maxConnections)
       const adapter = new Sending.TextAdapter(pool, {
         // The adapter quotes the name without escaping it.
         schema: settings.schema.replaceAll("\"", "\"\""),
@@ -193,6 +201,11 @@ export const make = Effect.fn("Database.make")(
         : reason
 
     yield* checkServer(pool, settings.address)
+    if (!isReadOnly && !(yield* canNotify(pool))) {
+      notifies = false
+      // The one connection that is open; those to come begin so.
+      yield* Effect.mapError(ask(pool, onConnect(), settings.address), connectFailure)
+    }
     const onRetired = (listener: () => void) =>
       Effect.asVoid(Effect.acquireRelease(
         Effect.sync(() => listeners.add(listener)),
@@ -203,6 +216,7 @@ export const make = Effect.fn("Database.make")(
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
       address: settings.address,
       tls: settings.protection,
+      notifies,
       client,
       ...Sending.make({ main, reserve, whileOpen }),
       onRetired,
@@ -295,7 +309,7 @@ const milliseconds = (name: string, input: Duration.Input) => {
     )
 }
 
-const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: number) =>
+const acquirePool = (settings: Settings, onConnect: () => string, maxConnections: number) =>
   Effect.acquireRelease(
     Effect.try({
       try: () => {
@@ -310,7 +324,7 @@ const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: nu
           keepAlive: true,
           keepAliveInitialDelayMillis,
           Client: settings.Client,
-          onConnect: (client) => client.query(sessionSettings(settings, isReadOnly))
+          onConnect: (client) => client.query(onConnect())
         })
         // The next query replaces a connection that dies while idle; without a listener, the error ends the process.
         pool.on("error", () => {})
@@ -341,6 +355,20 @@ const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
 const fastCompression = `SELECT set_config(name, 'lz4', false) FROM pg_settings ` +
   `WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals) AND source = 'default'`
 
+/** What functions and triggers obey. */
+const withoutNotifications = "; SET duroxide.notify = off"
+
+/** A server or a role that may not notify would fail each statement of a function that does. */
+const canNotify = (pool: pg.Pool) =>
+  Effect.tryPromise({
+    // A standby may be promoted.
+    try: () => pool.query("SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_notify('duroxide_prisma', '')::text END"),
+    catch: SqlFault.classify
+  }).pipe(
+    Effect.as(true),
+    Effect.catch((reason) => Effect.succeed(!(isUnsupported(reason) || reason._tag === "PermissionDenied")))
+  )
+
 /** Names only calls of our own stored functions, a bounded set of texts; other statements stay unnamed. */
 const statementNames = (schema: string) => {
   const ours = `${Connection.quoted(schema)}.dx_`
@@ -355,12 +383,15 @@ const statementNames = (schema: string) => {
   }
 }
 
+const ask = (pool: pg.Pool, text: string, address: string) =>
+  Effect.tryPromise({
+    try: () => pool.query<{ readonly version?: number }>(text),
+    catch: (thrown) => Connection.located(SqlFault.classify(thrown), address)
+  })
+
 const checkServer = Effect.fnUntraced(
   function*(pool: pg.Pool, address: string) {
-    const { rows } = yield* Effect.tryPromise({
-      try: () => pool.query<{ version: number }>("SELECT current_setting('server_version_num')::int AS version"),
-      catch: (thrown) => Connection.located(SqlFault.classify(thrown), address)
-    })
+    const { rows } = yield* ask(pool, "SELECT current_setting('server_version_num')::int AS version", address)
     const major = Math.floor((rows[0]?.version ?? 0) / 10_000)
     if (major < oldestServer) {
       return yield* new ProviderError.ConfigurationInvalid({

@@ -22,6 +22,7 @@ import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
 import type { Migration } from "./internal/migration.ts"
 import { checksum, created, Migrations } from "./internal/migrations.ts"
+import * as Reduced from "./internal/reduced.ts"
 import * as Reset from "./internal/reset.ts"
 import * as MigrationError from "./MigrationError.ts"
 import * as Session from "./shared/directSession.ts"
@@ -71,8 +72,13 @@ export const migrate = Effect.fn("Migrator.migrate")(
     const state = yield* readOurs(session, known, options)
     if (state.open !== undefined) return yield* failedEarlier(session.schema, state.open)
     yield* prepareSchema(session, state)
+    const textOf = yield* Reduced.make(session, state.pending, state.none)
     for (const migration of state.pending) {
-      yield* apply(session, migration, { lockTimeoutMs: lockTimeoutMs(options), advice: migrateAdvice })
+      yield* apply(session, migration, {
+        lockTimeoutMs: lockTimeoutMs(options),
+        steps: textOf(migration),
+        advice: migrateAdvice
+      })
     }
     return state.pending.map(({ name }) => name)
   },

@@ -13,6 +13,7 @@ import { randomUUID } from "node:crypto"
 import * as pg from "pg"
 import { inject } from "vitest"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as BareServer from "./bareServer.ts"
 import type { ProvidedServer } from "./globalSetup.ts"
 
 /**
@@ -61,7 +62,7 @@ export const database: Effect.Effect<MigratedDatabase, never, Scope.Scope> = Eff
 
 /** A fresh database without our tables; its schema may not exist. */
 export const emptyDatabase: Effect.Effect<TestDatabase, never, Scope.Scope> = Effect.suspend(() =>
-  server().template === null ? ownSchema : ownDatabase("template0")
+  server().template === null ? ownSchema : ownDatabase(server().emptyTemplate)
 )
 
 /** The name of another template, a clone of the usual one that has been changed; dropped with the scope. */
@@ -87,6 +88,7 @@ export const connect = (url: string): Effect.Effect<pg.Client, never, Scope.Scop
       const client = new pg.Client(url)
       client.on("error", () => {}) // tests kill connections
       await client.connect()
+      if (BareServer.isWanted) await client.query("SET duroxide.notify = off")
       return client
     }),
     (client) => Effect.promise(() => client.end().catch(() => {}))
@@ -112,7 +114,7 @@ const clone = Effect.fnUntraced(function*(template: string) {
 
 const ownDatabase = Effect.fnUntraced(function*(template: string) {
   const name = yield* clone(template)
-  return yield* open(urlWith((url) => (url.pathname = `/${name}`)), "public", template !== "template0")
+  return yield* open(urlWith((url) => (url.pathname = `/${name}`)), "public", template !== server().emptyTemplate)
 })
 
 const ownSchema = Effect.gen(function*() {

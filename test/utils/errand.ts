@@ -20,7 +20,8 @@ const Result = Schema.Struct({ greeting: Schema.String, answer: Schema.String, s
 const Errand = Orchestration.make("Errand", { payload: Schema.String, success: Result })
 const Tomorrow = Orchestration.make("Tomorrow")
 
-const runtime = (sender: string) =>
+/** Runtime of its definitions, whose activities return the sender. */
+export const runtime = (sender: string) =>
   Runtime.layer({ orchestrations: [Errand, Shout, Tomorrow], activities: [Greet] }).pipe(Layer.provide([
     Greet.toLayer((name) => Effect.succeed(`${sender} greets ${name}`)),
     Shout.toLayer((text) => Effect.succeed(text.toUpperCase())),

@@ -20,6 +20,7 @@ import type { TestProject } from "vitest/node"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Roles from "../../src/prisma/Roles.ts"
 import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
+import * as BareServer from "./bareServer.ts"
 import * as ContainerServer from "./containerServer.ts"
 
 /** What tests know about the server. */
@@ -29,6 +30,8 @@ export interface ProvidedServer {
   readonly source: "DATABASE_URL" | "container" | "embedded"
   /** A migrated database to clone; null where databases cannot be created. */
   readonly template: string | null
+  /** A database without our tables to clone. */
+  readonly emptyTemplate: string
   /** A login with the rights of a worker in the template and its clones; null where roles cannot be created. */
   readonly worker: { readonly user: string; readonly password: string } | null
   /** The server's log, if it can be read. */
@@ -53,7 +56,8 @@ export default async function setup(project: TestProject) {
   const scope = Scope.makeUnsafe()
   const started = await Effect.runPromise(
     Effect.gen(function*() {
-      const server = yield* findServer
+      const found = yield* findServer
+      const server = BareServer.isWanted ? { ...found, url: yield* BareServer.inFrontOf(found.url) } : found
       const made = yield* makeTemplate(server.url)
       return { ...server, ...made }
     }).pipe(Scope.provide(scope), Effect.provide(Logger.layer([])), Effect.exit)
@@ -70,7 +74,7 @@ export default async function setup(project: TestProject) {
   return () => Effect.runPromise(Scope.close(scope, Exit.void))
 }
 
-type Server = Omit<ProvidedServer, "template" | "worker">
+type Server = Omit<ProvidedServer, "template" | "emptyTemplate" | "worker">
 
 const findServer: Effect.Effect<Server, unknown, Scope.Scope> = Effect.suspend(() => {
   const url = process.env.DATABASE_URL
@@ -130,14 +134,20 @@ function isAlive(pid: number) {
 const makeTemplate = Effect.fnUntraced(function*(serverUrl: string) {
   const unique = `${process.pid}_${Date.now().toString(36)}`
   const template = `duroxide_template_${unique}`
-  const admin = async (sql: string) => {
-    const client = new pg.Client(serverUrl)
+  const connected = async (url: string, use: (client: pg.Client) => Promise<unknown>) => {
+    const client = new pg.Client(url)
     await client.connect()
     try {
-      await client.query(sql)
+      await use(client)
     } finally {
       await client.end()
     }
+  }
+  const admin = (sql: string) => connected(serverUrl, (client) => client.query(sql))
+  const urlOf = (database: string) => {
+    const url = new URL(serverUrl)
+    url.pathname = `/${database}`
+    return url.toString()
   }
   /** Dropped with the run; whether the role of the server's URL may do it at all. */
   const acquire = (create: string, drop: string) =>
@@ -154,15 +164,21 @@ const makeTemplate = Effect.fnUntraced(function*(serverUrl: string) {
   const password = randomUUID()
   // Before the template, whose rights name it.
   const hasWorker = yield* acquire(`CREATE ROLE ${user} LOGIN PASSWORD '${password}'`, `DROP ROLE IF EXISTS ${user}`)
+  const emptyTemplate = BareServer.isWanted ? `duroxide_bare_${unique}` : "template0"
+  if (BareServer.isWanted) {
+    yield* acquire(`CREATE DATABASE ${emptyTemplate}`, `DROP DATABASE IF EXISTS ${emptyTemplate} WITH (FORCE)`)
+    yield* Effect.promise(() =>
+      connected(urlOf(emptyTemplate), (client) => Effect.runPromise(BareServer.strip(client)))
+    )
+  }
   const hasTemplate = yield* acquire(
-    `CREATE DATABASE ${template}`,
+    `CREATE DATABASE ${template} TEMPLATE ${emptyTemplate}`,
     `DROP DATABASE IF EXISTS ${template} WITH (FORCE)`
   )
-  if (!hasTemplate) return { template: null, worker: null }
-  const url = new URL(serverUrl)
-  url.pathname = `/${template}`
-  yield* Migrator.migrate({ url: url.toString(), schema: "public" })
-  if (!hasWorker) return { template, worker: null }
-  yield* Roles.apply({ url: url.toString(), schema: "public", roles: { worker: user } })
-  return { template, worker: { user, password } }
+  if (!hasTemplate) return { template: null, emptyTemplate, worker: null }
+  const url = urlOf(template)
+  yield* Migrator.migrate({ url, schema: "public" })
+  if (!hasWorker) return { template, emptyTemplate, worker: null }
+  yield* Roles.apply({ url, schema: "public", roles: { worker: user } })
+  return { template, emptyTemplate, worker: { user, password } }
 })

@@ -14,6 +14,7 @@ import type { Notification } from "./channels.ts"
 import { located, quoted } from "./connection.ts"
 import type { Login } from "./login.ts"
 import { connectTimeoutMs } from "./pool.ts"
+import { isUnsupported } from "./unsupported.ts"
 
 export interface Options {
   readonly login: Login
@@ -25,7 +26,10 @@ export interface Options {
   }
   /** Opened when `wanted` has changed. */
   readonly changed: Latch.Latch
-  /** Called when the server listens to these channels, and to no others, and the session has these locks. */
+  /**
+   * Called when the server listens to these channels, and to no others, and the session has these locks: none where the
+   * server has no such locks.
+   */
   readonly accepted: (channels: ReadonlyArray<string>, locks: ReadonlyArray<string>) => void
   /** Called for every notification, from the moment the server accepts the listener. */
   readonly onNotification: (notification: Notification) => void
@@ -72,10 +76,11 @@ export const open = Effect.fnUntraced(
     /** A comment alone is an empty query. It says in pg_stat_activity what the connection is for. */
     let heartbeat = ""
     const held = new Set<string>()
+    let hasLocks = true
     // One transaction: what was listened to before, and still is, misses nothing.
     const adapt = Effect.gen(function*() {
       options.changed.closeUnsafe()
-      const { applicationName, channels, locks } = options.wanted()
+      const { applicationName, channels, ...wanted } = options.wanted()
       const names = channels.map(quoted)
       heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
       const statements = [
@@ -85,12 +90,27 @@ export const open = Effect.fnUntraced(
         "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
         `SET application_name = ${pg.escapeLiteral(applicationName)}`,
         "UNLISTEN *",
-        ...names.map((name) => `LISTEN ${name}`),
-        // Shared: the server may not know yet that the connection before this one is lost.
-        ...locks.filter((key) => !held.has(key)).map((key) => `SELECT pg_advisory_lock_shared('${key}')`),
-        ...[...held].filter((key) => !locks.includes(key)).map((key) => `SELECT pg_advisory_unlock_shared('${key}')`)
+        ...names.map((name) => `LISTEN ${name}`)
       ]
-      yield* answered(() => client.query(statements.join("; ")))
+      const send = (locks: ReadonlyArray<string>) =>
+        answered(() =>
+          client.query([
+            ...statements,
+            // Shared: the server may not know yet that the connection before this one is lost.
+            ...locks.filter((key) => !held.has(key)).map((key) => `SELECT pg_advisory_lock_shared('${key}')`),
+            ...[...held].filter((key) => !locks.includes(key)).map((key) =>
+              `SELECT pg_advisory_unlock_shared('${key}')`
+            )
+          ].join("; "))
+        )
+      // A server without such locks may have notifications.
+      const locks = yield* Effect.as(send(hasLocks ? wanted.locks : []), hasLocks ? wanted.locks : []).pipe(
+        Effect.catchIf(isUnsupported, (reason) => {
+          if (!hasLocks || wanted.locks.length === 0) return Effect.fail(reason)
+          hasLocks = false
+          return Effect.as(send([]), [])
+        })
+      )
       held.clear()
       for (const key of locks) held.add(key)
       options.accepted(channels, locks)

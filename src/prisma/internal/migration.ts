@@ -23,6 +23,12 @@ export interface Manifest {
   readonly indexSql: Readonly<Record<string, string>>
   /** Storage parameters of the tables that it creates with some, each such as `fillfactor = 80`. */
   readonly storage: Readonly<Record<string, ReadonlyArray<string>>>
+  /** Parts of its text that a server may lack, and that can be left out. */
+  readonly optional: {
+    readonly storageParameters: ReadonlyArray<string>
+    readonly statementTriggers: ReadonlyArray<string>
+    readonly tableLocks: ReadonlyArray<string>
+  }
 }
 
 export interface Table {

@@ -38,7 +38,7 @@ export const make = Effect.fnUntraced(function*(
   options: Options,
   { applicationName, channels: heard, locked, locks, renamed }: Ear
 ): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
-  const { listen, query, schema } = yield* Database
+  const { listen, notifies, query, schema } = yield* Database
   const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
     Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
   )
@@ -59,31 +59,35 @@ export const make = Effect.fnUntraced(function*(
   return {
     name: "listen-notify",
     listen: ({ connected, disconnected, receive }) =>
-      options.listens === false ? Effect.void : Effect.flatMap(hintLogger, (logHint) =>
-        listen({
-          login,
-          channels: heard.map((name) => channels[name]),
-          applicationName,
-          locks,
-          locked,
-          renamed,
-          echo,
-          sendEcho: notify("checkNotifications", [echo]),
-          connected,
-          disconnected,
-          receive: (notification) => {
-            const hints = Channels.decode(channels, notification)
-            if (hints.length === 0) logHint(notification.channel, undefined)
-            for (const received of hints) {
-              if (received.sender === sender) continue
-              logHint(notification.channel, received)
-              receive(received)
+      options.listens === false ?
+        Effect.void :
+        !notifies ?
+        cannotNotify :
+        Effect.flatMap(hintLogger, (logHint) =>
+          listen({
+            login,
+            channels: heard.map((name) => channels[name]),
+            applicationName,
+            locks,
+            locked,
+            renamed,
+            echo,
+            sendEcho: notify("checkNotifications", [echo]),
+            connected,
+            disconnected,
+            receive: (notification) => {
+              const hints = Channels.decode(channels, notification)
+              if (hints.length === 0) logHint(notification.channel, undefined)
+              for (const received of hints) {
+                if (received.sender === sender) continue
+                logHint(notification.channel, received)
+                receive(received)
+              }
             }
-          }
-        })),
+          })),
     announce: (hints) =>
       Effect.suspend(() => {
-        const notifications = Channels.encode(channels, sender, hints)
+        const notifications = notifies ? Channels.encode(channels, sender, hints) : []
         return notifications.length === 0
           ? Effect.void
           : Effect.asVoid(Effect.mapError(notify("announce", notifications), notifierError))
@@ -104,6 +108,11 @@ export const makeTopics = Effect.fnUntraced(function*(options: Options) {
 export const notifierError = ({ message }: ProviderError.ProviderError) => new NotifierError({ problem: message })
 
 // internal
+
+const cannotNotify = Listening.log(
+  Effect.logWarning("Listener: the server refuses pg_notify, so the queues are polled"),
+  {}
+)
 
 /** Logs what arrives, at level Debug. */
 const hintLogger = Effect.gen(function*() {

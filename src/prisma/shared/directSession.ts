@@ -5,10 +5,12 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { ours } from "../../model/shared/logging.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
 import * as Connection from "../internal/connection.ts"
 import * as Login from "../internal/login.ts"
+import { isUnsupported } from "../internal/unsupported.ts"
 import * as MigrationError from "../MigrationError.ts"
 
 export type Row = Readonly<Record<string, unknown>>
@@ -84,7 +86,7 @@ const lockKey = 72707369
 
 /**
  * Takes the locks of the Prisma CLI and of duroxide-pg's own migrations, so that neither sees an unfinished schema.
- * They are held until the session ends.
+ * They are held until the session ends. A server that has no such locks gets a warning in the log instead.
  */
 export const lock = ({ run, schema }: Session, timeoutMs: number) =>
   run(
@@ -97,7 +99,11 @@ export const lock = ({ run, schema }: Session, timeoutMs: number) =>
       Effect.catchIf(
         isLockTimeout,
         () => Effect.fail(new MigrationError.LockTimeout({ waitedMs: timeoutMs }))
-      )
+      ),
+      Effect.catchIf(isUnsupported, ({ message }) =>
+        Effect.logWarning("Migrator: the server has no locks of sessions; run one migration at a time").pipe(
+          ours({ module: "Migrator", schema, error: message })
+        ))
     )
 
 /**

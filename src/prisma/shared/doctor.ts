@@ -8,7 +8,7 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type * as ProviderError from "../../provider/ProviderError.ts"
 import * as DirectUrl from "../internal/directUrl.ts"
-import type { Examined, Pair } from "../internal/doctor/examined.ts"
+import type { Examined } from "../internal/doctor/examined.ts"
 import * as Features from "../internal/doctor/features.ts"
 import { check } from "../internal/doctor/finding.ts"
 import type { Answer, Area, Finding } from "../internal/doctor/finding.ts"
@@ -19,6 +19,8 @@ import * as Server from "../internal/doctor/server.ts"
 import * as Settings from "../internal/doctor/settings.ts"
 import * as Vacuum from "../internal/doctor/vacuum.ts"
 import { Migrations } from "../internal/migrations.ts"
+import { storageParameters } from "../internal/probes/optional.ts"
+import type { Pair } from "../internal/probes/probe.ts"
 import type * as Tls from "../internal/tls.ts"
 import * as Session from "./directSession.ts"
 
@@ -75,7 +77,10 @@ export const examine = Effect.fnUntraced(
     yield* look("settings", "settings", Settings.examine(examined))
 
     if (isMigrated) {
-      yield* look("vacuum", "table settings", Vacuum.storage(examined, migrations))
+      const hasStorage = features.optional.every(({ name, result }) =>
+        name !== storageParameters.name || result !== "advice"
+      )
+      if (hasStorage) yield* look("vacuum", "table settings", Vacuum.storage(examined, migrations))
       yield* look("vacuum", "dead rows", Vacuum.tables(examined))
       yield* look("vacuum", "oldest transaction", Vacuum.horizon(examined))
     }

@@ -1,7 +1,7 @@
 /**
  * What the checks of an examination look at: sessions on the server, and the settings of the processes.
  */
-import type * as Session from "../../shared/directSession.ts"
+import type { Pair } from "../probes/probe.ts"
 
 export interface Examined {
   /** As processes connect, in two sessions. */
@@ -16,9 +16,4 @@ export interface Examined {
   readonly isStandby: boolean
   /** `maxConnections` of each process. */
   readonly maxConnections: number
-}
-
-export interface Pair {
-  readonly one: Session.Session
-  readonly other: Session.Session
 }

@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import type * as ProviderError from "../../../provider/ProviderError.ts"
 import type * as MigrationError from "../../MigrationError.ts"
+import { problemOf, unlessLost } from "../probes/probe.ts"
 
 /** In the order in which they are shown. */
 export type Area = "server" | "needed" | "optional" | "rights" | "settings" | "vacuum" | "indexes" | "listening"
@@ -49,24 +50,6 @@ export const check = <R>(
 ): Effect.Effect<ReadonlyArray<Answer>, ProviderError.Reason, R> =>
   unlessLost(Effect.map(answers, (answer) => [answer].flat()), (reason) => [unknown(name, refusalOf(reason))])
 
-/** Handles the reasons that the server has answered with. */
-export const unlessLost = <A, B, R>(
-  effect: Effect.Effect<A, MigrationError.Reason, R>,
-  handled: (reason: MigrationError.Reason) => B
-): Effect.Effect<A | B, ProviderError.Reason, R> =>
-  Effect.catch(effect, (reason) => isLost(reason) ? Effect.fail(reason) : Effect.succeed(handled(reason)))
-
 /** The error of the server, without the advice that its reason has for other places. */
 export const refusalOf = (reason: MigrationError.Reason): string =>
   reason._tag === "PermissionDenied" ? `this login may not look: ${reason.problem}` : `no answer: ${problemOf(reason)}`
-
-/** What the server has said. */
-export const problemOf = (reason: MigrationError.Reason): string =>
-  "problem" in reason ? reason.problem : reason.message
-
-// internal
-
-type Lost = Extract<ProviderError.Reason, { readonly _tag: "ConnectionLost" | "AuthenticationFailed" | "Closed" }>
-
-const isLost = (reason: MigrationError.Reason): reason is Lost =>
-  reason._tag === "ConnectionLost" || reason._tag === "AuthenticationFailed" || reason._tag === "Closed"

@@ -9,8 +9,9 @@ import { count, counted } from "../../../model/shared/quantities.ts"
 import type * as MigrationError from "../../MigrationError.ts"
 import { quoted } from "../connection.ts"
 import * as ListenerSession from "../listenerSession.ts"
+import { problemOf, unlessLost } from "../probes/probe.ts"
 import type { Examined } from "./examined.ts"
-import { advice, ok, problem, problemOf, unlessLost } from "./finding.ts"
+import { advice, ok, problem } from "./finding.ts"
 import type { Answer } from "./finding.ts"
 
 /** One session listens as processes do, another notifies it as processes do. */
@@ -27,8 +28,8 @@ export const notifications = Effect.fnUntraced(function*({ direct, used }: Exami
   }
   const channel = `dx_doctor_${randomUUID()}`
   const arrived = Deferred.makeUnsafe<void>()
-  const refused = (what: string) => (reason: MigrationError.Reason) =>
-    advice(name, `${what} is refused: ${problemOf(reason)}`, without)
+  const refused = (what: string, more = "") => (reason: MigrationError.Reason) =>
+    advice(name, `${what} is refused: ${problemOf(reason)}`, without + more)
   const listen = ListenerSession.open({
     login: direct.one,
     wanted: () => ({ applicationName: "duroxide-prisma doctor", channels: [channel], locks: [] }),
@@ -51,7 +52,7 @@ export const notifications = Effect.fnUntraced(function*({ direct, used }: Exami
   )
   const notify = used.one.run("SELECT pg_notify($1, 'x')::text", [channel])
   return yield* Effect.scoped(unlessLost(
-    Effect.andThen(listen, unlessLost(Effect.andThen(notify, answer), refused("NOTIFY"))),
+    Effect.andThen(listen, unlessLost(Effect.andThen(notify, answer), refused("NOTIFY", ownTransactions))),
     refused("LISTEN")
   ))
 })
@@ -97,6 +98,8 @@ export const processes = Effect.fnUntraced(function*({ direct: { one }, schema }
 })
 
 // internal
+
+const ownTransactions = "; transactions of your own need ALTER DATABASE … SET duroxide.notify = off (docs/growth.md)"
 
 /** As long as processes wait for their echo. */
 const patienceMs = 5000

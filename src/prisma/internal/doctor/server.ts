@@ -9,9 +9,11 @@ import { counted } from "../../../model/shared/quantities.ts"
 import * as Migrator from "../../Migrator.ts"
 import * as DirectUrl from "../directUrl.ts"
 import { Migrations } from "../migrations.ts"
+import { problemOf, unlessLost } from "../probes/probe.ts"
+import type { Pair } from "../probes/probe.ts"
 import { oldestServer } from "../serverVersion.ts"
-import type { Examined, Pair } from "./examined.ts"
-import { advice, ok, problem, problemOf, refusalOf, unknown, unlessLost } from "./finding.ts"
+import type { Examined } from "./examined.ts"
+import { advice, ok, problem, refusalOf, unknown } from "./finding.ts"
 
 export const version = Effect.fnUntraced(function*({ direct: { one } }: Examined) {
   const name = "version"
@@ -35,9 +37,9 @@ export const version = Effect.fnUntraced(function*({ direct: { one } }: Examined
   return Number(row!["number"]) < oldestServer * 10_000
     ? problem(name, found, `Use PostgreSQL ${oldestServer} or newer`)
     : yugabyte !== undefined || other !== ""
-    ? advice(name, found, "Measure before you rely on it: this package is tested on PostgreSQL alone")
+    ? advice(name, found, "Read docs/growth.md, and measure: this package is tested on PostgreSQL alone")
     : row!["hasCitus"] === true
-    ? advice(name, found, "Distribute none of our tables: a claim cannot run across nodes")
+    ? advice(name, found, "Distribute none of our tables: a claim cannot run across nodes (docs/growth.md)")
     : ok(name, found)
 })
 
