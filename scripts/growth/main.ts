@@ -206,5 +206,5 @@ const program = Effect.gen(function*() {
 })
 
 await Effect.runPromise(
-  program.pipe(Effect.scoped, Effect.provide(DatabaseServer.layer()), Effect.provide(Logger.layer([])))
+  program.pipe(Effect.scoped, Effect.provide([DatabaseServer.layer(), Logger.layer([])]))
 )

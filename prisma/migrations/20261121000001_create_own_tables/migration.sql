@@ -247,9 +247,9 @@ CREATE TABLE sqlite_imports (
 );
 
 -- Columns of the shared tables come last: from here on, running workers wait.
-ALTER TABLE instances
-  ADD COLUMN route TEXT NOT NULL DEFAULT '',
-  ADD COLUMN status TEXT NOT NULL DEFAULT 'Running';
+ALTER TABLE instances ADD COLUMN route TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE instances ADD COLUMN status TEXT NOT NULL DEFAULT 'Running';
 
 -- Listing, counting: the instances of a status and a name, the newest first; listing statuses and names.
 -- Without the ids, which may be long.

@@ -26,7 +26,8 @@ export const make = Effect.fnUntraced(function*(
     if (part === "tableLocks" && !isNew) continue
     if (migrations.every(({ manifest }) => manifest.optional[part].length === 0)) continue
     const tried = yield* tryOut(probe, { one: session, other: session }, quoted(session.schema))
-    if (tried === "works") continue
+    // The migration itself says what the role lacks.
+    if (tried === "works" || (tried !== "differs" && tried.isDenied)) continue
     lacking.push(part)
     yield* Effect.logWarning(
       `Migrator: the server lacks ${probe.name}, which are left out; without them ${probe.without}`

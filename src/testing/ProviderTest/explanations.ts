@@ -105,12 +105,13 @@ export const explanations = topic("explanations", {
     yield* enqueueStart("new", { version: "2.0.0" })
     yield* poke("i")
     yield* expectCause("i", "Unserved", /has messages, and no living process serves TestOrch 1\.0\.0\.$/)
-    yield* announce(duties("a", { orchestrations: ["TestOrch@1.0.0"] }))
+    const leave = yield* announce(duties("a", { orchestrations: ["TestOrch@1.0.0"] }))
     yield* listedProcesses(1)
     const queued = yield* expectCause("i", "Queued", /waits for a free slot; 1 process serves TestOrch\.$/)
     assert.strictEqual(queued.servedBy, 1)
     yield* claimInstance("i", { serves: ["1.0.0"] })
     yield* expectCause("i", "TakesTurn", /takes a turn in a process, whose lock lasts until .*Z, in /)
+    yield* leave
   }),
 
   an_execution_of_Duroxide_is_left_to_it: Effect.gen(function*() {
@@ -128,7 +129,7 @@ export const explanations = topic("explanations", {
       /waits for activity Charge, which no living process takes/
     )
     assert.deepInclude(unserved.activity, { name: "Charge", tag: null, eventId: 2, tryNumber: 1, lastError: null })
-    yield* announce(duties("a", { activities: ["Charge"] }))
+    const leave = yield* announce(duties("a", { activities: ["Charge"] }))
     yield* listedProcesses(1)
     yield* expectCause("i", "ActivityQueued", /which has waited for a free worker .*; 1 process serves it\.$/)
     yield* pause(PauseTarget.Activity({ name: "Charge" }), { reason: "bank" })
@@ -138,6 +139,7 @@ export const explanations = topic("explanations", {
     const { activity, waits } = yield* expectCause("i", "ActivityRuns", /which runs for .*, under a lock until /)
     assert.strictEqual(activity.deliveries, 1)
     assert.deepStrictEqual(waits.map(({ kind, name }) => [kind, name]), [["activity", "Charge"]])
+    yield* leave
   }),
 
   a_failed_activity_is_tried_again: Effect.gen(function*() {

@@ -48,7 +48,8 @@ export const reading = (name: string, use: string, step: string): Probe => ({
 /** A lock that no other try takes. */
 export const lockName = () => `duroxide_prisma.probe ${globalThis.crypto.randomUUID()}`
 
-export type Tried = "works" | "differs" | { readonly refused: string }
+/** `isDenied`: the role has no right to try, and the server may have it. */
+export type Tried = "works" | "differs" | { readonly refused: string; readonly isDenied: boolean }
 
 /** `prepared` creates the schema, if that has to be done. Fails only if the connection is lost. */
 export const tryOut = (
@@ -63,7 +64,7 @@ export const tryOut = (
       yield* run(`BEGIN; ${prepared}`)
       return (yield* works(sessions, schema)) ? "works" : "differs"
     }),
-    (reason): Tried => ({ refused: problemOf(reason) })
+    (reason): Tried => ({ refused: problemOf(reason), isDenied: reason._tag === "PermissionDenied" })
   ).pipe(Effect.ensuring(Effect.ignore(run("ROLLBACK"))))
 }
 
