@@ -27,8 +27,11 @@ import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
 import { retry } from "./commands/retry.ts"
 import { show } from "./commands/show.ts"
+import { signal } from "./commands/signal.ts"
+import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
+import { wait } from "./commands/wait.ts"
 import { ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
 import * as help from "./internal/help.ts"
@@ -37,6 +40,7 @@ import * as logging from "./internal/logging.ts"
 import * as Output from "./internal/Output.ts"
 import * as Platform from "./internal/platform.ts"
 import * as Settings from "./internal/settings.ts"
+import { Stdin } from "./internal/stdin.ts"
 import { oneLine } from "./internal/table.ts"
 
 const imports = Command.make("import").pipe(
@@ -63,6 +67,9 @@ const root = (env: Io["env"]) =>
       explain,
       queues,
       processes,
+      start,
+      signal,
+      wait,
       pause,
       resume,
       retry,
@@ -104,6 +111,7 @@ export const run = (io: Io): Effect.Effect<number> => {
       Layer.mergeAll(
         Platform.layer(io),
         Layer.succeed(Output.Output, output),
+        Layer.succeed(Stdin, io.stdin),
         CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions] }),
         CliOutput.layer(help.formatter(output)),
         CliOutput.layerPresenter({ present }),

@@ -19,6 +19,8 @@ export interface Options {
   readonly terminal?: number
   /** The next line that a person types on the terminal. Defaults to none: standard input has ended. */
   readonly typed?: () => Promise<string>
+  /** What standard input has. Defaults to nothing. */
+  readonly input?: string
   /** Called with what it writes to standard error. */
   readonly onNote?: (text: string) => void
   /** Why standard output loses what is written. */
@@ -43,6 +45,7 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       env: options.env ?? {},
       stdin: {
         isTerminal: options.terminal !== undefined,
+        text: () => Promise.resolve(options.input ?? ""),
         line: () => options.typed?.() ?? Promise.resolve(undefined)
       },
       stdout: stream("stdout"),

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import * as Bulk from "../internal/bulk.ts"
-import { CommandError } from "../internal/failure.ts"
+import { CommandError, misused } from "../internal/failure.ts"
 import { outcomeOf } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -42,7 +42,7 @@ const run = Effect.fnUntraced(function*({ force, ...flags }: Bulk.Flags & { read
   const id = Bulk.onlyId(flags)
   if (id === undefined) {
     if (Option.isSome(flags.parent)) {
-      return yield* Bulk.misused("--parent selects children, which are deleted with the root of their tree")
+      return yield* misused("--parent selects children, which are deleted with the root of their tree")
     }
     return yield* Bulk.run(flags, {
       verb: "delete",

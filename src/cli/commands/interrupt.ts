@@ -3,12 +3,10 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
-import { durationOf, noDuration } from "../../model/shared/durations.ts"
-import { Admin } from "../../provider/Admin.ts"
 import * as Bulk from "../internal/bulk.ts"
-import { CommandError } from "../internal/failure.ts"
-import { outcomeOf } from "../internal/instances.ts"
+import { durationOf } from "../internal/durations.ts"
 import { Output } from "../internal/Output.ts"
+import { findRunning } from "../internal/running.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
@@ -72,10 +70,7 @@ const running = { statuses: ["Running", "Blocked", "Paused"], defaults: ["Runnin
 const runInterrupt = Effect.fnUntraced(
   function*({ deadline, reason, ...flags }: Flags & { readonly deadline: Option.Option<string> }) {
     const limit = Option.getOrUndefined(deadline)
-    const duration = limit === undefined ? undefined : durationOf(limit as never)
-    if (limit !== undefined && duration === undefined) {
-      return yield* Bulk.misused(`--deadline: ${noDuration}: write "10 minutes" or "1 hour"`)
-    }
+    const duration = yield* durationOf("deadline", deadline)
     const client = yield* Effect.provide(Client.Client, Client.layer)
     const interruptOne = (id: string) => client.interrupt(id, reason, { deadline: duration })
     const terminated = limit === undefined ? "" : `terminated after ${limit}`
@@ -132,18 +127,4 @@ const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
       )
     ]
   })
-})
-
-/** Fails if the instance has ended: no process would read the request. */
-const findRunning = Effect.fnUntraced(function*(id: string) {
-  const state = yield* (yield* Admin).getInstanceInfo(id)
-  const { status } = outcomeOf(state)
-  if (status !== "Running" && status !== "ContinuedAsNew") {
-    return yield* new CommandError({
-      code: "InstanceEnded",
-      message: `instance ${id} has ended: ${status}`,
-      exit: "no"
-    })
-  }
-  return state
 })

@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import * as Bulk from "../internal/bulk.ts"
-import { CommandError } from "../internal/failure.ts"
+import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
@@ -53,7 +53,7 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Bulk.
   const reason = Option.getOrUndefined(given)
   const id = Bulk.onlyId(flags)
   if (id === undefined) {
-    if (Option.isSome(from)) return yield* Bulk.misused("--from is an event of one instance: name that one alone")
+    if (Option.isSome(from)) return yield* misused("--from is an event of one instance: name that one alone")
     return yield* Bulk.run(flags, {
       verb: "retry",
       done: "retried",

@@ -27,6 +27,8 @@ export interface Style {
 
 export class Output extends Context.Service<Output, {
   readonly isJson: boolean
+  /** Whether standard output is a terminal. */
+  readonly isTerminal: boolean
   /** On standard output, for help. */
   readonly hasColours: boolean
   readonly style: Style
@@ -39,6 +41,8 @@ export class Output extends Context.Service<Output, {
   readonly answer: (answer: Answer) => Effect.Effect<void>
   /** A line on standard error: `text` for people, `json` with `--json`. */
   readonly note: (text: string, json: object) => Effect.Effect<void>
+  /** A note that something may not be as it was meant. */
+  readonly warn: (text: string) => Effect.Effect<void>
   /** `note` outside an effect. */
   readonly noteUnsafe: (text: string, json: object) => void
   /** Whether a person can answer: on a terminal, without `--json`. */
@@ -62,11 +66,13 @@ export const make = (io: Io): Output["Service"] => {
     erase()
     io.stderr.write(`${withoutPasswords(isJson ? JSON.stringify(json) : text)}\n`)
   }
+  const errorStyle = styleOf(io.stderr)
   return Output.of({
     isJson,
+    isTerminal: io.stdout.isTerminal,
     hasColours: hasColours(io.env, io.stdout),
     style: styleOf(io.stdout),
-    errorStyle: styleOf(io.stderr),
+    errorStyle,
     columns: io.stdout.columns || Number.POSITIVE_INFINITY,
     canRewrite,
     answer: ({ json, text }) =>
@@ -75,6 +81,7 @@ export const make = (io: Io): Output["Service"] => {
         io.stdout.write(isJson ? `${JSON.stringify(json, null, 2)}\n` : text.map((line) => `${line}\n`).join(""))
       }),
     note: (text, json) => Effect.sync(() => noteUnsafe(text, json)),
+    warn: (text) => Effect.sync(() => noteUnsafe(`${errorStyle.yellow("warning")}: ${text}`, { warning: text })),
     noteUnsafe,
     canAsk: io.stdin.isTerminal && io.stderr.isTerminal && !isJson,
     ask: (question) =>

@@ -14,7 +14,7 @@ import { count, counted } from "../../model/shared/quantities.ts"
 import * as Admin from "../../provider/Admin.ts"
 import type { InstanceSearch } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { CommandError } from "./failure.ts"
+import { CommandError, misused } from "./failure.ts"
 import * as Filters from "./filters.ts"
 import { Output } from "./Output.ts"
 import * as Progress from "./Progress.ts"
@@ -137,9 +137,6 @@ export const run = Effect.fnUntraced(function*<R>(flags: Flags, action: Action<R
     })
   }
 })
-
-/** A bad combination of flags. */
-export const misused = (message: string) => new CommandError({ code: "Usage", message, exit: "usage" })
 
 // internal
 

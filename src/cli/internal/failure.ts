@@ -35,6 +35,9 @@ export class CommandError extends Schema.TaggedError<CommandError>("duroxide-pri
   exit: Schema.Literals(["no", "usage", "database", "again"])
 }) {}
 
+/** A bad value, or flags that do not go together. */
+export const misused = (message: string) => new CommandError({ code: "Usage", message, exit: "usage" })
+
 /** A schema that exists and lacks migrations. */
 export const behind = ({ _tag, pending, schema }: SchemaBehind, migrateCommand: string): CommandError =>
   new CommandError({
@@ -142,6 +145,7 @@ const answers: ReadonlySet<string> = new Set([
 const inputs: ReadonlySet<string> = new Set([
   "ConfigurationInvalid",
   "InvalidInput",
+  "PayloadTooLarge",
   "PackageMissing",
   "FileUnreadable",
   "NotDuroxide",

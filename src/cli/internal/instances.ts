@@ -8,6 +8,7 @@ import { explain } from "../../model/shared/explained.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
+import type { End } from "../../provider/calls/reads.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
@@ -25,7 +26,10 @@ export interface Outcome {
 /** Unlike the tables, it distinguishes cancelled instances from failed ones. */
 export const outcomeOf = (state: InstanceState): Outcome => {
   const end = endOf(state)
-  if (end === undefined) return { status: state.status, output: null, error: null }
+  return end === undefined ? { status: state.status, output: null, error: null } : outcomeOfEnd(end)
+}
+
+export const outcomeOfEnd = (end: End): Outcome => {
   if (end._tag === "Completed") return { status: "Completed", output: end.output, error: null }
   const { details } = end
   const reason = ErrorDetails.cancellationOf(details)

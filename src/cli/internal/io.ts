@@ -23,6 +23,8 @@ export interface Stream {
 
 export interface Input {
   readonly isTerminal: boolean
+  /** All of it, until it ends: on a terminal, with Ctrl-D. */
+  readonly text: () => Promise<string>
   /** The next line, without its end; undefined if the input has ended, or the signal ends the wait. */
   readonly line: (signal: AbortSignal) => Promise<string | undefined>
 }
@@ -64,6 +66,12 @@ export const streamOf = (
 /** Reads nothing before it is asked to. */
 export const inputOf = (stream: NodeJS.ReadableStream & { readonly isTTY?: boolean }): Input => ({
   isTerminal: stream.isTTY ?? false,
+  text: async () => {
+    let text = ""
+    stream.setEncoding("utf8")
+    for await (const chunk of stream) text += chunk
+    return text
+  },
   line: (signal) =>
     new Promise((resolve) => {
       const lines = createInterface({ input: stream })

@@ -1,0 +1,20 @@
+/**
+ * Durations in flags, such as "10 minutes".
+ */
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Durations from "../../model/shared/durations.ts"
+import { type CommandError, misused } from "./failure.ts"
+
+/** What the flag says; fails if that is not a duration. */
+export const durationOf = (
+  flag: string,
+  given: Option.Option<string>
+): Effect.Effect<Duration.Duration | undefined, CommandError> => {
+  if (Option.isNone(given)) return Effect.succeed(undefined)
+  const duration = Durations.durationOf(given.value as never)
+  return duration === undefined
+    ? Effect.fail(misused(`--${flag}: ${Durations.noDuration}: write "10 minutes" or "1 hour"`))
+    : Effect.succeed(duration)
+}
