@@ -101,10 +101,10 @@ describe("of a database", () => {
         ["CREATE FUNCTION mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'", "additional function mine()"],
         ["DROP INDEX worker_queue_session_id_idx", "missing index worker_queue_session_id_idx"],
         [
-          `DROP INDEX instances_parent_instance_id_idx;
-          CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id)
+          `DROP INDEX instances_parent_instance_id_created_at_idx;
+          CREATE INDEX instances_parent_instance_id_created_at_idx ON instances (parent_instance_id)
             WHERE parent_instance_id > ''`,
-          "changed index instances_parent_instance_id_idx"
+          "changed index instances_parent_instance_id_created_at_idx"
         ],
         ["ALTER TABLE sessions RESET (fillfactor)", "missing storage sessions"],
         [
