@@ -38,7 +38,7 @@ export const unfinished = async (store: Store, lines: ReadonlyArray<ClientLine>)
   // Between two executions of an instance the next one has no row yet.
   const rows = await store.sql<{ id: string; isOpenBox: boolean }>(
     `SELECT instance_id AS id, orchestration_name = 'Box' AND NOT EXISTS (
-       SELECT FROM executions WHERE executions.instance_id = instances.instance_id AND status IN ('Completed', 'Failed')
+       SELECT FROM executions WHERE executions.instance_id = instances.instance_id AND executions.status IN ('Completed', 'Failed')
      ) AS "isOpenBox" FROM instances`
   )
   const existing = new Set(rows.map(({ id }) => id))

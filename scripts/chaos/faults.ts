@@ -75,7 +75,7 @@ const faults: Record<string, Fault> = {
     inject: async ({ chance, fleet, progress, store }) => {
       const running = await store.sql(
         `SELECT FROM executions JOIN instances USING (instance_id)
-         WHERE orchestration_name IN ('Pill', 'TurnPill') AND status = 'Running'
+         WHERE orchestration_name IN ('Pill', 'TurnPill') AND executions.status = 'Running'
          UNION ALL SELECT FROM queue_tasks WHERE name = 'TaskPill' AND status IN ('Pending', 'Running')`
       )
       // Its ten deliveries take a while, and two pills at once leave too few processes for other work.
