@@ -19,13 +19,12 @@ import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { isRequest, mismatch } from "../replay/action.ts"
+import { codeAfter, diesAfter, isDeath } from "../replay/codeAfter.ts"
+import type { Code, StoredValue } from "../replay/codeAfter.ts"
 import { whereDifferent } from "../replay/difference.ts"
+import { decisionText } from "../replay/eventText.ts"
+import * as historyDiff from "../replay/historyDiff.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
-import { codeAfter } from "./internal/codeAfter.ts"
-import type { StoredValue } from "./internal/codeAfter.ts"
-import type { Code } from "./internal/codeAfter.ts"
-import * as differences from "./internal/difference.ts"
-import { decisionText } from "./internal/eventText.ts"
 import { readExecutions } from "./internal/executions.ts"
 
 /**
@@ -136,11 +135,11 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
     for (const events of executions) {
       const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]
       const code = yield* Effect.service(orchestrationKey(name, version))
-      const difference = compare(name, code, events, keyValues)
+      const difference = compare(code, events, keyValues)
       if (difference !== undefined) {
-        const { at, executionId, instanceId } = difference
-        const eventId = events[at]?.eventId ?? events.length + 1
-        const report = differences.render(difference)
+        const { executionId, instanceId } = events[0]
+        const eventId = events[difference.at]?.eventId ?? events.length + 1
+        const report = historyDiff.report(name, difference)
         return yield* new HistoryMismatch({ orchestration: name, instanceId, executionId, eventId, report })
       }
       applyValues(keyValues, events)
@@ -238,24 +237,12 @@ const decode = (item: unknown): ReturnType<typeof Event.decode> => {
 
 /** The first difference in an execution, if there is one. */
 const compare = (
-  orchestration: string,
   code: Code,
   events: Events,
   keyValues: ReadonlyMap<string, StoredValue>
-): differences.Difference | undefined => {
-  const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string): differences.Difference => {
-    const until = events.findIndex((event, index) => index >= at && isArrival(event, events))
-    return {
-      orchestration,
-      instanceId: events[0].instanceId,
-      executionId: events[0].executionId,
-      events,
-      at,
-      history: events.slice(at, until < 0 ? events.length : until),
-      code: ours,
-      problem
-    }
-  }
+): historyDiff.Difference | undefined => {
+  const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string) =>
+    historyDiff.make(events, at, ours, problem)
 
   const [recorded, expected] = split(events)
   const after = codeAfter(code, events, recorded.length, keyValues)
@@ -275,10 +262,7 @@ const compare = (
       return differs(first === undefined ? events.length : events.indexOf(first), ours.slice(index))
     }
     // A replay continues after code has died. The death explains more than the requests that are missing after it.
-    const at = firstIndex(recorded.length, (count) => {
-      const earlier = codeAfter(code, events, count, keyValues)
-      return earlier._tag === "Fits" && earlier.events.some(isDeath)
-    })
+    const at = diesAfter(code, events, recorded.length, keyValues) ?? recorded.length
     const death = codeAfter(code, events, at, keyValues)
     return differs(at, death._tag === "Fits" ? death.events : [])
   }
@@ -328,21 +312,6 @@ const errorOf = (event: Event.Event): string | undefined =>
     event.details.kind === "OrchestrationFailed"
     ? event.details.message
     : undefined
-
-/** The least number from 1 to `most` for which `isTrue`; it must be true from there up to `most`. */
-const firstIndex = (most: number, isTrue: (count: number) => boolean): number => {
-  let low = 1
-  let high = most
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (isTrue(middle)) high = middle
-    else low = middle + 1
-  }
-  return low
-}
-
-const isDeath = (event: Event.Event) =>
-  event._tag === "OrchestrationFailed" && event.details._tag === "Application" && event.details.kind === "Panicked"
 
 const isGivenUp = (event: Event.Event) => "reason" in event && event.reason === "dropped_future"
 

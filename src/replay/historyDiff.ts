@@ -1,13 +1,11 @@
 /**
  * Renders a difference between history and code as text.
  */
-import type * as Event from "../../model/Event.ts"
-import { decisionText, eventText, payloadDifference } from "./eventText.ts"
+import type * as Event from "../model/Event.ts"
+import { isArrival } from "../model/shared/recordedArrivals.ts"
+import { decisionText, eventName, eventText, payloadDifference } from "./eventText.ts"
 
 export interface Difference {
-  readonly orchestration: string
-  readonly instanceId: string
-  readonly executionId: number
   /** The events of the whole execution, and the index of the first that differs; their number, at the end. */
   readonly events: ReadonlyArray<Event.Event>
   readonly at: number
@@ -18,26 +16,50 @@ export interface Difference {
   readonly problem: string | undefined
 }
 
-/** Lines of a diff: three events before, both sides, two events after; then where payloads differ. */
-export const render = (difference: Difference): string => {
-  const { at, code, events, executionId, history, instanceId, orchestration, problem } = difference
+/** The difference at this index of `events`, where the code makes the events of `code`. */
+export const make = (
+  events: ReadonlyArray<Event.Event>,
+  at: number,
+  code: ReadonlyArray<Event.Event>,
+  problem?: string
+): Difference => {
+  const until = events.findIndex((event, index) => index >= at && isArrival(event, events))
+  return { events, at, history: events.slice(at, until < 0 ? events.length : until), code, problem }
+}
+
+/** What does not fit, the lines of both sides with payloads, and where payloads differ. */
+export const report = (orchestration: string, difference: Difference): string => {
+  const { at, events } = difference
+  const { executionId, instanceId } = events[0]!
   const place = at < events.length ? `event ${events[at]!.eventId}` : "its end"
-  const sides = align(history, code)
-  const after = events.slice(at + history.length, at + history.length + contextAfter)
-  const width = String(events.at(-1)?.eventId ?? 1).length
-  const line = (mark: string, event: Event.Event) =>
-    `  ${mark} ${mark === "+" ? " ".repeat(width) : String(event.eventId).padStart(width)}  ${eventText(event)}`
   return [
     `"${orchestration}" does not fit the history of instance ${instanceId}, execution ${executionId}, at ${place}:`,
     "",
-    ...events.slice(Math.max(0, at - contextBefore), at).map((event) => line(" ", event)),
-    ...sides.map(({ event, mark }) => line(mark, event)),
-    ...(Math.max(history.length, code.length) > longestSide ? ["    …"] : []),
-    ...after.map((event) => line(" ", event)),
+    ...lines(difference, { payloads: true }).map((line) => `  ${line}`),
     "",
     "- is the history, + is the code.",
-    ...explain(sides, problem)
+    ...explain(align(difference), difference.problem)
   ].join("\n")
+}
+
+/** Three events before, both sides, and two events after, a line each. Payloads are cut. */
+export const lines = (
+  difference: Difference,
+  { payloads }: { readonly payloads: boolean }
+): ReadonlyArray<string> => {
+  const { at, code, events, history } = difference
+  const after = events.slice(at + history.length, at + history.length + contextAfter)
+  const width = String(events.at(-1)?.eventId ?? 1).length
+  const line = (mark: string, event: Event.Event) =>
+    `${mark} ${mark === "+" ? " ".repeat(width) : String(event.eventId).padStart(width)}  ${
+      payloads ? eventText(event) : eventName(event)
+    }`
+  return [
+    ...events.slice(Math.max(0, at - contextBefore), at).map((event) => line(" ", event)),
+    ...align(difference).map(({ event, mark }) => line(mark, event)),
+    ...(Math.max(history.length, code.length) > longestSide ? ["  …"] : []),
+    ...after.map((event) => line(" ", event))
+  ]
 }
 
 // internal
@@ -52,7 +74,7 @@ interface Line {
 }
 
 /** Both sides in one column, with as many common lines as possible. */
-const align = (history: ReadonlyArray<Event.Event>, code: ReadonlyArray<Event.Event>): ReadonlyArray<Line> => {
+const align = ({ code, history }: Difference): ReadonlyArray<Line> => {
   const theirs = history.slice(0, longestSide)
   const ours = code.slice(0, longestSide)
   const common = (i: number, j: number): ReadonlyArray<Line> => {

@@ -1,15 +1,15 @@
 /**
- * Runs code over the beginning of a history, and returns what it does next. No other module of the room runs turns.
+ * Runs code over the beginning of a recorded history, and returns what it does next.
  */
 import * as Context from "effect/Context"
 import * as References from "effect/References"
-import type { ErrorDetails } from "../../model/ErrorDetails.ts"
-import type * as Event from "../../model/Event.ts"
-import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
-import type { Code } from "../../replay/interpreter.ts"
-import * as turns from "../../replay/turn.ts"
+import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import type * as Event from "../model/Event.ts"
+import { isArrival, messageOf } from "../model/shared/recordedArrivals.ts"
+import type { Code } from "./interpreter.ts"
+import * as turns from "./turn.ts"
 
-export type { Code } from "../../replay/interpreter.ts"
+export type { Code } from "./interpreter.ts"
 
 export type Continuation =
   /** The code fits the events, and continues with these. The events of requests are among them. */
@@ -21,7 +21,7 @@ export type Continuation =
   /** The code does not fit the events; `problem` says why. */
   | { readonly _tag: "Differs"; readonly problem: string }
 
-/** A value that earlier executions have stored. */
+/** A value that ended executions have left. */
 export interface StoredValue {
   readonly value: string
   readonly lastUpdatedAtMs: number
@@ -48,6 +48,34 @@ export const codeAfter = (
   }
   return first!
 }
+
+/**
+ * After how many of the first `most` events the code has died; undefined if it lives. Code that has died stays dead,
+ * whatever follows.
+ */
+export const diesAfter = (
+  code: Code,
+  events: ReadonlyArray<Event.Event>,
+  most: number,
+  keyValues: ReadonlyMap<string, StoredValue>
+): number | undefined => {
+  const isDead = (count: number) => {
+    const after = codeAfter(code, events, count, keyValues)
+    return after._tag === "Fits" && after.events.some(isDeath)
+  }
+  if (!isDead(most)) return undefined
+  let low = 1
+  let high = most
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (isDead(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+export const isDeath = (event: Event.Event): event is Event.Of<"OrchestrationFailed"> =>
+  event._tag === "OrchestrationFailed" && event.details._tag === "Application" && event.details.kind === "Panicked"
 
 // internal
 

@@ -1,9 +1,10 @@
 /**
  * Events as readable text: one line each, and a text to compare decisions by.
  */
-import * as Event from "../../model/Event.ts"
-import { explain, explainEnd } from "../../model/shared/explained.ts"
-import * as markers from "../../model/shared/markers.ts"
+import * as Event from "../model/Event.ts"
+import { explain, explainEnd } from "../model/shared/explained.ts"
+import * as markers from "../model/shared/markers.ts"
+import { describeEvent, isRequest } from "./action.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
 export const eventText = (event: Event.Event): string => {
@@ -60,6 +61,36 @@ export const eventText = (event: Event.Event): string => {
       return `removal of "${event.key}"`
     case "KeyValuesCleared":
       return "removal of all values"
+  }
+}
+
+/** Kind and name, never a payload; requests in the words of `mismatch`. */
+export const eventName = (event: Event.Event): string => {
+  if (isRequest(event)) return describeEvent(event)
+  switch (event._tag) {
+    case "OrchestrationStarted":
+      return `start of "${event.name}" ${event.version}`
+    case "OrchestrationCompleted":
+      return "the end: completed"
+    case "OrchestrationFailed":
+      return "the end: failed"
+    case "OrchestrationContinuedAsNew":
+      return "the end: continues as new"
+    case "OrchestrationCancelRequested":
+      return "cancellation"
+    case "ActivityCompleted":
+    case "SubOrchestrationCompleted":
+      return `answer to ${event.sourceEventId}`
+    case "ActivityFailed":
+    case "SubOrchestrationFailed":
+      return `failure of ${event.sourceEventId}`
+    case "ExternalEvent":
+    case "ExternalEventPersistent":
+      return `signal "${event.name}"`
+    case "TimerFired":
+      return `timer ${event.sourceEventId} fires`
+    default:
+      return `${event.sourceEventId} is given up`
   }
 }
 
