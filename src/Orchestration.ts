@@ -21,6 +21,7 @@ import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./
 import { decoded, engine, OrchestrationContext } from "./replay/context.ts"
 import type { WithoutServices } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
+import * as programs from "./replay/programs.ts"
 import { orchestrationKey } from "./runtime/handlers.ts"
 import type { OrchestrationHandler } from "./runtime/handlers.ts"
 
@@ -560,7 +561,8 @@ const withProgram = <
         success: codecs.success.decode,
         error: codecs.error.decode
       }
-      return Layer.succeed(orchestrationKey(name, version), Object.assign(code, { decodes }))
+      const complete = Object.assign(code, { decodes })
+      return programs.mark(Layer.succeed(orchestrationKey(name, version), complete), { name, version, code: complete })
     }
   }
 }

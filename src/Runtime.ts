@@ -21,6 +21,7 @@ import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
 import { Retention } from "./Retention.ts"
+import { checkRuntimes } from "./replay/programs.ts"
 import { retryBlocked } from "./runtime/blocked.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
@@ -150,6 +151,7 @@ export const layer = <
   Layer.effect(
     Runtime,
     Effect.gen(function*() {
+      yield* checkRuntimes
       const services = yield* Effect.context<never>()
       const provider = yield* Provider
       const given = yield* RuntimeConfig.RuntimeConfig
