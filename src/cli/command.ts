@@ -22,6 +22,7 @@ import { interrupt, terminate } from "./commands/interrupt.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
+import { preflight } from "./commands/preflight.ts"
 import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
@@ -70,6 +71,7 @@ const root = (env: Io["env"]) =>
       start,
       signal,
       wait,
+      preflight,
       pause,
       resume,
       retry,

@@ -18,29 +18,33 @@ const Charge = Activity.make("Charge", {
 })
 const Collected = Signal.make("Collected")
 const Label = KeyValue.make("label", Schema.String)
-const Delivery = Orchestration.make("Delivery", { payload: Schema.String })
-const Order = Orchestration.make("Order", {
+export const Delivery = Orchestration.make("Delivery", { payload: Schema.String })
+export const Order = Orchestration.make("Order", {
   payload: Schema.Struct({ item: Schema.String, amount: Schema.Int }),
   success: Schema.String,
   error: Schema.String
+})
+
+export const DeliveryLive = Delivery.toLayer(() => Effect.asVoid(Effect.sleep("3 days")))
+
+export const order = Effect.fn(function*({ amount, item }: typeof Order.payload.Type) {
+  const receipt = yield* Charge.execute({ amount })
+  if (item === "voucher") return receipt
+  yield* Label.set(`${item}, ${amount} euros`)
+  yield* Orchestration.setCustomStatus("on its way")
+  yield* Delivery.startDetached({ instanceId: `${item}-delivery`, payload: item }).pipe(Effect.ignore)
+  yield* Effect.all([Delivery.executeWithId({ instanceId: `${item}-return`, payload: item }), Collected.wait], {
+    concurrency: "unbounded"
+  })
+  return receipt
 })
 
 const application = (url: string) =>
   Runtime.layer({ orchestrations: [Order, Delivery], activities: [Charge] }).pipe(
     Layer.provide([
       Charge.toLayer(({ amount }) => amount > 1000 ? Effect.fail("card declined") : Effect.succeed(`paid ${amount}`)),
-      Delivery.toLayer(() => Effect.asVoid(Effect.sleep("3 days"))),
-      Order.toLayer(Effect.fn(function*({ amount, item }) {
-        const receipt = yield* Charge.execute({ amount })
-        if (item === "voucher") return receipt
-        yield* Label.set(`${item}, ${amount} euros`)
-        yield* Orchestration.setCustomStatus("on its way")
-        yield* Delivery.startDetached({ instanceId: `${item}-delivery`, payload: item }).pipe(Effect.ignore)
-        yield* Effect.all([Delivery.executeWithId({ instanceId: `${item}-return`, payload: item }), Collected.wait], {
-          concurrency: "unbounded"
-        })
-        return receipt
-      }))
+      DeliveryLive,
+      Order.toLayer(order)
     ]),
     Layer.provideMerge(Client.layer),
     Layer.provideMerge(PrismaProvider.layer({ url })),

@@ -253,7 +253,9 @@ it.live("the role of readers suffices for every command that only reads, and not
     login.username = reader
     login.password = "sesame"
     const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: login.toString() } })
-    for (const args of ["status", "list", "count", "queues", "migrate --verify"]) {
+    for (
+      const args of ["status", "list", "count", "queues", "preflight test/cli/releases/matching.ts", "migrate --verify"]
+    ) {
       const { exitCode, stderr } = yield* cli(args)
       assert.deepStrictEqual([exitCode, stderr], [0, ""], args)
     }

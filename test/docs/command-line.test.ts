@@ -12,6 +12,9 @@ const page = Docs.read("docs/command-line.md")
 
 const blocks = blocksOf(page)
 
+/** The module that the page calls `./programs.ts`. */
+const release = "test/cli/releases/shop.ts"
+
 it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it) => {
   it.effect("its commands print what it says", () =>
     Effect.gen(function*() {
@@ -21,7 +24,13 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       for (const block of blocks) {
         const { url } = block.args === "migrate" ? empty : shop
         yield* Shop.refresh
-        yield* check(block, url)
+        const isPreflight = block.args.startsWith("preflight")
+        const { args } = block
+        yield* check(
+          { ...block, args: args.replace("./programs.ts", release) },
+          url,
+          isPreflight ? exitCodes.unfit : 1
+        )
       }
     }))
 
@@ -52,6 +61,19 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       const [own = ""] = page.slice(page.indexOf("\n## processes\n") + 1).split("\n## ")
       const rows = [...own.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
       assert.deepStrictEqual(rows.map(([, field]) => field), Object.keys(process))
+    }))
+
+  it.effect("lists the fields of preflight --json, and no others", () =>
+    Effect.gen(function*() {
+      const { url } = yield* Shop.Shop
+      const { stdout } = yield* Cli.run(["preflight", release, "--json"], { env: { DATABASE_URL: url } })
+      const answer: Record<string, unknown> = JSON.parse(stdout)
+      const [own = ""] = page.slice(page.indexOf("\n## preflight\n") + 1).split("\n## ")
+      const rows = [...own.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
+      assert.deepStrictEqual(rows.map(([, field]) => field), Object.keys(answer))
+      const [finding] = [answer["findings"]].flat() as ReadonlyArray<Record<string, unknown>>
+      const text = rows.find(([, field]) => field === "findings")?.[2] ?? ""
+      for (const key of Object.keys(finding ?? {})) assert.include(text, `\`${key}\``)
     }))
 
   it.effect("lists the fields of show --json, and no others", () =>

@@ -20,6 +20,8 @@ export const exitCodes = {
   database: 3,
   /** Stopped half way: run it again. */
   again: 4,
+  /** Running instances would not continue with the code that was given. */
+  unfit: 5,
   /** A defect of this program. */
   defect: 70,
   /** The answer could not be written. */
@@ -32,7 +34,7 @@ export class CommandError extends Schema.TaggedError<CommandError>("duroxide-pri
   /** For programs, in the style of the reasons of `ProviderError`: `InstanceNotFound`. */
   code: Schema.String,
   message: Schema.String,
-  exit: Schema.Literals(["no", "usage", "database", "again"])
+  exit: Schema.Literals(["no", "usage", "database", "again", "unfit"])
 }) {}
 
 /** A bad value, or flags that do not go together. */
