@@ -54,8 +54,8 @@ const verify = Command.make("verify").pipe(
   Command.withSubcommands([verifySqlite])
 )
 
-/** The whole tree. `env` has the variables of the process. */
-const root = (env: Io["env"]) =>
+/** The whole tree. */
+const root = (io: Io) =>
   Command.make("duroxide-prisma").pipe(
     Command.withDescription("Look after a store of duroxide-prisma: migrate it, see what is in it, pause and mend it."),
     Command.withSubcommands([
@@ -83,7 +83,7 @@ const root = (env: Io["env"]) =>
       imports,
       verify
     ]),
-    Command.provide(Settings.layer(env)),
+    Command.provide(Settings.layer(io)),
     Command.withGlobalFlags(Settings.flags)
   )
 
@@ -100,7 +100,7 @@ export const run = (io: Io): Effect.Effect<number> => {
   const lost = Effect.promise(() =>
     io.stdout.written().then(() => undefined, (thrown: NodeJS.ErrnoException) => thrown)
   )
-  return Command.runWith(root(io.env), { version, renderErrors: false })(io.args).pipe(
+  return Command.runWith(root(io), { version, renderErrors: false })(io.args).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => {
       const help = Option.getOrUndefined(Cause.findErrorOption(cause))

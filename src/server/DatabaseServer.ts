@@ -19,12 +19,10 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { execFile } from "node:child_process"
-import { createHash, randomBytes, randomUUID } from "node:crypto"
+import { randomBytes, randomUUID } from "node:crypto"
 import * as fs from "node:fs/promises"
 import * as net from "node:net"
 import * as path from "node:path"
-import { promisify } from "node:util"
 import * as pg from "pg"
 import { DatabaseServerError, DirectoryUnusable, PortTaken, type Reason, StartFailed } from "./DatabaseServerError.ts"
 import {
@@ -37,6 +35,7 @@ import {
   serverUser,
   temporaryFolder
 } from "./internal/embeddedPostgres.ts"
+import * as Embedded from "./shared/embedded.ts"
 
 /**
  * Where and how the embedded server runs.
@@ -105,7 +104,7 @@ export const makeEmbedded = (
 
 const embed = Effect.fn("DatabaseServer.makeEmbedded")(
   function*(options: Options): Effect.fn.Return<DatabaseServer["Service"], Reason, Scope.Scope> {
-    const home = yield* prepareFolder(path.resolve(options.directory ?? ".duroxide/postgres"))
+    const home = yield* prepareFolder(path.resolve(options.directory ?? Embedded.defaultDirectory))
     const server = yield* Effect.acquireRelease(
       Effect.retry(joinOrStart(home, options), {
         while: (reason) => reason._tag === "NotYet",
@@ -117,9 +116,9 @@ const embed = Effect.fn("DatabaseServer.makeEmbedded")(
       Effect.catchTag("NotYet", ({ problem }) => Effect.fail(new StartFailed({ problem, log: "" })))
     )
     return DatabaseServer.of({
-      url: Redacted.make(`postgresql://postgres:${server.password}@127.0.0.1:${server.port}/postgres`),
+      url: Embedded.urlOf(server.port, server.password),
       source: "embedded",
-      description: `embedded PostgreSQL on 127.0.0.1:${server.port}, data in ${home.directory}`
+      description: Embedded.descriptionOf(server.port, home.directory)
     })
   },
   Effect.mapError((reason) => new DatabaseServerError({ reason }))
@@ -147,11 +146,7 @@ export const layerEmbedded = (options?: Options): Layer.Layer<DatabaseServer, Da
 // internal: the folder
 // -----------------------------------------------------------------------------
 
-interface Home {
-  readonly directory: string
-  readonly data: string
-  readonly logFile: string
-  readonly passwordFile: string
+interface Home extends Embedded.Files {
   readonly programs: Programs
 }
 
@@ -163,22 +158,14 @@ const prepareFolder = Effect.fnUntraced(function*(wanted: string): Effect.fn.Ret
   if (isRoot) yield* attempt(wanted, () => fs.chmod(wanted, 0o755))
   let directory = wanted
   if (!(yield* canEnter(wanted, user))) {
-    directory = yield* temporaryFolder(
-      `duroxide-prisma-${createHash("sha256").update(wanted).digest("hex").slice(0, 12)}`
-    )
+    directory = yield* temporaryFolder(Embedded.substituteName(wanted))
     yield* Effect.logWarning(
       `Database server: PostgreSQL does not run as root, and its user cannot enter ${wanted}: the data are kept in ${directory}, ` +
         "which the system may empty"
     )
   }
-  const data = path.join(directory, "data")
-  const home: Home = {
-    directory,
-    data,
-    logFile: path.join(directory, "log"),
-    passwordFile: path.join(data, "duroxide.password"),
-    programs: yield* programs(user)
-  }
+  const home: Home = { ...Embedded.filesIn(directory), programs: yield* programs(user) }
+  const { data } = home
   yield* attempt(directory, () => fs.writeFile(path.join(directory, ".gitignore"), "*\n"))
   const exists = yield* attempt(data, async () => {
     const entries = await fs.readdir(data).catch((error: NodeJS.ErrnoException): Array<string> => {
@@ -250,39 +237,26 @@ class NotYet extends Data.TaggedError("NotYet")<{ readonly problem: string }> {}
 
 const joinOrStart = Effect.fnUntraced(function*(home: Home, options: Options) {
   const password = (yield* attempt(home.passwordFile, () => fs.readFile(home.passwordFile, "utf8"))).trim()
-  const running = (yield* readPidFile(home)) ?? (yield* start(home, options))
+  const running = (yield* readPort(home)) ?? (yield* start(home, options))
   const guard = yield* join(home, running, password)
   return { home, port: running, password, guard } satisfies Server
 })
 
-/** `postmaster.pid`: process, data folder, start time, port, one per line. Undefined when no such server runs. */
-const readPidFile = Effect.fnUntraced(function*(home: Home) {
-  const file = path.join(home.data, "postmaster.pid")
-  const text = yield* attempt(file, () => fs.readFile(file, "utf8")).pipe(Effect.option)
-  if (Option.isNone(text)) return undefined
-  const [pid = 0, , , port = 0] = text.value.split("\n").map(Number)
-  const found = pid > 0 ? yield* whatIs(pid) : "postgres" // not yet written
-  if (found === "nothing") return undefined // PostgreSQL notices that as well, and starts
-  if (found === "another program") {
-    // The process id is in use again by another program, which PostgreSQL would mistake for itself.
-    yield* Effect.ignore(attempt(file, () => fs.rm(file, { force: true })))
-    return undefined
+/** The port of the server that runs; undefined without one. */
+const readPort = Effect.fnUntraced(function*(home: Home) {
+  const state = yield* Effect.promise(() => Embedded.readState(home))
+  switch (state._tag) {
+    case "Running":
+      return state.port
+    case "Starting":
+      return yield* new NotYet({ problem: "the server is still starting" })
+    case "Stopped":
+      return undefined // PostgreSQL notices a file that is left over as well, and starts
+    case "Misled":
+      // The process id is in use again by another program, which PostgreSQL would mistake for itself.
+      yield* Effect.ignore(attempt(home.data, () => fs.rm(Embedded.pidFile(home), { force: true })))
+      return undefined
   }
-  return port > 0 ? port : yield* new NotYet({ problem: "the server is still starting" })
-})
-
-const whatIs = Effect.fnUntraced(function*(pid: number) {
-  const alive = yield* Effect.try({
-    try: () => process.kill(pid, 0),
-    catch: (thrown) => (thrown as NodeJS.ErrnoException).code
-  }).pipe(Effect.catch((code) => Effect.succeed(code === "EPERM")))
-  if (!alive) return "nothing"
-  if (process.platform === "win32") return "postgres"
-  const name = process.platform === "linux"
-    ? attempt("/proc", () => fs.readFile(`/proc/${pid}/comm`, "utf8"))
-    : attempt("ps", async () => (await promisify(execFile)("ps", ["-o", "comm=", "-p", String(pid)])).stdout)
-  const command = path.basename((yield* Effect.orElseSucceed(name, () => "postgres")).trim())
-  return command.startsWith("postgres") ? "postgres" : "another program"
 })
 
 const settingsFile = "duroxide.conf"
@@ -306,7 +280,7 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
     home.logFile
   )
   if (code === 0) {
-    yield* attempt(portFile(home), () => fs.writeFile(portFile(home), String(port)))
+    yield* attempt(home.portFile, () => fs.writeFile(home.portFile, String(port)))
     return port
   }
   const log = yield* readLog(home, mark)
@@ -322,17 +296,15 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
       : new PortTaken({ port: options.port })
   }
   // Several that start at once write to one log, over each other's lines: the file of the winner says more.
-  if ((yield* readPidFile(home)) !== undefined) {
+  if ((yield* readPort(home)) !== undefined) {
     return yield* new NotYet({ problem: "another process has started the server" })
   }
   return yield* startFailed(home, "pg_ctl failed", mark)
 })
 
-const portFile = (home: Home) => path.join(home.data, "duroxide.port")
-
 /** The port of the last run if it is still free, so that copied URLs stay valid. */
 const lastPort = Effect.fnUntraced(function*(home: Home) {
-  const text = yield* attempt(portFile(home), () => fs.readFile(portFile(home), "utf8")).pipe(
+  const text = yield* attempt(home.portFile, () => fs.readFile(home.portFile, "utf8")).pipe(
     Effect.orElseSucceed(() => "")
   )
   const port = Number(text)

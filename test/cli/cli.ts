@@ -15,6 +15,8 @@ export interface Ended {
 export interface Options {
   /** Variables of the process; it has no others. */
   readonly env?: Readonly<Record<string, string>>
+  /** The current folder. Defaults to one that does not exist. */
+  readonly folder?: string
   /** Width of the terminal that both outputs are, instead of files. */
   readonly terminal?: number
   /** The next line that a person types on the terminal. Defaults to none: standard input has ended. */
@@ -41,8 +43,9 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       columns: options.terminal
     })
     const io: Io = {
-      args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args),
+      args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args, options),
       env: options.env ?? {},
+      folder: options.folder ?? "/no/such/folder",
       stdin: {
         isTerminal: options.terminal !== undefined,
         text: () => Promise.resolve(options.input ?? ""),
@@ -56,6 +59,6 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
 
 // internal
 
-/** The `.env` of this folder, if there is one, must not name a database for the test. */
-const withoutEnvFile = (args: ReadonlyArray<string>) =>
-  args.includes("--env-file") ? args : ["--env-file", devNull, ...args]
+/** A `.env` must not name a database for the test, unless it says where. */
+const withoutEnvFile = (args: ReadonlyArray<string>, { folder }: Options) =>
+  args.includes("--env-file") || folder !== undefined ? args : ["--env-file", devNull, ...args]

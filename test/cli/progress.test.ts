@@ -19,6 +19,7 @@ const opened = (options: { readonly columns?: number; readonly json?: boolean })
     const output = Output.make({
       args: options.json === true ? ["--json"] : [],
       env: {},
+      folder: "",
       stdin: { isTerminal: false, text: () => Promise.resolve(""), line: () => Promise.resolve(undefined) },
       stdout: stream,
       stderr: stream

@@ -7,6 +7,8 @@ export interface Io {
   /** Without the names of Node and of the program. */
   readonly args: ReadonlyArray<string>
   readonly env: Readonly<Record<string, string | undefined>>
+  /** The current folder. */
+  readonly folder: string
   readonly stdin: Input
   readonly stdout: Stream
   readonly stderr: Stream
@@ -33,6 +35,7 @@ export interface Input {
 export const ofProcess = (): Io => ({
   args: process.argv.slice(2),
   env: process.env,
+  folder: process.cwd(),
   stdin: inputOf(process.stdin),
   stdout: streamOf(process.stdout),
   stderr: streamOf(process.stderr)

@@ -1,6 +1,6 @@
 /**
  * The flags every command has, and the configuration they stand in front of: `--url` before `DATABASE_URL` of the
- * environment, before that of the `.env` file.
+ * environment, before that of the `.env` file, before the embedded server of the folder.
  */
 import * as Flag from "effect/cli/Flag"
 import * as GlobalFlag from "effect/cli/GlobalFlag"
@@ -13,11 +13,15 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as References from "effect/References"
 import { readFileSync } from "node:fs"
+import { resolve } from "node:path"
 import * as Credentials from "../../prisma/Credentials.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import * as ConnectionUrl from "../../prisma/shared/connectionUrl.ts"
 import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
+import * as EmbeddedServer from "../../server/shared/embedded.ts"
 import { CommandError } from "./failure.ts"
+import type { Io } from "./io.ts"
+import { Output } from "./Output.ts"
 
 const Url = GlobalFlag.Setting("url")({
   flag: Flag.Redacted("url").pipe(
@@ -83,16 +87,20 @@ export class Settings extends Context.Service<Settings, {
 }>()("duroxide-prisma/cli/Settings") {}
 
 /** The settings, and what they set: the configuration, how connections log in, and which log lines are shown. */
-export const layer = (env: Readonly<Record<string, string | undefined>>) =>
+export const layer = (io: Pick<Io, "env" | "folder">) =>
   Layer.mergeAll(
     Layer.effect(Settings, makeSettings),
     Credentials.layerConfig,
     Layer.effect(References.MinimumLogLevel, Effect.map(Verbose, (isVerbose) => isVerbose ? "Info" : "Warn"))
-  ).pipe(Layer.provideMerge(Layer.effect(ConfigProvider.ConfigProvider, makeProvider(env))))
+  ).pipe(Layer.provideMerge(Layer.effectContext(makeConfiguration(io))))
 
 // internal
 
+/** The embedded server of the folder, looked for if no database is named. */
+class Embedded extends Context.Service<Embedded, EmbeddedServer.Found | undefined>()("duroxide-prisma/cli/Embedded") {}
+
 const makeSettings = Effect.gen(function*() {
+  const embedded = yield* Embedded
   const givenUrl = yield* Url
   const givenSchema = yield* SchemaName
   const provider = yield* ConfigProvider.ConfigProvider
@@ -103,13 +111,7 @@ const makeSettings = Effect.gen(function*() {
   const variable = Option.isSome(givenUrl) ? undefined : "DATABASE_URL"
   const target = Effect.gen(function*() {
     const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault(""))
-    if (named.trim() === "") {
-      return yield* new CommandError({
-        code: "NoDatabase",
-        message: "no database is named. Set DATABASE_URL, in the environment or in .env, or give --url",
-        exit: "usage"
-      })
-    }
+    if (named.trim() === "") return yield* unnamed(embedded)
     // Before the configuration is read, which would speak of variables.
     yield* parse(named, "public", variable)
     if (Option.isSome(givenSchema)) {
@@ -131,6 +133,29 @@ const makeSettings = Effect.gen(function*() {
   })
   return Settings.of({ target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider) })
 })
+
+/** What to do without a database. */
+const unnamed = (embedded: Embedded["Service"]) => {
+  const [code, exit, message] = embedded === undefined || embedded._tag === "Running"
+    ? [
+      "NoDatabase",
+      "usage",
+      "no database is named. Set DATABASE_URL, in the environment or in .env, or give --url"
+    ] as const
+    : embedded._tag === "Starting"
+    ? [
+      "ServerStarting",
+      "again",
+      `the embedded PostgreSQL in ${embedded.directory} is still starting. Repeat the command`
+    ] as const
+    : [
+      "ServerStopped",
+      "database",
+      `the embedded PostgreSQL in ${embedded.directory} is stopped: it runs while a process of the application does. ` +
+      "Start the application, or name another database with DATABASE_URL or --url"
+    ] as const
+  return new CommandError({ code, message, exit })
+}
 
 const migrateCommand = ({ repeated, schema }: {
   readonly schema: string | undefined
@@ -157,9 +182,9 @@ const refused = ({ _tag, problem }: ConfigurationInvalid, variable?: string) =>
 
 /**
  * Flags before variables of the environment before those of the file. A variable that is set to nothing hides the
- * file's.
+ * file's. The embedded server comes last, as for `DatabaseServer.make`.
  */
-const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, string | undefined>>) {
+const makeConfiguration = Effect.fnUntraced(function*({ env, folder }: Pick<Io, "env" | "folder">) {
   const known = Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value] as const])
   )
@@ -170,16 +195,27 @@ const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, st
   }
   const schema = yield* SchemaName
   if (Option.isSome(schema)) known.DUROXIDE_PG_SCHEMA = schema.value
-  return ConfigProvider.fromEnv({ env: known, preserveEmptyStrings: true }).pipe(
-    ConfigProvider.orElse(ConfigProvider.fromDotEnvContents(yield* readEnvFile))
-  )
+  const file = ConfigProvider.fromDotEnvContents(yield* readEnvFile(folder))
+  const given = providerOf(known, file)
+  const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault("")).parse(given)
+  const embedded = named.trim() === "" ? yield* EmbeddedServer.find(folder) : undefined
+  if (embedded?._tag !== "Running") {
+    return Context.make(ConfigProvider.ConfigProvider, given).pipe(Context.add(Embedded, embedded))
+  }
+  const { errorStyle, note } = yield* Output
+  yield* note(errorStyle.dim(`using the ${embedded.description}`), { server: embedded.description })
+  const provider = providerOf({ ...known, DATABASE_URL: Redacted.value(embedded.url), DIRECT_URL: "" }, file)
+  return Context.make(ConfigProvider.ConfigProvider, provider).pipe(Context.add(Embedded, embedded))
 })
 
-const readEnvFile = Effect.gen(function*() {
+const providerOf = (env: Record<string, string>, file: ConfigProvider.ConfigProvider) =>
+  ConfigProvider.fromEnv({ env, preserveEmptyStrings: true }).pipe(ConfigProvider.orElse(file))
+
+const readEnvFile = Effect.fnUntraced(function*(folder: string) {
   const given = yield* EnvFile
   const path = Option.getOrElse(given, () => ".env")
   return yield* Effect.try({
-    try: () => readFileSync(path, "utf8"),
+    try: () => readFileSync(resolve(folder, path), "utf8"),
     catch: (thrown) => (thrown as NodeJS.ErrnoException).code
   }).pipe(
     Effect.catch((code) =>
