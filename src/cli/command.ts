@@ -33,6 +33,7 @@ import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
+import * as Completions from "./internal/completions.ts"
 import { ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
 import * as help from "./internal/help.ts"
@@ -114,7 +115,7 @@ export const run = (io: Io): Effect.Effect<number> => {
         Platform.layer(io),
         Layer.succeed(Output.Output, output),
         Layer.succeed(Stdin, io.stdin),
-        CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions] }),
+        CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, Completions.flag] }),
         CliOutput.layer(help.formatter(output)),
         CliOutput.layerPresenter({ present }),
         logging.layer(output)
