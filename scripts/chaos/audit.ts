@@ -106,7 +106,7 @@ export const audit = async (options: {
   const calls = logs.readClients(directory)
   const effects = logs.readEffects(directory)
   const rows = await store.sql<Instance>(
-    `SELECT instance_id AS id, orchestration_name AS name, status, output
+    `SELECT instance_id AS id, orchestration_name AS name, executions.status, output
      FROM instances JOIN executions USING (instance_id) WHERE execution_id = current_execution_id`
   )
   const instances = new Map(rows.map((row) => [row.id, row]))
