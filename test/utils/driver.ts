@@ -8,6 +8,7 @@ import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import type { AdminDriver } from "../../src/provider/AdminDriver.ts"
+import { everything } from "../../src/provider/internal/lists.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import type {
   ClaimedInstance,
@@ -83,26 +84,7 @@ const driverOn = Effect.fnUntraced(function*(
   const before = yield* sent
   const statements = Effect.map(sent, (count) => count - before)
   const listed = Effect.map(
-    admin.listInstances({
-      status: null,
-      orchestrationName: null,
-      orchestrationVersion: null,
-      parentInstanceId: null,
-      isRoot: false,
-      isRetrying: false,
-      idPrefix: null,
-      createdFromMs: null,
-      createdBeforeMs: null,
-      updatedFromMs: null,
-      updatedBeforeMs: null,
-      endedBeforeMs: null,
-      exceptDuroxide: false,
-      customStatus: null,
-      error: null,
-      orderBy: "newest",
-      after: null,
-      limit: 100_000
-    }),
+    admin.listInstances({ ...everything, limit: 100_000 }),
     ({ instanceIds }) => instanceIds
   )
   return { ...test, driver, admin, listed, statements }
