@@ -4,9 +4,9 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Provider } from "../../provider/Provider.ts"
+import { outcomeOf } from "../../provider/shared/endOf.ts"
 import { durationOf } from "../internal/durations.ts"
 import { CommandError } from "../internal/failure.ts"
-import { outcomeOfEnd } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
@@ -51,7 +51,7 @@ const run = Effect.fnUntraced(function*({ id, timeout }: {
       exit: "again"
     })
   }
-  const outcome = outcomeOfEnd(end.value)
+  const outcome = outcomeOf(end.value)
   const { error, output, status } = outcome
   yield* answer({
     json: { instanceId: id, ...outcome },

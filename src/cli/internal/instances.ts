@@ -1,41 +1,23 @@
 /**
  * An instance as the command line shows it.
  */
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import type { Pause, PauseTarget } from "../../model/Pause.ts"
-import { explain } from "../../model/shared/explained.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
-import type { End } from "../../provider/calls/reads.ts"
-import { endOf } from "../../provider/shared/endOf.ts"
+import * as End from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
 
 /** `ContinuedAsNew` is the moment between two executions. */
 export type Status = "Running" | "Completed" | "Failed" | "Cancelled" | "ContinuedAsNew"
 
-export interface Outcome {
-  readonly status: Status
-  /** JSON text of the result, or null. */
-  readonly output: string | null
-  /** What a failed one says of itself, or the reason of a cancellation; null for all others. */
-  readonly error: string | null
-}
-
-/** Unlike the tables, it distinguishes cancelled instances from failed ones. */
-export const outcomeOf = (state: InstanceState): Outcome => {
-  const end = endOf(state)
-  return end === undefined ? { status: state.status, output: null, error: null } : outcomeOfEnd(end)
-}
-
-export const outcomeOfEnd = (end: End): Outcome => {
-  if (end._tag === "Completed") return { status: "Completed", output: end.output, error: null }
-  const { details } = end
-  const reason = ErrorDetails.cancellationOf(details)
-  return reason !== undefined
-    ? { status: "Cancelled", output: null, error: reason }
-    : { status: "Failed", output: null, error: explain(details) }
+/** The status of an instance, and its outcome once it has ended. */
+export const outcomeOf = (
+  state: InstanceState
+): Pick<End.Outcome, "output" | "error"> & { readonly status: Status } => {
+  const end = End.endOf(state)
+  return end === undefined ? { status: state.status, output: null, error: null } : End.outcomeOf(end)
 }
 
 /** Names the fields as every command with `--json` does. */

@@ -3,13 +3,12 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import type { CoreVersion, InstanceState, InstanceStatus } from "../../model/Instance.ts"
 import type { Pause } from "../../model/Pause.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
-import { explain as explainFailure, explainEnd } from "../../model/shared/explained.ts"
+import { explainEnd } from "../../model/shared/explained.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
@@ -17,7 +16,7 @@ import type { Admin, QueuedWork } from "../Admin.ts"
 import type { ProcessInfo, QueuePlace } from "../AdminDriver.ts"
 import { Cause } from "../Explanation.ts"
 import type { AwaitedActivity, Explanation, Wait } from "../Explanation.ts"
-import { endOf } from "../shared/endOf.ts"
+import { endOf, outcomeOf } from "../shared/endOf.ts"
 import * as OpenWaits from "../shared/openWaits.ts"
 import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 
@@ -36,28 +35,28 @@ type Reads = Pick<
 export const explains = (reads: Reads): Pick<Service, "explain"> => ({
   explain: Effect.fnUntraced(function*(instanceId) {
     const { events, queued, state } = yield* atOneMoment(reads, instanceId)
-    const { pinnedVersion } = events.length === 0
-      ? { pinnedVersion: null }
-      : yield* reads.getExecutionInfo(instanceId, state.executionId)
-    const found = {
+    const nowMs = yield* Clock.currentTimeMillis
+    const end = endOf(state)
+    if (end !== undefined) {
+      const { error, status } = outcomeOf(end)
+      const cause = Cause.Ended({ atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs, error })
+      const sentence = sentenceOf(state, status, cause, null, nowMs)
+      return { instanceId, status, sentence, cause, waits: [], interruption: null } satisfies Explanation
+    }
+    const { interruption = null, waits } = OpenWaits.of(events, queued)
+    const cause = causeOf({
       state,
       queued,
       events,
-      pinnedVersion,
+      waits,
+      pinnedVersion: events.length === 0
+        ? null
+        : (yield* reads.getExecutionInfo(instanceId, state.executionId)).pinnedVersion,
       processes: yield* reads.listProcesses,
       pauses: (yield* reads.getPauses).targets
-    }
-    const { interruption, waits } = OpenWaits.of(events, queued)
-    const cause = causeOf({ ...found, waits })
-    const status = statusOf(state)
-    return {
-      instanceId,
-      status,
-      sentence: sentenceOf(state, status, cause, interruption, yield* Clock.currentTimeMillis),
-      cause,
-      waits: cause._tag === "Ended" ? [] : waits,
-      interruption: cause._tag === "Ended" ? null : interruption ?? null
-    } satisfies Explanation
+    })
+    const sentence = sentenceOf(state, "Running", cause, interruption, nowMs)
+    return { instanceId, status: "Running", sentence, cause, waits, interruption } satisfies Explanation
   })
 })
 
@@ -88,25 +87,8 @@ interface Found {
   readonly waits: ReadonlyArray<Wait>
 }
 
-const statusOf = (state: InstanceState): InstanceStatus => {
-  const end = endOf(state)
-  return end === undefined
-    ? "Running"
-    : end._tag === "Completed"
-    ? "Completed"
-    : ErrorDetails.cancellationOf(end.details) === undefined
-    ? "Failed"
-    : "Cancelled"
-}
-
 const causeOf = (found: Found): Cause => {
-  const { events, pinnedVersion, processes, queued: { messages }, state } = found
-  const end = endOf(state)
-  if (end !== undefined) {
-    const atMs = events.at(-1)?.timestampMs ?? state.updatedAtMs
-    if (end._tag === "Completed") return Cause.Ended({ atMs, error: null })
-    return Cause.Ended({ atMs, error: ErrorDetails.cancellationOf(end.details) ?? explainFailure(end.details) })
-  }
+  const { pinnedVersion, processes, queued: { messages }, state } = found
   if (state.pause !== null) return Cause.Paused({ pause: state.pause })
   if (state.block !== null) return Cause.Blocked({ block: state.block })
   if (pinnedVersion !== null && !coreVersion.isWithin(pinnedVersion, coreVersion.supported)) {
@@ -226,10 +208,10 @@ const sentenceOf = (
   { instanceId, orchestrationName }: InstanceState,
   status: InstanceStatus,
   cause: Cause,
-  interruption: Explanation["interruption"] | undefined,
+  interruption: Explanation["interruption"],
   nowMs: number
 ): string => {
-  const about = cause._tag === "Ended" || interruption === undefined || interruption === null
+  const about = interruption === null
     ? instanceId
     : `${instanceId} was interrupted ${ago(interruption.sinceMs, nowMs)} and cleans up: it`
   return `${about} ${predicate(cause, status, orchestrationName, nowMs)}.`
