@@ -260,6 +260,8 @@ export interface DeletionFilter extends InstanceFilter {
   readonly status?: "Completed" | "Failed" | "Cancelled" | undefined
   /** Leaves out those that Duroxide runs. Defaults to false. */
   readonly exceptDuroxide?: boolean | undefined
+  /** Leaves out trees of which any instance has not ended. Defaults to false: the root must have ended. */
+  readonly isWholeTreeEnded?: boolean | undefined
   /** `next` of the deletion before, with the same filter. Defaults to the beginning. */
   readonly cursor?: string | undefined
 }
@@ -284,8 +286,6 @@ export interface FailedDeletion {
  */
 export interface BulkDeleted extends Deleted {
   readonly failed: ReadonlyArray<FailedDeletion>
-  /** How many roots were selected. Those that another process deletes at the same time are among them. */
-  readonly rootsSelected: number
   /** The cursor of the next deletion; null if no root follows. */
   readonly next: string | null
 }

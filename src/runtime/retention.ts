@@ -9,6 +9,7 @@ import * as Event from "../model/Event.ts"
 import type { InstanceState } from "../model/Instance.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { endOf } from "../provider/shared/endOf.ts"
 import type { Policy } from "./retentionPolicy.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -57,7 +58,13 @@ const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Poli
   for (const status of ["Completed", "Failed", "Cancelled"] as const) {
     const keepMs = policy.keepMs[status]
     if (keepMs === Infinity) continue
-    const filter = { status, completedBeforeMs: Math.floor(nowMs - keepMs), exceptDuroxide: true, limit: batch }
+    const filter = {
+      status,
+      completedBeforeMs: Math.floor(nowMs - keepMs),
+      exceptDuroxide: true,
+      isWholeTreeEnded: true,
+      limit: batch
+    }
     if (filter.completedBeforeMs < 0) continue
     let cursor: string | null = null
     do {
@@ -67,8 +74,6 @@ const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Poli
           : exported(admin, policy.export, { ...filter, cursor: cursor ?? undefined })
       )
       deleted += page.instancesDeleted
-      // Another process deletes the same ones.
-      if (page.rootsSelected > 0 && page.instancesDeleted === 0 && page.failed.length === 0) break
       cursor = page.next
       if (cursor !== null) yield* Effect.sleep(took * pauseFactor)
     } while (cursor !== null)
@@ -98,7 +103,7 @@ const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 const exported = Effect.fnUntraced(function*(
   admin: Admin["Service"],
   receive: NonNullable<Policy["export"]>,
-  { completedBeforeMs, cursor, exceptDuroxide, limit, status }: Filter
+  { completedBeforeMs, cursor, exceptDuroxide, isWholeTreeEnded, limit, status }: Filter
 ): Effect.fn.Return<Batch, unknown> {
   const { instances, next } = yield* admin.list({
     status,
@@ -111,24 +116,30 @@ const exported = Effect.fnUntraced(function*(
     limit
   })
   const lines: Array<string> = []
+  const instanceIds: Array<string> = []
   for (const { instanceId } of instances) {
     const { allIds } = yield* admin.getInstanceTree(instanceId)
-    for (const id of allIds) lines.push(yield* lineOf(admin, id))
+    const states = yield* Effect.forEach(allIds, admin.getInstanceInfo)
+    if (states.some((state) => endOf(state) === undefined)) continue
+    instanceIds.push(instanceId)
+    for (const state of states) lines.push(yield* lineOf(admin, state))
   }
   if (lines.length > 0) yield* receive(lines)
-  const result = yield* admin.deleteInstanceBulk({ instanceIds: instances.map(({ instanceId }) => instanceId) })
-  return { ...result, next }
+  return { ...yield* admin.deleteInstanceBulk({ instanceIds, isWholeTreeEnded }), next }
 })
 
 /** An instance with the histories of all its executions, as `replayHistory` reads them. */
-const lineOf = Effect.fnUntraced(
-  function*(admin: Admin["Service"], id: string): Effect.fn.Return<string, ProviderError> {
-    const state: InstanceState = yield* admin.getInstanceInfo(id)
-    const events: Array<string> = []
-    for (const executionId of yield* admin.listExecutions(id)) {
-      for (const event of yield* admin.readHistoryWithExecutionId(id, executionId)) events.push(Event.encode(event))
+const lineOf = Effect.fnUntraced(function*(
+  admin: Admin["Service"],
+  state: InstanceState
+): Effect.fn.Return<string, ProviderError> {
+  const { instanceId } = state
+  const events: Array<string> = []
+  for (const executionId of yield* admin.listExecutions(instanceId)) {
+    for (const event of yield* admin.readHistoryWithExecutionId(instanceId, executionId)) {
+      events.push(Event.encode(event))
     }
-    const { block: _, failure: __, pause: ___, ...fields } = state
-    return `${JSON.stringify(fields).slice(0, -1)},"history":[${events.join(",")}]}`
   }
-)
+  const { block: _, failure: __, pause: ___, ...fields } = state
+  return `${JSON.stringify(fields).slice(0, -1)},"history":[${events.join(",")}]}`
+})

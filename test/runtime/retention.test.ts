@@ -74,6 +74,40 @@ describe("retention", () => {
       }).pipe(Effect.provide(application(url, Retention.layer({ interval: "50 millis", failed: "forever" }))))
     }))
 
+  it.live.each([false, true])(
+    "keeps a tree while one of its instances runs, and passes by it (exports: %s)",
+    (exports) =>
+      Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.database
+        const lines: Array<string> = []
+        const many = Array.from({ length: 150 }, (_, n) => `kept-${n}`)
+        const setUp = Effect.gen(function*() {
+          yield* Effect.forEach(many, (id) => start(id, { fails: false, hangs: false }), { concurrency: 20 })
+          yield* ended(...many)
+          yield* start("last", { fails: false, hangs: false })
+          yield* ended("last")
+        })
+        yield* Effect.provide(setUp, application(url, Retention.layer("off")))
+        yield* sql("UPDATE executions SET status = 'Running', completed_at = NULL WHERE instance_id LIKE 'kept%::%'")
+        const retention = Retention.layer({
+          completed: 0,
+          interval: "50 millis",
+          ...(exports && { export: (given: ReadonlyArray<string>) => Effect.sync(() => void lines.push(...given)) })
+        })
+        yield* Effect.gen(function*() {
+          // More than a batch of trees that stay comes before it.
+          yield* waitUntil(
+            Effect.map(sql("SELECT FROM instances WHERE instance_id = 'last'"), (rows) => rows.length === 0)
+          )
+          const [row] = yield* sql<{ count: number }>(
+            "SELECT count(*)::int AS count FROM instances WHERE instance_id LIKE 'kept%' AND instance_id NOT LIKE '% %'"
+          )
+          assert.strictEqual(row!.count, 2 * many.length)
+          assert.deepStrictEqual(lines.filter((line) => /"instanceId":"kept-\d+"/.test(line)), [])
+        }).pipe(Effect.provide(application(url, retention)))
+      })
+  )
+
   it.live("exports what it deletes, and deletes nothing that it could not export", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database

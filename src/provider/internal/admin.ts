@@ -275,25 +275,26 @@ const deletions = (driver: Driver) => {
 
   const deleteInstanceBulk: Service["deleteInstanceBulk"] = Effect.fn("Admin.deleteInstanceBulk")(function*(filter) {
     const { instanceIds, next } = yield* endedRoots(driver, filter)
+    const mustHaveEnded = filter.isWholeTreeEnded === true ? "all" : "root"
     let deleted = nothingDeleted
     const failed: Array<FailedDeletion> = []
     for (let start = 0; start < instanceIds.length; start += together) {
       const roots = instanceIds.slice(start, start + together)
-      const all = yield* Effect.result(deleteTrees(driver, roots))
+      const all = yield* Effect.result(deleteTrees(driver, roots, mustHaveEnded))
       if (Result.isSuccess(all) && all.success !== undefined) {
         deleted = sum(deleted, all.success)
         continue
       }
       if (Result.isFailure(all) && concernsAll(all.failure.reason)) return yield* Effect.fail(all.failure)
       for (const instanceId of roots) {
-        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
+        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, mustHaveEnded))
         if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
         else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-        // `InstanceRunning` means that it is running, although it had ended when it was selected.
+        // The root runs again since it was selected, or a descendant does.
         else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
       }
     }
-    return { ...deleted, failed, rootsSelected: instanceIds.length, next }
+    return { ...deleted, failed, next }
   })
 
   return { deleteInstance, deleteInstancesAtomic, deleteInstanceBulk }
@@ -306,14 +307,19 @@ const mostAtOnce = 5000
 const together = 100
 
 /** All trees or nothing; undefined where they are too big for one transaction. */
-const deleteTrees = Effect.fnUntraced(function*(driver: Driver, roots: ReadonlyArray<string>) {
+const deleteTrees = Effect.fnUntraced(function*(
+  driver: Driver,
+  roots: ReadonlyArray<string>,
+  mustHaveEnded: "all" | "root"
+) {
   const ids = new Set(roots)
   for (let level = roots; level.length > 0;) {
     level = (yield* driver.listChildren(level)).filter((id) => !ids.has(id))
     for (const id of level) ids.add(id)
     if (ids.size > slice) return undefined
   }
-  return yield* deleteTogether(driver, "deleteInstanceBulk", [...ids], roots)
+  const all = [...ids]
+  return yield* deleteTogether(driver, "deleteInstanceBulk", all, mustHaveEnded === "all" ? all : roots)
 })
 
 /** Ended roots, the oldest first. */

@@ -54,7 +54,7 @@ const token = (lockToken: string): ReadonlyArray<[string, Call, unknown]> => [
   ]
 ]
 const nothing = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
-const nothingInBulk = { ...nothing, failed: [], rootsSelected: 0, next: null }
+const nothingInBulk = { ...nothing, failed: [], next: null }
 const nothingPruned = { instancesProcessed: 0, executionsDeleted: 0, eventsDeleted: 0 }
 
 /** Unusual calls with a result: a value, or the tag of a reason. */
