@@ -38,7 +38,7 @@ async function bundle() {
   return output.map(({ fileName }) => join(dist, fileName))
 }
 
-/** Those that users can reach, without the comment that names a map; returns their paths. */
+/** Keeps the declarations that users can reach, without the comment that names a map; returns their paths. */
 function declarations() {
   const reached = new Set()
   const visit = (file) => {

@@ -33,8 +33,8 @@ export const list = Command.make("list", {
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("List instances"),
   Command.withDescription(
-    "List instances, the newest first, by status, orchestration, id, parent, times and texts. Texts are looked for in " +
-      "one instance after the other; the other filters use indexes."
+    "List instances, the newest first, by status, orchestration, id, parent, times and texts. Indexes lead to a status, " +
+      "an orchestration, a parent and times of creation; the rest is looked for in one instance after the other."
   ),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },

@@ -7,7 +7,7 @@ import { PauseTarget } from "../../model/Pause.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { CommandError } from "../internal/failure.ts"
-import { definitionOf } from "../internal/filters.ts"
+import { parseDefinition } from "../internal/filters.ts"
 import { targetJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -112,7 +112,7 @@ const runResume = Effect.fnUntraced(function*(flags: Flags) {
 const targetOf = ({ activity, all, id, orchestration, tag }: Flags) => {
   const targets = [
     ...Option.toArray(id).map((instanceId) => PauseTarget.Instance({ instanceId })),
-    ...Option.toArray(orchestration).map((text) => PauseTarget.Orchestration(definitionOf(text))),
+    ...Option.toArray(orchestration).map((text) => PauseTarget.Orchestration(parseDefinition(text))),
     ...Option.toArray(activity).map((name) => PauseTarget.Activity({ name })),
     ...Option.toArray(tag).map((tag) => PauseTarget.Tag({ tag })),
     ...(all ? [PauseTarget.Everything()] : [])

@@ -11,7 +11,7 @@ import * as Orchestration from "../../Orchestration.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { serversOfOrchestration } from "../../provider/shared/served.ts"
 import { CommandError, misused } from "../internal/failure.ts"
-import { definitionOf } from "../internal/filters.ts"
+import { parseDefinition } from "../internal/filters.ts"
 import { Output } from "../internal/Output.ts"
 import * as Payload from "../internal/payload.ts"
 import * as Store from "../internal/store.ts"
@@ -62,7 +62,7 @@ const run = Effect.fnUntraced(function*({ id, ifExists, orchestration, payload: 
   readonly ifExists: "refuse" | "ignore"
   readonly servedBy: ServedBy
 }) {
-  const { name, version } = definitionOf(orchestration)
+  const { name, version } = parseDefinition(orchestration)
   const payload = yield* Payload.read(given)
   const definition = yield* Effect.try({
     try: () => Orchestration.make(name, { version: version ?? "1.0.0", payload: Schema.Unknown, servedBy }),

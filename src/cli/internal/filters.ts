@@ -9,7 +9,7 @@ import type { CountOptions, InstanceSearch } from "../../provider/Admin.ts"
 import { CommandError } from "./failure.ts"
 
 /** Name and version of a definition; the version follows the last @. */
-export const definitionOf = (text: string): { readonly name: string; readonly version?: string } => {
+export const parseDefinition = (text: string): { readonly name: string; readonly version?: string } => {
   const at = text.lastIndexOf("@")
   return at <= 0 ? { name: text } : { name: text.slice(0, at), version: text.slice(at + 1) }
 }
@@ -104,7 +104,7 @@ export interface Filter {
 /** Fails with a time that cannot be read. */
 export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.Return<InstanceSearch, CommandError> {
   return {
-    ...Option.match(filter.definition, { onNone: () => ({}), onSome: definitionOf }),
+    ...Option.match(filter.definition, { onNone: () => ({}), onSome: parseDefinition }),
     status: Option.getOrUndefined(filter.status),
     idPrefix: Option.getOrUndefined(filter.prefix),
     parentId: Option.getOrUndefined(filter.parent),

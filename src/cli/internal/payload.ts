@@ -39,7 +39,7 @@ export const read = Effect.fnUntraced(function*(given: Option.Option<string>) {
 
 const strings = /"(?:[^"\\]|\\.)*"/g
 
-/** Those that may be rounded. */
+/** Whole numbers that JavaScript may round. */
 const integers = /(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/g
 
 const readText = (path: string) =>

@@ -37,7 +37,7 @@ export interface Report {
   /** Instances that were listed. */
   readonly running: number
   readonly replayed: number
-  /** Those that no turn has begun, so that they have nothing to replay. */
+  /** Listed instances that no turn has begun, so that they have nothing to replay. */
   readonly notBegun: number
   readonly findings: Findings.Findings
   readonly unserved: ReadonlyArray<Unserved>

@@ -27,7 +27,7 @@ import * as Session from "./directSession.ts"
 export type { Area, Finding }
 
 export interface Options {
-  /** As processes connect. */
+  /** The URL that processes connect with. */
   readonly url: string | Redacted.Redacted<string>
   /** The address of the server itself. */
   readonly directUrl: string | Redacted.Redacted<string>

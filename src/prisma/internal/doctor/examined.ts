@@ -4,9 +4,9 @@
 import type { Pair } from "../probes/probe.ts"
 
 export interface Examined {
-  /** As processes connect, in two sessions. */
+  /** Two sessions of the URL that processes connect with. */
   readonly used: Pair
-  /** At the address of the server itself, in two sessions; the same as `used` where both have one URL. */
+  /** Two sessions at the address of the server itself; the same as `used` where both have one URL. */
   readonly direct: Pair
   readonly schema: string
   /** The schema has our tables. */

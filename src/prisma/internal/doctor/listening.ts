@@ -101,5 +101,5 @@ export const processes = Effect.fnUntraced(function*({ direct: { one }, schema }
 
 const ownTransactions = "; transactions of your own need ALTER DATABASE … SET duroxide.notify = off (docs/growth.md)"
 
-/** As long as processes wait for their echo. */
+/** Processes wait as long for their echo. */
 const patienceMs = 5000
