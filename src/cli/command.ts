@@ -31,18 +31,19 @@ import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
+import { top } from "./commands/top.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
 import * as Completions from "./internal/completions.ts"
 import { ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
 import * as help from "./internal/help.ts"
+import { Process } from "./internal/io.ts"
 import type { Io } from "./internal/io.ts"
 import * as logging from "./internal/logging.ts"
 import * as Output from "./internal/Output.ts"
 import * as Platform from "./internal/platform.ts"
 import * as Settings from "./internal/settings.ts"
-import { Stdin } from "./internal/stdin.ts"
 import { oneLine } from "./internal/table.ts"
 
 const imports = Command.make("import").pipe(
@@ -69,6 +70,7 @@ const root = (io: Io) =>
       explain,
       queues,
       processes,
+      top,
       start,
       signal,
       wait,
@@ -114,7 +116,7 @@ export const run = (io: Io): Effect.Effect<number> => {
       Layer.mergeAll(
         Platform.layer(io),
         Layer.succeed(Output.Output, output),
-        Layer.succeed(Stdin, io.stdin),
+        Layer.succeed(Process, io),
         CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, Completions.flag] }),
         CliOutput.layer(help.formatter(output)),
         CliOutput.layerPresenter({ present }),

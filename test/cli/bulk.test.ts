@@ -184,7 +184,7 @@ it.live("Ctrl-C stops it with how far it came", () =>
     const proxy = yield* LatencyProxy.proxyFor(test.url, { oneWayMs: 10 })
     let noted = ""
     const stopped = yield* Effect.forkChild(
-      on({ url: proxy.through(test.url) })("retry --status failed --yes", { onNote: (text) => (noted += text) })
+      on({ url: proxy.through(test.url) })("retry --status failed --yes", { onPrint: (text) => (noted += text) })
     )
     yield* waitUntil(Effect.map(running(test), ({ length }) => length >= 30))
     yield* Fiber.interrupt(stopped)

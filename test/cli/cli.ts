@@ -21,10 +21,12 @@ export interface Options {
   readonly terminal?: number
   /** The next line that a person types on the terminal. Defaults to none: standard input has ended. */
   readonly typed?: () => Promise<string>
+  /** Called when keys are to be reported, with how to press one. */
+  readonly onKeys?: (press: (key: string) => void) => void
   /** What standard input has. Defaults to nothing. */
   readonly input?: string
-  /** Called with what it writes to standard error. */
-  readonly onNote?: (text: string) => void
+  /** Called with what it writes. */
+  readonly onPrint?: (text: string, to: "stdout" | "stderr") => void
   /** Why standard output loses what is written. */
   readonly lost?: Error
 }
@@ -36,11 +38,12 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
     const stream = (name: "stdout" | "stderr"): Io["stdout"] => ({
       write: (text) => {
         printed[name] += text
-        if (name === "stderr") options.onNote?.(text)
+        options.onPrint?.(text, name)
       },
       written: () => options.lost === undefined ? Promise.resolve() : Promise.reject(options.lost),
       isTerminal: options.terminal !== undefined,
-      columns: options.terminal
+      columns: options.terminal,
+      rows: options.terminal === undefined ? undefined : 30
     })
     const io: Io = {
       args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args, options),
@@ -49,6 +52,10 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       stdin: {
         isTerminal: options.terminal !== undefined,
         text: () => Promise.resolve(options.input ?? ""),
+        keys: (pressed) => {
+          options.onKeys?.(pressed)
+          return () => {}
+        },
         line: () => options.typed?.() ?? Promise.resolve(undefined)
       },
       stdout: stream("stdout"),

@@ -4,6 +4,7 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
+import type { Io } from "../../src/cli/internal/io.ts"
 import * as Output from "../../src/cli/internal/Output.ts"
 import * as Progress from "../../src/cli/internal/Progress.ts"
 
@@ -14,13 +15,14 @@ const opened = (options: { readonly columns?: number; readonly json?: boolean })
       write: (text: string) => void printed.push(text),
       written: () => Promise.resolve(),
       isTerminal: options.columns !== undefined,
-      columns: options.columns
+      columns: options.columns,
+      rows: undefined
     }
     const output = Output.make({
       args: options.json === true ? ["--json"] : [],
       env: {},
       folder: "",
-      stdin: { isTerminal: false, text: () => Promise.resolve(""), line: () => Promise.resolve(undefined) },
+      stdin: {} as Io["stdin"],
       stdout: stream,
       stderr: stream
     })

@@ -34,15 +34,16 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       }
     }))
 
-  it.effect("lists the fields of status, doctor and queues with --json, and no others", () =>
+  it.effect("lists the fields of status, doctor, queues and top with --json, and no others", () =>
     Effect.gen(function*() {
       const shop = yield* Shop.Shop
       yield* Shop.refresh
-      for (const command of ["status", "doctor", "queues"]) {
-        const { stdout } = yield* Cli.run([command, "--json"], { env: { DATABASE_URL: shop.url } })
+      for (const command of ["status", "doctor", "queues", "top"]) {
+        const once = command === "top" ? ["--once"] : []
+        const { stdout } = yield* Cli.run([command, "--json", ...once], { env: { DATABASE_URL: shop.url } })
         const [, section = ""] = page.split(`\n## ${command}\n`)
         const [own = ""] = section.split("\n## ")
-        const rows = [...own.slice(own.indexOf("With `--json`")).matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
+        const rows = [...own.slice(own.search(/With `(--once )?--json`/)).matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
         const answer: Record<string, unknown> = JSON.parse(stdout)
         assert.deepStrictEqual(rows.map(([, field]) => field), Object.keys(answer), command)
         for (const [, field = "", text = ""] of rows) {

@@ -21,6 +21,13 @@ export const processes = Command.make("processes", {}, () => Effect.provide(run,
   ])
 )
 
+/** Turns and activities that it runs at once, such as `16/16`; `-` for what it does not serve. */
+export const slotsOf = ({ activities, activitySlots, orchestrationSlots, orchestrations }: ProcessInfo): string => {
+  const slots = (served: ReadonlyArray<string>, limit: number | null) =>
+    served.length === 0 ? "-" : limit === null ? "any" : count(limit)
+  return `${slots(orchestrations, orchestrationSlots)}/${slots(activities, activitySlots)}`
+}
+
 // internal
 
 /** Columns of what a process serves, where output has no width. */
@@ -75,12 +82,6 @@ const tagsOf = (filter: TagFilter): ReadonlyArray<string | null> | null => {
     case "Tags":
       return filter.tags
   }
-}
-
-const slotsOf = ({ activities, activitySlots, orchestrationSlots, orchestrations }: ProcessInfo): string => {
-  const slots = (served: ReadonlyArray<string>, limit: number | null) =>
-    served.length === 0 ? "-" : limit === null ? "any" : count(limit)
-  return `${slots(orchestrations, orchestrationSlots)}/${slots(activities, activitySlots)}`
 }
 
 const servedBy = ({ activities, orchestrations, tags }: ProcessInfo): string => {

@@ -1,6 +1,7 @@
 /**
  * The process as a value: what a command reads of it and where it writes. Tests pass their own.
  */
+import * as Context from "effect/Context"
 import { createInterface } from "node:readline"
 
 export interface Io {
@@ -14,6 +15,9 @@ export interface Io {
   readonly stderr: Stream
 }
 
+/** What the commands themselves ask of it. */
+export class Process extends Context.Service<Process, Io>()("duroxide-prisma/cli/Process") {}
+
 export interface Stream {
   readonly write: (text: string) => void
   /** Resolves when everything is written, or the reader is gone; rejects if a part of it is lost. */
@@ -21,6 +25,8 @@ export interface Stream {
   readonly isTerminal: boolean
   /** Columns of the terminal, if it is one; 0 if the terminal does not know. */
   readonly columns: number | undefined
+  /** Lines of the terminal, as its columns. */
+  readonly rows: number | undefined
 }
 
 export interface Input {
@@ -29,6 +35,10 @@ export interface Input {
   readonly text: () => Promise<string>
   /** The next line, without its end; undefined if the input has ended, or the signal ends the wait. */
   readonly line: (signal: AbortSignal) => Promise<string | undefined>
+  /**
+   * Calls back for each key at once, Ctrl-C included, and shows none, until the result is called. Only on a terminal.
+   */
+  readonly keys: (pressed: (key: string) => void) => () => void
 }
 
 /** Makes the `Io` of the running program. */
@@ -43,7 +53,7 @@ export const ofProcess = (): Io => ({
 
 /** A stream of Node: a terminal, a pipe or a file. */
 export const streamOf = (
-  stream: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number }
+  stream: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }
 ): Stream => {
   let lost: NodeJS.ErrnoException | undefined
   const note = (error?: NodeJS.ErrnoException | null) => void (lost ??= error ?? undefined)
@@ -62,12 +72,17 @@ export const streamOf = (
     isTerminal: stream.isTTY ?? false,
     get columns() {
       return stream.isTTY === true ? stream.columns : undefined
+    },
+    get rows() {
+      return stream.isTTY === true ? stream.rows : undefined
     }
   }
 }
 
 /** Reads nothing before it is asked to. */
-export const inputOf = (stream: NodeJS.ReadableStream & { readonly isTTY?: boolean }): Input => ({
+export const inputOf = (
+  stream: NodeJS.ReadableStream & { readonly isTTY?: boolean; readonly setRawMode?: (isRaw: boolean) => unknown }
+): Input => ({
   isTerminal: stream.isTTY ?? false,
   text: async () => {
     let text = ""
@@ -84,5 +99,14 @@ export const inputOf = (stream: NodeJS.ReadableStream & { readonly isTTY?: boole
       })
       lines.once("close", () => resolve(undefined))
       signal.addEventListener("abort", () => lines.close(), { once: true })
-    })
+    }),
+  keys: (pressed) => {
+    const receive = (typed: Buffer | string) => String(typed).split("").forEach((key) => pressed(key))
+    stream.setRawMode?.(true)
+    stream.on("data", receive).resume()
+    return () => {
+      stream.off("data", receive).pause()
+      stream.setRawMode?.(false)
+    }
+  }
 })

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { CommandError, misused } from "./failure.ts"
-import { Stdin } from "./stdin.ts"
+import { Process } from "./io.ts"
 
 export const argument = Argument.String("payload").pipe(
   Argument.withDescription(
@@ -20,7 +20,7 @@ export const argument = Argument.String("payload").pipe(
 export const read = Effect.fnUntraced(function*(given: Option.Option<string>) {
   if (Option.isNone(given)) return null
   const text = given.value === "-"
-    ? yield* Effect.promise((yield* Stdin).text)
+    ? yield* Effect.promise((yield* Process).stdin.text)
     : given.value.startsWith("@")
     ? yield* readText(given.value.slice(1))
     : given.value

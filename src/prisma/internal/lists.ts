@@ -38,6 +38,16 @@ export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "
     )
 })
 
+/** The statuses of stored instances that a status of the list means; null: any. */
+export const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
+  status === null
+    ? ["Running", "Completed", "Failed", "Cancelled"]
+    : status === "Ended"
+    ? ["Completed", "Failed", "Cancelled"]
+    : status === "Blocked" || status === "Paused"
+    ? ["Running"]
+    : [status]
+
 // internal
 
 interface ListedRow {
@@ -251,15 +261,6 @@ const retryingSql = (schemaSql: Prisma.Sql) =>
       WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"TimerFired"%' AND before.type = 'ActivityFailed'
     )
   )`
-
-const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
-  status === null
-    ? ["Running", "Completed", "Failed", "Cancelled"]
-    : status === "Ended"
-    ? ["Completed", "Failed", "Cancelled"]
-    : status === "Blocked" || status === "Paused"
-    ? ["Running"]
-    : [status]
 
 /** Executions of this package are pinned to this version or a later one. */
 const firstOwnMajor = coreVersion.supported.min.major

@@ -1,0 +1,249 @@
+/**
+ * What `top` shows: one look at what happens in a store.
+ */
+import * as Effect from "effect/Effect"
+import type { Pause } from "../../model/Pause.ts"
+import { age, count, counted } from "../../model/shared/quantities.ts"
+import * as LiveReport from "../../prisma/shared/liveReport.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { InstanceCount, ProcessInfo } from "../../provider/AdminDriver.ts"
+import { serversOfActivity, serversOfOrchestration } from "../../provider/shared/served.ts"
+import { definitionOf } from "../../provider/shared/unserved.ts"
+import { slotsOf } from "../commands/processes.ts"
+import * as Counts from "./counts.ts"
+import { isoTime, pauseJson, shownPause } from "./instances.ts"
+import type { Style } from "./Output.ts"
+import type { Target } from "./settings.ts"
+import { fields, shortened, table, time } from "./table.ts"
+import type { Column, Field } from "./table.ts"
+
+export interface Report extends LiveReport.LiveReport {
+  readonly address: string
+  readonly schema: string
+  /** The time that the paces are about. */
+  readonly seconds: number
+  readonly counts: ReadonlyArray<InstanceCount>
+  readonly pauses: { readonly targets: ReadonlyArray<Pause>; readonly instances: number }
+  readonly processes: ReadonlyArray<ProcessInfo>
+}
+
+export const read = Effect.fnUntraced(function*(
+  { address, schema }: Pick<Target, "address" | "schema">,
+  since: LiveReport.Since
+) {
+  const admin = yield* Admin
+  const live = yield* LiveReport.read(since)
+  const report: Report = {
+    ...live,
+    address,
+    schema,
+    seconds: ("atMs" in since ? Math.max(live.nowMs - since.atMs, 1) : since.agoMs) / 1000,
+    counts: yield* admin.count(),
+    pauses: yield* admin.getPauses,
+    processes: yield* admin.listProcesses
+  }
+  return report
+})
+
+export const toJson = (report: Report) => {
+  const { all, orchestrations } = activityOf(report)
+  const total = Counts.sum(report.counts)
+  return {
+    address: report.address,
+    schema: report.schema,
+    at: isoTime(report.nowMs),
+    seconds: report.seconds,
+    instances: Object.fromEntries(byStatus(report).map((one) => [one.key, one.instances])),
+    instancesAreEstimates: total.isEstimate,
+    blocked: report.blocked,
+    paused: { targets: report.pauses.targets.map(pauseJson), instances: report.pauses.instances },
+    perSecond: all,
+    orchestrations: orchestrations.map(({ orchestration, running, ...perSecond }) => ({
+      orchestration,
+      running: running.instances,
+      isEstimate: running.isEstimate,
+      perSecond
+    })),
+    due: dueOf(report).map(({ isMore, kind, name, oldestAgeMs, running, servedBy, tag, version, waiting }) => ({
+      kind,
+      name,
+      version,
+      tag,
+      waiting,
+      running,
+      isMore,
+      oldestAgeMs,
+      servedBy
+    })),
+    processes: report.processes.map((process) => ({
+      host: process.host,
+      pid: process.pid,
+      build: process.build,
+      alive: process.isAlive,
+      slots: { orchestrations: process.orchestrationSlots, activities: process.activitySlots }
+    }))
+  }
+}
+
+/** Entries of each of the three tables that fit a terminal, below the lines about the whole store. */
+export const rowsOfATable = (rows: number): number => Math.max(2, Math.floor((rows - linesOfAll - linesAround) / 3))
+
+/** Lines for people; each table with at most so many entries. */
+export const shown = (report: Report, options: { readonly style: Style; readonly most: number }) => {
+  const { most, style } = options
+  const { all, orchestrations } = activityOf(report)
+  const due = dueOf(report)
+  const [oldest] = due.filter(({ oldestAgeMs }) => oldestAgeMs !== null).sort((a, b) => b.oldestAgeMs! - a.oldestAgeMs!)
+  const waiting = due.reduce((sum, one) => sum + one.waiting, 0)
+  const alive = report.processes.filter(({ isAlive }) => isAlive)
+  const dead = report.processes.filter(({ isAlive }) => !isAlive)
+  const total = Counts.sum(report.counts)
+  const { instances: paused, targets } = report.pauses
+  const states: ReadonlyArray<Field> = [
+    ["database", `${report.address}, schema ${report.schema}, at ${time(report.nowMs)}`],
+    [
+      "instances",
+      total.instances === 0
+        ? "none"
+        : `${Counts.shown(total)}: ${byStatus(report).map((one) => `${Counts.shown(one)} ${one.key}`).join(", ")}`
+    ],
+    ["per second", `${rate(all.started)} started, ${rate(ended(all))} ended, ${rate(all.failed)} failed`],
+    [
+      "waiting",
+      oldest === undefined
+        ? "nothing"
+        : `${count(waiting)}${due.some(({ isMore }) => isMore) ? " or more" : ""}, the oldest for ${
+          age(oldest.oldestAgeMs!)
+        }: ${definitionOf(oldest)}`
+    ],
+    ...(report.blocked === 0 ? [] : [["blocked", counted(report.blocked, "instance"), style.red] as const]),
+    ...(targets.length + paused === 0 ? [] : [
+      [
+        "paused",
+        [
+          ...targets.map((pause) => shownPause(pause, report.nowMs)),
+          ...(paused === 0 ? [] : [counted(paused, "instance")])
+        ].join("; "),
+        style.red
+      ] as const
+    ]),
+    ["processes", `${count(alive.length)} alive${dead.length === 0 ? "" : `, ${count(dead.length)} dead`}`]
+  ]
+  return [
+    ...fields(states, style),
+    ...section(orchestrations, most, style, [
+      { title: "ORCHESTRATION", value: ({ orchestration }) => shortened(orchestration, longestName) },
+      { title: "RUNNING", align: "right", value: ({ running }) => Counts.shown(running) },
+      { title: "STARTED/S", align: "right", value: ({ started }) => rate(started) },
+      { title: "ENDED/S", align: "right", value: (one) => rate(ended(one)) },
+      {
+        title: "FAILED/S",
+        align: "right",
+        value: ({ failed }) => rate(failed),
+        mark: ({ failed }, text) => failed > 0 ? style.red(text) : text
+      }
+    ]),
+    ...section(due, most, style, [
+      { title: "DUE", value: (one) => shortened(definitionOf(one), longestName) },
+      { title: "WAITING", align: "right", value: ({ isMore, waiting }) => `${count(waiting)}${isMore ? "+" : ""}` },
+      { title: "RUNNING", align: "right", value: ({ running }) => count(running) },
+      {
+        title: "OLDEST",
+        align: "right",
+        value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
+      },
+      {
+        title: "SERVED BY",
+        align: "right",
+        value: ({ servedBy }) => servedBy === null ? "-" : count(servedBy),
+        mark: ({ servedBy }, text) => servedBy === 0 ? style.red(text) : text
+      }
+    ]),
+    ...section([...alive, ...dead], most, style, [
+      { title: "PROCESS", value: ({ host, pid }) => shortened(`${host}/${pid}`, longestName) },
+      { title: "BUILD", value: ({ build }) => shortened(build, 20) },
+      {
+        title: "STATE",
+        value: ({ isAlive }) => isAlive ? "alive" : "dead",
+        mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
+      },
+      { title: "SINCE", value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
+      { title: "SLOTS", value: slotsOf }
+    ])
+  ]
+}
+
+// internal
+
+const longestName = 40
+
+/** The line above all, those of `states`, and for each table an empty line, its titles, and how many are left out. */
+const linesOfAll = 8
+const linesAround = 3 * 3 + 1
+
+interface PerSecond {
+  readonly started: number
+  readonly completed: number
+  readonly failed: number
+  readonly cancelled: number
+}
+
+const none: PerSecond = { started: 0, completed: 0, failed: 0, cancelled: 0 }
+
+const ended = ({ cancelled, completed, failed }: PerSecond) => completed + failed + cancelled
+
+/** Two digits. */
+const rate = (perSecond: number): string =>
+  perSecond === 0 || perSecond >= 10 ? count(Math.round(perSecond)) : perSecond.toFixed(1)
+
+const byStatus = ({ counts }: Report) => Counts.grouped(counts, ({ status }) => status)
+
+/** Orchestrations that run or have ended, those first that did most. */
+const activityOf = ({ counts, paces, seconds }: Report) => {
+  const perSecond = new Map(paces.map(({ orchestration, ...pace }) => [
+    orchestration,
+    {
+      started: pace.started / seconds,
+      completed: pace.completed / seconds,
+      failed: pace.failed / seconds,
+      cancelled: pace.cancelled / seconds
+    }
+  ]))
+  const running = counts.filter(({ status }) => status === "Running")
+  const orchestrations = Counts.grouped(counts, ({ orchestrationName }) => orchestrationName).map(({ key }) => ({
+    orchestration: key,
+    running: Counts.sum(running.filter(({ orchestrationName }) => orchestrationName === key)),
+    ...perSecond.get(key) ?? none
+  }))
+  return {
+    orchestrations: orchestrations
+      .filter((one) => one.running.instances + one.started + ended(one) > 0)
+      .sort((a, b) => b.started + ended(b) - a.started - ended(a) || b.running.instances - a.running.instances),
+    all: orchestrations.reduce((sum, one): PerSecond => ({
+      started: sum.started + one.started,
+      completed: sum.completed + one.completed,
+      failed: sum.failed + one.failed,
+      cancelled: sum.cancelled + one.cancelled
+    }), none)
+  }
+}
+
+/** What waits, then what only runs; those first that have waited longest. */
+const dueOf = ({ due, processes }: Report) =>
+  due.map((one) => ({
+    ...one,
+    servedBy: one.isOfRust ? null : one.kind === "orchestration"
+      ? serversOfOrchestration(processes, one.name, one.version)
+      : serversOfActivity(processes, one.name, one.tag)
+  })).filter(({ running, waiting }) => waiting + running > 0)
+    .sort((a, b) => (b.oldestAgeMs ?? -1) - (a.oldestAgeMs ?? -1) || b.running - a.running)
+
+const section = <Row>(rows: ReadonlyArray<Row>, most: number, style: Style, columns: ReadonlyArray<Column<Row>>) => {
+  if (rows.length === 0) return []
+  const others = rows.length - most
+  return [
+    "",
+    ...table(rows.slice(0, most), columns, style),
+    ...(others > 0 ? [style.dim(`and ${counted(others, "other", "others")}`)] : [])
+  ]
+}
