@@ -31,6 +31,7 @@ import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
+import { tasks } from "./commands/tasks.ts"
 import { top } from "./commands/top.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
@@ -69,6 +70,7 @@ const root = (io: Io) =>
       show,
       explain,
       queues,
+      tasks,
       processes,
       top,
       start,

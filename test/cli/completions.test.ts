@@ -51,12 +51,16 @@ it.live("every command is offered, with all its flags", () =>
 it.live("choices are offered, and what follows the flags of every command", () =>
   Effect.gen(function*() {
     const statuses = ["running", "completed", "failed", "cancelled", "blocked", "paused"]
-    assert.deepStrictEqual(yield* offered(["retry --status ", "list --status f", "--json --url x term", "import s"]), [
-      statuses,
-      ["failed"],
-      ["terminate"],
-      ["sqlite"]
-    ])
+    assert.deepStrictEqual(
+      yield* offered(["retry --status ", "list --status f", "--json --url x term", "import s", "queues d"]),
+      [
+        statuses,
+        ["failed"],
+        ["terminate"],
+        ["sqlite"],
+        ["dead"]
+      ]
+    )
   }))
 
 // internal

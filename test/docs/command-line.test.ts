@@ -97,17 +97,22 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
 
   it.effect("describes every command and every flag", () =>
     Effect.gen(function*() {
-      const { stdout } = yield* Cli.run("--help")
-      const commands = [...stdout.slice(stdout.indexOf("SUBCOMMANDS")).matchAll(/^ {2}(\w+) {2}/gm)].map(([, name]) =>
-        name!
-      )
-      assert.isAtLeast(commands.length, 7)
-      for (const command of commands) {
-        assert.include(page, `## ${command}\n`)
-        const path = ["import", "verify"].includes(command) ? `${command} sqlite` : command
+      const pathsBelow = (path: string): Effect.Effect<ReadonlyArray<string>> =>
+        Effect.gen(function*() {
+          const { stdout } = yield* Cli.run(`${path} --help`.trim())
+          const [, list = ""] = stdout.split("SUBCOMMANDS")
+          const names = [...list.split("EXAMPLES")[0]!.matchAll(/^ {2}(\w+) {2}/gm)].map(([, name]) => name!)
+          const paths = names.map((name) => `${path} ${name}`.trim())
+          return [...paths, ...(yield* Effect.forEach(paths, pathsBelow)).flat()]
+        })
+      const paths = yield* pathsBelow("")
+      assert.includeMembers([...paths], ["list", "import sqlite", "tasks redrive"])
+      for (const path of paths) {
+        const [command, subcommand] = path.split(" ")
+        assert.include(page, subcommand === undefined ? `## ${command}\n` : path)
         const help = (yield* Cli.run(`${path} --help`)).stdout
         for (const [flag] of help.matchAll(/^ {2}--[\w-]+/gm)) {
-          if (!["--help", "--version"].includes(flag.trim())) assert.include(page, `\`${flag.trim()}`, command)
+          if (!["--help", "--version"].includes(flag.trim())) assert.include(page, `\`${flag.trim()}`, path)
         }
       }
     }))

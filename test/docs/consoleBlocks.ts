@@ -40,6 +40,7 @@ const normal = (lines: ReadonlyArray<string>) =>
         .replace(/schema \w+/, "SCHEMA")
         .replace(/\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME")
         .replace(/\d\d:\d\d:\d\dZ/g, "TIME")
+        .replace(/[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}/g, "UUID")
         .replace(/\b\d+ (s|min|h|d)\b/g, "AGE")
         .replace(/PostgreSQL [\d.]+/, "PostgreSQL")
         .replace(/[\d.]+ [kM]B/, "SIZE")

@@ -4,15 +4,16 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
-import * as Bulk from "../internal/bulk.ts"
+import { confirm } from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { outcomeOf } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
+import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
 export const deletion = Command.make("delete", {
-  ...Bulk.flags,
+  ...Selection.flags,
   force: Flag.Boolean("force").pipe(
     Flag.withoutNegation,
     Flag.withDescription("Delete instances that have not ended, too"),
@@ -37,14 +38,14 @@ export const deletion = Command.make("delete", {
 
 const ended = ["Completed", "Failed", "Cancelled"] as const
 
-const run = Effect.fnUntraced(function*({ force, ...flags }: Bulk.Flags & { readonly force: boolean }) {
+const run = Effect.fnUntraced(function*({ force, ...flags }: Selection.Flags & { readonly force: boolean }) {
   const admin = yield* Admin
-  const id = Bulk.onlyId(flags)
+  const id = Selection.onlyId(flags)
   if (id === undefined) {
     if (Option.isSome(flags.parent)) {
       return yield* misused("--parent selects children, which are deleted with the root of their tree")
     }
-    return yield* Bulk.run(flags, {
+    return yield* Selection.run(flags, {
       verb: "delete",
       done: "deleted",
       outcome: " with their descendants",
@@ -60,7 +61,7 @@ const run = Effect.fnUntraced(function*({ force, ...flags }: Bulk.Flags & { read
   if (!flags.yes) {
     const { allIds } = yield* admin.getInstanceTree(id)
     const descendants = allIds.length === 1 ? "" : ` and ${counted(allIds.length - 1, "descendant", "descendants")}`
-    yield* Bulk.confirm(`delete ${id}${descendants}`, flags.yes)
+    yield* confirm(`delete ${id}${descendants}`, flags.yes)
   }
   const deleted = yield* admin.deleteInstance(id, { force })
   const { answer } = yield* Output

@@ -3,15 +3,15 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
-import * as Bulk from "../internal/bulk.ts"
 import { durationOf } from "../internal/durations.ts"
 import { Output } from "../internal/Output.ts"
 import { findRunning } from "../internal/running.ts"
+import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
 const shared = {
-  ...Bulk.flags,
+  ...Selection.flags,
   reason: Flag.String("reason").pipe(
     Flag.withMetavar("<text>"),
     Flag.withDescription("Why: part of its outcome. Defaults to \"by an operator\""),
@@ -61,7 +61,7 @@ export const terminate = Command.make(
 
 // internal
 
-interface Flags extends Bulk.Flags {
+interface Flags extends Selection.Flags {
   readonly reason: string
 }
 
@@ -74,9 +74,9 @@ const runInterrupt = Effect.fnUntraced(
     const client = yield* Effect.provide(Client.Client, Client.layer)
     const interruptOne = (id: string) => client.interrupt(id, reason, { deadline: duration })
     const terminated = limit === undefined ? "" : `terminated after ${limit}`
-    const id = Bulk.onlyId(flags)
+    const id = Selection.onlyId(flags)
     if (id === undefined) {
-      return yield* Bulk.run(flags, {
+      return yield* Selection.run(flags, {
         ...running,
         verb: "interrupt",
         done: "interrupted",
@@ -104,9 +104,9 @@ const runInterrupt = Effect.fnUntraced(
 
 const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
   const client = yield* Effect.provide(Client.Client, Client.layer)
-  const id = Bulk.onlyId(flags)
+  const id = Selection.onlyId(flags)
   if (id === undefined) {
-    return yield* Bulk.run(flags, {
+    return yield* Selection.run(flags, {
       ...running,
       verb: "terminate",
       done: "terminated",

@@ -12,6 +12,7 @@ import type { Style } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
+import { dead, redrive } from "./deadLetters.ts"
 
 export const queues = Command.make("queues", {}, () => Effect.provide(run, Store.layer)).pipe(
   Command.withShortDescription("Show what waits, and for how long"),
@@ -20,7 +21,8 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
   ),
   Command.withExamples([
     { command: "duroxide-prisma queues", description: "Every queue that is not empty" }
-  ])
+  ]),
+  Command.withSubcommands([dead, redrive])
 )
 
 /** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due; null if none waits or fails. */

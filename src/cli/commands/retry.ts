@@ -4,14 +4,14 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
-import * as Bulk from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
+import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
 
 export const retry = Command.make("retry", {
-  ...Bulk.flags,
+  ...Selection.flags,
   from: Flag.Int("from").pipe(
     Flag.withMetavar("<event>"),
     Flag.withDescription("The last event that stays. Defaults to the one before what ended the instance"),
@@ -45,16 +45,16 @@ export const retry = Command.make("retry", {
 
 // internal
 
-const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Bulk.Flags & {
+const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selection.Flags & {
   readonly from: Option.Option<number>
   readonly reason: Option.Option<string>
 }) {
   const admin = yield* Admin
   const reason = Option.getOrUndefined(given)
-  const id = Bulk.onlyId(flags)
+  const id = Selection.onlyId(flags)
   if (id === undefined) {
     if (Option.isSome(from)) return yield* misused("--from is an event of one instance: name that one alone")
-    return yield* Bulk.run(flags, {
+    return yield* Selection.run(flags, {
       verb: "retry",
       done: "retried",
       statuses: ["Failed", "Cancelled", "Blocked"],

@@ -55,6 +55,40 @@ export const readQueues: Effect.Effect<ReadonlyArray<PgQueueLoad>, ProviderError
     )
 )
 
+export interface DeadLetter {
+  readonly id: string
+  /** Null for a payload that has none. */
+  readonly kind: string | null
+  readonly attempts: number
+  /** Null for a message that was delivered too often. */
+  readonly reason: string | null
+  readonly diedAtMs: number
+}
+
+export const countDead = (queue: string): Effect.Effect<number, ProviderError, Database> =>
+  Effect.flatMap(
+    Database,
+    ({ client }) => models("countDeadMessages", () => client.queueDeadMessage.count({ where: { queue } }))
+  )
+
+/** The dead letters of a queue, the oldest first. */
+export const listDead = (
+  queue: string,
+  limit: number
+): Effect.Effect<ReadonlyArray<DeadLetter>, ProviderError, Database> =>
+  Effect.flatMap(Database, ({ query, schemaSql }) =>
+    query<DeadLetter>(
+      "listDeadMessages",
+      Prisma.sql`
+        SELECT
+          d.id::text AS id, d.payload ->> 'kind' AS kind, d.attempts, d.last_error AS reason,
+          floor(extract(epoch FROM d.died_at) * 1000)::float8 AS "diedAtMs"
+        FROM ${schemaSql}.queue_dead AS d
+        WHERE d.queue = ${queue}
+        ORDER BY d.died_at, d.id
+        LIMIT ${limit}::bigint`
+    ))
+
 export const countTasks: Effect.Effect<ReadonlyArray<TaskCounts>, ProviderError, Database> = Effect.flatMap(
   Database,
   ({ client }) =>

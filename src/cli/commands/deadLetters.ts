@@ -1,0 +1,122 @@
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { age, count, counted } from "../../model/shared/quantities.ts"
+import * as PgQueue from "../../prisma/PgQueue.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
+import * as Bulk from "../internal/bulk.ts"
+import { isoTime } from "../internal/instances.ts"
+import { Output } from "../internal/Output.ts"
+import * as Progress from "../internal/Progress.ts"
+import * as Store from "../internal/store.ts"
+import { oneLine, shortened, table } from "../internal/table.ts"
+
+const queue = Argument.String("queue").pipe(Argument.withDescription("Name of the queue"))
+
+export const dead = Command.make("dead", {
+  queue,
+  limit: Flag.Int("limit").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("Most messages to list, 1 to 1000. Defaults to 20"),
+    Flag.filter((n) => n >= 1 && n <= 1000, (n) => `a number from 1 to 1000, not ${n}`),
+    Flag.withDefault(20)
+  )
+}, (flags) => Effect.provide(runDead(flags), Store.layer)).pipe(
+  Command.withShortDescription("List the dead letters of a queue"),
+  Command.withDescription(
+    "List the dead letters of a queue, those first that a redrive would take first, without their payloads."
+  ),
+  Command.withExamples([{ command: "duroxide-prisma queues dead mails" }])
+)
+
+export const redrive = Command.make(
+  "redrive",
+  { queue, ...Bulk.flags },
+  (flags) => Effect.provide(Effect.scoped(runRedrive(flags)), Store.layerForChanges)
+).pipe(
+  Command.withShortDescription("Put the dead letters of a queue back into it"),
+  Command.withDescription("Put the dead letters of a queue back into it, the oldest first, with no delivery counted."),
+  Command.withExamples([
+    {
+      command: "duroxide-prisma queues redrive mails --limit 10",
+      description: "Ten, to look at before the others follow"
+    }
+  ])
+)
+
+// internal
+
+const longestReason = 60
+
+const runDead = Effect.fnUntraced(function*({ limit, queue }: { readonly queue: string; readonly limit: number }) {
+  const { answer, style } = yield* Output
+  const found = yield* QueueReport.listDead(queue, limit)
+  const all = yield* QueueReport.countDead(queue)
+  const nowMs = yield* Clock.currentTimeMillis
+  const others = all - found.length
+  yield* answer({
+    json: {
+      queue,
+      dead: all,
+      messages: found.map(({ diedAtMs, ...message }) => ({ ...message, diedAt: isoTime(diedAtMs) }))
+    },
+    text: found.length === 0
+      ? [oneLine(`no dead letters in ${queue}`)]
+      : [
+        ...table(found, [
+          { title: "ID", align: "right", value: ({ id }) => id },
+          { title: "KIND", value: ({ kind }) => kind ?? "-" },
+          { title: "DELIVERIES", align: "right", value: ({ attempts }) => count(attempts) },
+          { title: "DIED", value: ({ diedAtMs }) => `${age(nowMs - diedAtMs)} ago` },
+          { title: "REASON", value: ({ reason }) => shortened(reason ?? "delivered too often", longestReason) }
+        ], style),
+        ...(others > 0 ? ["", `and ${counted(others, "other", "others")}`] : [])
+      ]
+  })
+})
+
+/** Messages that one statement takes. */
+const mostAtOnce = 500
+
+const runRedrive = Effect.fnUntraced(function*(
+  { dryRun, limit, queue: name, yes }: Bulk.Flags & { readonly queue: string }
+) {
+  const { answer } = yield* Output
+  const words = { verb: "redrive", done: "redriven", noun: "message" } as const
+  if (!yes && !dryRun) yield* Bulk.canConfirm
+  const queue = yield* PgQueue.make({ queues: { [name]: {} } })
+  const matched = Math.min(yield* QueueReport.countDead(name), Option.getOrElse(limit, () => Number.POSITIVE_INFINITY))
+  const json = { action: words.done, queue: name, matched }
+  if (matched === 0 || dryRun) {
+    return yield* answer({
+      json: { ...json, done: 0, dryRun },
+      text: [
+        oneLine(
+          matched === 0 ? `no dead letters in ${name}` : `would redrive ${counted(matched, "message")} of ${name}`
+        )
+      ]
+    })
+  }
+  yield* Bulk.confirm(`redrive ${counted(matched, "message")} of ${name}`, yes)
+  const progress = yield* Progress.make
+  let done = 0
+  const next = Effect.gen(function*() {
+    const moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, matched - done) })
+    done += moved
+    yield* progress.report(`redriven ${count(done)} of ${count(matched)} messages`, { done })
+    return moved
+  })
+  // What dies again meanwhile is not taken again.
+  yield* Bulk.stopping(
+    Effect.repeat(next, { until: (moved) => moved === 0 || done >= matched }),
+    words,
+    () => done
+  )
+  yield* answer({
+    json: { ...json, done, dryRun },
+    text: [oneLine(`redriven ${counted(done, "message")} of ${name}`)]
+  })
+})

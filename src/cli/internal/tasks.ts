@@ -1,0 +1,60 @@
+/**
+ * A task as the command line shows it.
+ */
+import { age } from "../../model/shared/quantities.ts"
+import type { ListedTask } from "../../prisma/shared/taskReport.ts"
+import * as failures from "../../tasks/shared/failure.ts"
+import { isoTime } from "./instances.ts"
+import type { Style } from "./Output.ts"
+
+/** Why its last attempt failed, or why it was cancelled; null if neither happened. */
+export const errorOf = ({ error }: ListedTask): string | null => {
+  if (error === null) return null
+  const failure = failures.decode(error)
+  switch (failure._tag) {
+    case "Failed":
+      return failure.error
+    case "Died":
+    case "Unavailable":
+      return failure.problem
+    case "TimedOut":
+      return `timed out after ${age(failure.timeoutMs)}`
+    case "Lost":
+      return "its worker was lost"
+    case "Cancelled":
+      return failure.reason
+  }
+}
+
+export const toJson = (task: ListedTask) => ({
+  taskId: task.id,
+  name: task.name,
+  key: task.key,
+  status: task.status,
+  attempts: task.attempts,
+  counted: task.counted,
+  maxAttempts: task.maxAttempts,
+  error: errorOf(task),
+  workerId: task.workerId,
+  createdAt: isoTime(task.createdAtMs),
+  runAt: isoTime(task.runAtMs),
+  startedAt: task.startedAtMs === null ? null : isoTime(task.startedAtMs),
+  endedAt: task.endedAtMs === null ? null : isoTime(task.endedAtMs)
+})
+
+/** Such as `due for 3 min`, `due in 5 s`, `runs for 2 s`, `died 3 h ago`. */
+export const shownTime = ({ endedAtMs, runAtMs, startedAtMs, status }: ListedTask, nowMs: number): string => {
+  if (endedAtMs !== null) return `${status === "Dead" ? "died" : "ended"} ${age(nowMs - endedAtMs)} ago`
+  if (startedAtMs !== null) return `runs for ${age(nowMs - startedAtMs)}`
+  return runAtMs > nowMs ? `due in ${age(runAtMs - nowMs)}` : `due for ${age(nowMs - runAtMs)}`
+}
+
+/** Marks the name of a status. */
+export const marked = ({ status }: ListedTask, text: string, style: Style): string =>
+  status === "Dead"
+    ? style.red(text)
+    : status === "Completed"
+    ? style.green(text)
+    : status === "Cancelled"
+    ? style.yellow(text)
+    : text
