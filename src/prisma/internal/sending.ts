@@ -67,6 +67,13 @@ export class TextAdapter extends PrismaPg {
   private readonly kept = new Map<string, Texts | Late>()
   private keys = 0
 
+  constructor(...[pool, options]: ConstructorParameters<typeof PrismaPg>) {
+    super(pool, options)
+    // Private, so out of sight of the compiler. The adapter may have loaded another copy of `pg`. It does not know our
+    // pool then, and would open one of its own, without our settings.
+    Reflect.set(this, "externalPool", pool)
+  }
+
   /** Sends the statement with keys in place of such arguments. */
   async sending<A>(statement: Prisma.Sql, send: (statement: Prisma.Sql) => Promise<A>): Promise<A> {
     const keys: Array<string> = []
