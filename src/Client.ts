@@ -18,13 +18,19 @@ import * as ErrorDetails from "./model/ErrorDetails.ts"
 import type { Pause } from "./model/Pause.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
-import type { Ids } from "./model/shared/definitions.ts"
+import type { Ids, ServedBy } from "./model/shared/definitions.ts"
 import { durationOf, noDuration } from "./model/shared/durations.ts"
 import { explain } from "./model/shared/explained.ts"
 import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import type { Unfit } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
-import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
+import type {
+  Payload as Codec,
+  PayloadArgument,
+  PayloadMismatch,
+  PayloadSchema,
+  PayloadTooLarge
+} from "./model/shared/payload.ts"
 import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
@@ -175,6 +181,27 @@ type Definition<
 > = Orchestration.Startable<any, Payload, Success, Error, any, Id>
 
 /**
+ * What `start` needs of a definition: without result and error, which editors would show where it is called. Not an
+ * interface, which declarations that are inferred could not name.
+ */
+type Startable<Payload extends PayloadSchema, Id extends Ids> = {
+  readonly name: string
+  readonly version: string
+  readonly servedBy: ServedBy
+  readonly payload: Payload
+  readonly instanceId: Id
+  readonly codecs: { readonly payload: Codec<Payload["Type"]> }
+}
+
+/**
+ * Why an instance was not started; after `ConnectionLost` it may have been.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export type StartError = InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError
+
+/**
  * Names the instance to start, its payload, and how to start it.
  *
  * **Details**
@@ -291,10 +318,10 @@ export class Client extends Context.Service<Client, {
    * After `ConnectionLost` the start may be stored or not. Repeat it with `ifExists: "ignore"`: this never makes a
    * second instance.
    */
-  readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
-    orchestration: Definition<P, S, E, Id>,
+  readonly start: <P extends PayloadSchema, Id extends Ids>(
+    orchestration: Startable<P, Id>,
     options: StartOptions<P["Type"], Id>
-  ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError>
+  ) => Effect.Effect<void, StartError>
 
   /**
    * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its
@@ -496,8 +523,8 @@ const longestDeadlineMs = 100 * 365 * 86_400_000
 
 /** The start of an instance, with its payload encoded and its id checked. */
 const checkedStart = Effect.fnUntraced(
-  function*<P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
-    orchestration: Definition<P, S, E, Id>,
+  function*<P extends PayloadSchema, Id extends Ids>(
+    orchestration: Startable<P, Id>,
     options: StartOptions<P["Type"], Id>
   ) {
     const input = yield* orchestration.codecs.payload.encode(options.payload)
@@ -666,12 +693,12 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
 
 /** Waits for the end of an instance, after its start if there is one. */
 const outcome = Effect.fnUntraced(
-  function*<P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, StartError = never>(
+  function*<P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, StartFailure = never>(
     provider: Provider["Service"],
     orchestration: Definition<P, S, E>,
     instanceId: string,
     options: WaitOptions | undefined,
-    start?: Effect.Effect<void, StartError>
+    start?: Effect.Effect<void, StartFailure>
   ) {
     const timeout = yield* timeoutOf("Client.wait", options?.timeout)
     const end = Option.getOrUndefined(yield* provider.awaitEnd({ instanceId, timeout, start }))
