@@ -1,9 +1,9 @@
 // Makes the built package in a folder small and quick to load: `node scripts/bundle.mjs [folder]`. `prepack` runs it.
 //
-// Node takes longer to load most modules than to run them. So modules become chunks: one for each set of entry points
-// that share modules, which keeps what an entry point does not need out of it, and one for the room `model`, which all
-// need and which imports no other room. Comments stand in the declarations only. Maps are removed, and declarations
-// that no entry point reaches.
+// Node takes longer to load most modules than to run them. So modules become chunks: one for what six entry points or
+// more share, and one for each set of fewer that share modules, which keeps what an entry point does not need out of
+// it. Whatever a module imports is shared by as many, so chunks never import each other in a circle. Comments stand in
+// the declarations only. Maps are removed, and declarations that no entry point reaches.
 
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { dirname, isAbsolute, join, resolve } from "node:path"
@@ -32,7 +32,7 @@ async function bundle() {
   const { output } = await bundle.write({
     dir: dist,
     chunkFileNames: "chunks/[name].js",
-    codeSplitting: { groups: [{ name: "model", test: /[\\/]dist[\\/]model[\\/]/ }] },
+    codeSplitting: { groups: [{ name: "common", minShareCount: 6 }] },
     comments: { jsdoc: false }
   })
   return output.map(({ fileName }) => join(dist, fileName))
