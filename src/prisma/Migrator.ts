@@ -160,16 +160,16 @@ export const adopt = Effect.fn("Migrator.adopt")(
     const { extension } = yield* Adoption.examine(session, shared)
     yield* ensureBooks(session, adoptAdvice)
     for (const migration of state.pending) {
+      const timeoutMs = lockTimeoutMs(options)
+      if (migration.manifest.triggers.includes("dx_set_status")) {
+        yield* Session.withAdvice(setStatuses(session, timeoutMs), adoptAdvice)
+      }
       if (migration.manifest.locks.includes("orchestrator_queue")) {
-        const timeoutMs = lockTimeoutMs(options)
-        const rows = nameEventTypes(session, timeoutMs).pipe(
-          Effect.andThen(setStatuses(session, timeoutMs)),
-          Effect.andThen(routeQueued(session, timeoutMs))
-        )
+        const rows = Effect.andThen(nameEventTypes(session, timeoutMs), routeQueued(session, timeoutMs))
         yield* Session.withAdvice(rows, adoptAdvice)
       }
       yield* apply(session, migration, {
-        lockTimeoutMs: lockTimeoutMs(options),
+        lockTimeoutMs: timeoutMs,
         steps: migration === createShared ? extension : migration.sql,
         advice: adoptAdvice
       })

@@ -236,3 +236,28 @@ it.live("adopt: a long queue is routed before the queues are locked", () =>
       { route: "Render", rows: 2500, locked: 0 }
     ])
   }))
+
+it.live("adopt: the statuses of ended instances are set before a lock holds the turns of duroxide-pg", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* Duroxide.empty("rust")
+    yield* sql(
+      `INSERT INTO instances (instance_id, orchestration_name, orchestration_version, current_execution_id,
+         created_at, updated_at)
+       SELECT 'ended-' || n, 'Sum', '1.0.0', 1, now(), now() FROM generate_series(1, 2500) AS n`
+    )
+    yield* sql(
+      `INSERT INTO executions (instance_id, execution_id, status, started_at)
+       SELECT 'ended-' || n, 1, CASE WHEN n % 2 = 0 THEN 'Completed' ELSE 'Failed' END, now()
+       FROM generate_series(1, 2500) AS n`
+    )
+    yield* silently(Migrator.adopt({ url }))
+    assert.deepStrictEqual(
+      yield* sql(
+        `SELECT i.status, count(*)::int AS rows, count(*) FILTER (WHERE i.xmin IN (
+           SELECT xmin FROM _prisma_migrations WHERE migration_name ~ 'create_(status_trigger|triggers)$'
+         ))::int AS locked
+         FROM instances AS i GROUP BY i.status ORDER BY i.status`
+      ),
+      [{ status: "Completed", rows: 1250, locked: 0 }, { status: "Failed", rows: 1250, locked: 0 }]
+    )
+  }))

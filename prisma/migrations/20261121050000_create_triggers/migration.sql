@@ -1,5 +1,5 @@
--- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before, and the
--- status of instances that others run; notifies listeners of them, of rows that get a new time, and of ends.
+-- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before;
+-- notifies listeners of them, of rows that get a new time, and of ends.
 -- Effect on running workers: rows of our own turns and results have their route, and our own statements are quiet. Those of
 -- duroxide-pg wait until what is queued has its route, renewals as well: an adoption routes all but the newest rows before.
 
@@ -34,9 +34,6 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
 
-CREATE TRIGGER dx_set_status AFTER INSERT OR UPDATE OF status ON executions
-  FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_set_status();
-
 CREATE TRIGGER dx_notify_outbox AFTER INSERT ON queue_outbox
   FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')
   EXECUTE FUNCTION dx_notify_outbox();
@@ -50,10 +47,3 @@ WHERE route = '';
 UPDATE orchestrator_queue
 SET route = dx_message_route(instance_id, work_item)
 WHERE route = '';
-
-UPDATE instances AS i
-SET status = dx_status(e.status, e.output)
-FROM executions AS e
-WHERE e.instance_id = i.instance_id
-  AND e.execution_id = i.current_execution_id
-  AND dx_status(e.status, e.output) <> i.status;

@@ -2,9 +2,9 @@
  * Completes the rows that duroxide-pg has written: gives queued ones their route, instances their status, and stored
  * events their type.
  *
- * Runs before the migration that locks both queues and routes the rest. That lock stops the renewals of duroxide-pg as
- * well. Held while all rows are routed, it would outlast its locks, and all that its processes have in flight would run
- * twice.
+ * Each runs before the migration that does the rest under a lock. The lock of both queues stops the renewals of
+ * duroxide-pg as well: held while all rows are routed, it would outlast its locks, and all that its processes have in
+ * flight would run twice. That of executions stops its turns.
  */
 import * as Effect from "effect/Effect"
 import * as Session from "../shared/directSession.ts"
