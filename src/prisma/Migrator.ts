@@ -21,6 +21,7 @@ import { nameEventTypes, routeQueued, setStatuses } from "./internal/adoptedRows
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
 import type { Migration } from "./internal/migration.ts"
+import { release } from "./internal/migrations.generated.ts"
 import { checksum, created, Migrations } from "./internal/migrations.ts"
 import * as Reduced from "./internal/reduced.ts"
 import * as Reset from "./internal/reset.ts"
@@ -48,6 +49,16 @@ export interface Options {
   /** Accept a schema of a newer release, as during a rolling update. Defaults to false. */
   readonly allowAhead?: boolean | undefined
 }
+
+/**
+ * The tables of this package, each with its schema, such as `duroxide.instances`, for `tables.external` of an
+ * application's `prisma.config.ts`: its migrations leave them alone.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export const tables = (schema: string): Array<string> =>
+  [...created("tables", release.migrations), "_prisma_migrations"].map((table) => `${schema}.${table}`)
 
 /**
  * Applies the pending migrations and returns their names, oldest first; none if nothing was pending.
