@@ -167,6 +167,41 @@ describe("Retry of an instance that has failed", () => {
       assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "paid")
     }).pipe(inMemory))
 
+  it.effect("is refused by default after the death of a call was cleaned up, not after a death of the program", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const saga = Effect.onError(Charge.execute(), () => Reserve.execute())
+      const survivor = Effect.gen(function*() {
+        yield* Effect.catchDefect(Charge.execute(), () => Reserve.execute())
+        yield* Go.wait
+        return seen.declines ? yield* Effect.die(new Error("a bug of the program")) : "paid"
+      })
+      const { client } = yield* start(
+        Runtime.layer({ orchestrations: [Trip], activities: [Reserve, Charge] }).pipe(Layer.provide([
+          Reserve.toLayer(() => Effect.succeed("room 7")),
+          Charge.toLayer(() => seen.declines ? Effect.die(new Error("no currency")) : Effect.succeed("paid")),
+          Trip.toLayer(() =>
+            Effect.flatMap(Orchestration.Instance, ({ instanceId }) => instanceId === "saga" ? saga : survivor)
+          )
+        ]))
+      )
+      const { retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "saga" })
+      yield* client.start(Trip, { instanceId: "survivor" })
+      yield* client.send(Go, "survivor")
+      yield* seconds(5)
+      for (const id of ["saga", "survivor"]) assert.strictEqual((yield* client.status(id))._tag, "Failed")
+      const error = yield* Effect.flip(retry("saga"))
+      assert.strictEqual(error.reason._tag, "RetryRefused")
+      seen.declines = false
+      yield* retry("saga", { from: Number(/Retry from event (\d+)/.exec(error.message)![1]) })
+      yield* retry("survivor")
+      yield* seconds(5)
+      for (const id of ["saga", "survivor"]) {
+        assert.strictEqual(yield* client.wait(Trip, id, { timeout: 0 }), "paid")
+      }
+    }).pipe(inMemory))
+
   it.effect("ends again as it did from the event before its end", () =>
     Effect.gen(function*() {
       const seen = world()

@@ -288,11 +288,12 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
     )
   }
   const end = events.findLast(isEnd)
-  const isTyped = end?._tag === "OrchestrationFailed" && end.details._tag === "Application" &&
-    end.details.kind === "OrchestrationFailed"
   const isLateEnd = lateEndsOf(events)
-  const failed = events.findLast((event) => event.eventId <= most && isFailedAnswer(event) && !isLateEnd(event))
-  if (!isTyped || failed === undefined || failed.eventId > keep) return undefined
+  const failed = events.findLast((event): event is FailedAnswer =>
+    event.eventId <= most && isFailedAnswer(event) && !isLateEnd(event)
+  )
+  if (failed === undefined || failed.eventId > keep || end?._tag !== "OrchestrationFailed") return undefined
+  if (!endsWith(end.details, failed.details)) return undefined
   const cleanUp = requestAfter(failed.eventId)
   return cleanUp === undefined ? undefined : `after the failed answer of event ${failed.eventId} it has done more ` +
     `(event ${cleanUp}), and would fail again. Retry from event ${
@@ -300,6 +301,18 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
     } to let it try again what failed: ` +
     "what it has undone since stays so"
 }
+
+/**
+ * Whether a program that ended so may have ended because of the failed answer: with a failure of its own, or with the
+ * death of what it called. Another death has nothing to do with it.
+ */
+const endsWith = (end: ErrorDetails.ErrorDetails, answer: ErrorDetails.ErrorDetails): boolean =>
+  end._tag === "Application" && (
+    end.kind === "OrchestrationFailed" ||
+    end.kind === "Panicked" && answer._tag === "Application" && answer.message !== "" &&
+      // Long texts are cut.
+      end.message.includes(answer.message.slice(0, 1_000))
+  )
 
 /** The termination of an execution that was interrupted before: it may have cut off a clean-up. */
 const cutOffOf = (events: ReadonlyArray<Event.Event>): Event.Event | undefined =>
@@ -335,6 +348,8 @@ const lateEndsOf = (events: ReadonlyArray<Event.Event>) => {
   const interrupted = interruptedOf(events.filter((event) => !isAnswerOfChild(event)))
   return (event: Event.Event): boolean => isAnswerOfChild(event) && interrupted.has(event.sourceEventId!)
 }
+
+type FailedAnswer = Event.Of<"ActivityFailed" | "SubOrchestrationFailed">
 
 interface Plan {
   readonly kept: ReadonlyArray<Event.Event>
