@@ -304,6 +304,8 @@ export interface RetryOptions {
   readonly from?: number | undefined
   /** Kept with the removed events, for people. */
   readonly reason?: string | undefined
+  /** Only say what a retry would do. Defaults to false. */
+  readonly dryRun?: boolean | undefined
 }
 
 /**
@@ -320,14 +322,46 @@ export interface ForkOptions {
 }
 
 /**
- * What a retry has brought back.
+ * What a retry has brought back, or would bring back: the instance, then its children that had failed or were
+ * cancelled, as far as it waits for them.
  *
  * @category models
  * @since 0.2.0
  */
 export interface Retried {
-  /** The instance, then its children that had failed or were cancelled, as far as it waits for them. */
-  readonly instanceIds: ReadonlyArray<string>
+  readonly instances: ReadonlyArray<RetriedInstance>
+}
+
+/**
+ * How the history of an instance is cut for a retry.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface RetriedInstance {
+  readonly instanceId: string
+  /** The last event that stays. */
+  readonly from: number
+  /** The first and the last event that go; null if all stay. */
+  readonly removed: readonly [number, number] | null
+  /** Activities that run again, with the same idempotency keys. */
+  readonly again: ReadonlyArray<RetriedActivity>
+  /**
+   * Activities whose calls go. Effects that they had stay. If the program calls them again, they have new idempotency
+   * keys.
+   */
+  readonly forgotten: ReadonlyArray<RetriedActivity>
+}
+
+/**
+ * An activity, by the event of its call.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface RetriedActivity {
+  readonly name: string
+  readonly eventId: number
 }
 
 type Call<A> = Effect.Effect<A, ProviderError>

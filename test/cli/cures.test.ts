@@ -54,6 +54,20 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         assert.strictEqual(running.exitCode, 1)
         assert.include(running.stderr, "instance unknown not found")
         bank.declines = false
+        const plan = yield* on("retry trip-1 --dry-run")
+        assert.deepStrictEqual([plan.exitCode, plan.stdout], [
+          0,
+          "would retry trip-1 from event 2: events 3 to 4 go\n" +
+          "  runs again, with the same idempotency key: Charge (event 2)\n"
+        ])
+        const early = yield* on("retry trip-1 --from 1 --dry-run --json")
+        assert.deepStrictEqual(JSON.parse(early.stdout), {
+          dryRun: true,
+          instances: [
+            { instanceId: "trip-1", from: 1, removed: [2, 4], again: [], forgotten: [{ name: "Charge", eventId: 2 }] }
+          ]
+        })
+        assert.strictEqual((yield* client.status("trip-1"))._tag, "Failed")
         const retried = yield* on("retry trip-1 --reason bank")
         assert.deepStrictEqual([retried.exitCode, retried.stdout], [0, "trip-1 runs again\n"])
         assert.strictEqual(yield* client.wait(Book, "trip-1"), "paid")
@@ -94,7 +108,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           assert.deepInclude(json.blocked, { reason: "HistoryDiffers", eventId: 2, build: "two" })
           assert.strictEqual(JSON.parse((yield* on("status --json")).stdout).blocked, 1)
           const retried = yield* on("retry trip-2 --from 1 --json")
-          assert.deepStrictEqual(JSON.parse(retried.stdout), { instanceIds: ["trip-2"] })
+          assert.deepInclude(JSON.parse(retried.stdout), { dryRun: false })
           assert.strictEqual(yield* client.wait(Book, "trip-2"), "reserved")
         }).pipe(Effect.provide(application(url, "two", () => Effect.as(Reserve.execute(), "reserved"))))
       }),

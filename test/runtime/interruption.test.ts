@@ -344,7 +344,7 @@ describe("Retry and fork of an interrupted instance", () => {
       assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
       assert.include((yield* Effect.flip(retry("t"))).message, "is being cancelled")
       yield* seconds(60)
-      assert.deepStrictEqual(yield* retry("t"), { instanceIds: ["t", "t::sub::2"] })
+      assert.deepStrictEqual((yield* retry("t")).instances.map(({ instanceId }) => instanceId), ["t", "t::sub::2"])
       yield* seconds(3)
       yield* client.send(Go, "t::sub::2")
       yield* seconds(70)

@@ -97,8 +97,8 @@ describe("Retry of a parent that has interrupted a child", () => {
       const error = yield* Effect.flip(retry("a"))
       const [, from] = /Retry a from event (\d+) to let its children finish their clean-up/.exec(error.message) ?? []
       isSlow = false
-      const { instanceIds } = yield* retry("a", { from: Number(from) })
-      assert.deepStrictEqual(instanceIds, ["a", "a::sub::2"])
+      const { instances } = yield* retry("a", { from: Number(from) })
+      assert.deepStrictEqual(instances.map(({ instanceId }) => instanceId), ["a", "a::sub::2"])
       yield* seconds(10)
       assert.deepInclude(yield* client.status("a"), { _tag: "Cancelled", reason: "not needed" })
       assert.deepInclude(yield* client.status("a::sub::2"), { _tag: "Cancelled" })

@@ -76,7 +76,7 @@ describe("Retry of an instance that has failed", () => {
       yield* seconds(5)
       assert.strictEqual((yield* client.status("t"))._tag, "Failed")
       seen.declines = false
-      assert.deepStrictEqual(yield* retry("t"), { instanceIds: ["t"] })
+      assert.deepStrictEqual((yield* retry("t")).instances.map(({ instanceId }) => instanceId), ["t"])
       const status = yield* client.status("t")
       assert.deepInclude(status, { _tag: "Running", customStatus: Option.some("charging") })
       assert.deepStrictEqual(yield* client.read(Counts, "t"), Option.some(2))
@@ -194,7 +194,15 @@ describe("Retry of an instance that has failed", () => {
       const error = yield* Effect.flip(retry("saga"))
       assert.strictEqual(error.reason._tag, "RetryRefused")
       seen.declines = false
-      yield* retry("saga", { from: Number(/Retry from event (\d+)/.exec(error.message)![1]) })
+      const from = Number(/Retry from event (\d+)/.exec(error.message)![1])
+      const { instances: [plan] } = yield* retry("saga", { from, dryRun: true })
+      assert.deepInclude(plan, {
+        from,
+        again: [{ name: "Charge", eventId: 2 }],
+        forgotten: [{ name: "Reserve", eventId: 4 }]
+      })
+      assert.strictEqual((yield* client.status("saga"))._tag, "Failed")
+      yield* retry("saga", { from })
       yield* retry("survivor")
       yield* seconds(5)
       for (const id of ["saga", "survivor"]) {
@@ -248,7 +256,7 @@ describe("Retry of an instance that has failed", () => {
       assert.strictEqual(error.reason._tag, "RetryRefused")
       assert.include(error.message, "retry the parent")
       seen.declines = false
-      assert.deepStrictEqual(yield* retry("p"), { instanceIds: ["p", child] })
+      assert.deepStrictEqual((yield* retry("p")).instances.map(({ instanceId }) => instanceId), ["p", child])
       yield* seconds(5)
       assert.strictEqual(yield* client.wait(Parent, "p", { timeout: 0 }), "parent of paid")
       assert.strictEqual(distinct(seen.calls), 1)

@@ -60,10 +60,10 @@ describe("an interruption", () => {
         assert.lengthOf(read.filter((kind) => kind === "SubOrchestrationCancelRequested"), 2)
         assert.strictEqual(read.at(-1), "OrchestrationFailed")
 
-        const { instanceIds } = yield* retry("saga::sub::2", { from: 2 }).pipe(
-          Effect.catchTag("ProviderError", () => Effect.succeed({ instanceIds: [] }))
+        const { instances } = yield* retry("saga::sub::2", { from: 2 }).pipe(
+          Effect.catchTag("ProviderError", () => Effect.succeed({ instances: [] }))
         )
-        assert.deepStrictEqual(instanceIds, [], "its parent has its answer")
+        assert.deepStrictEqual(instances, [], "its parent has its answer")
         yield* fork("saga::sub::2", { atEvent: 2, newId: "again" })
         yield* client.send(Ours.Letters, "again", "on")
         yield* client.wait(Inner, "again")

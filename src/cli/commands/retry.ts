@@ -2,8 +2,8 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { counted } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { RetriedActivity, RetriedInstance } from "../../provider/Admin.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Selection from "../internal/selection.ts"
@@ -51,7 +51,7 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selec
 }) {
   const admin = yield* Admin
   const reason = Option.getOrUndefined(given)
-  const id = Selection.onlyId(flags)
+  const id = Selection.onlyId({ ...flags, dryRun: false })
   if (id === undefined) {
     if (Option.isSome(from)) return yield* misused("--from is an event of one instance: name that one alone")
     return yield* Selection.run(flags, {
@@ -66,18 +66,28 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selec
     })
   }
   const { answer } = yield* Output
-  const retried = yield* admin.retry(id, { from: Option.getOrUndefined(from), reason })
-  const [, ...children] = retried.instanceIds
-  yield* answer({
-    json: retried,
-    text: [
-      children.length === 0
-        ? `${oneLine(id)} runs again`
-        : `${oneLine(id)} runs again, with ${counted(children.length, "child", "children")}:`,
-      ...children.map((child) => `  ${oneLine(child)}`)
-    ]
-  })
+  const { dryRun } = flags
+  const { instances } = yield* admin.retry(id, { from: Option.getOrUndefined(from), reason, dryRun })
+  yield* answer({ json: { dryRun, instances }, text: instances.flatMap(dryRun ? planned : begun) })
 })
+
+const begun = ({ instanceId }: RetriedInstance, i: number) => [
+  i === 0 ? `${oneLine(instanceId)} runs again` : `  with its child ${oneLine(instanceId)}`
+]
+
+const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstance, i: number) => {
+  const named = (activities: ReadonlyArray<RetriedActivity>) =>
+    activities.map(({ eventId, name }) => `${oneLine(name)} (event ${eventId})`).join(", ")
+  return [
+    `${i === 0 ? "would retry" : "with its child"} ${oneLine(instanceId)} from event ${from}: ` + (
+      removed === null ? "all events stay" : `events ${removed[0]} to ${removed[1]} go`
+    ),
+    ...(again.length === 0 ? [] : [`  runs again, with the same idempotency key: ${named(again)}`]),
+    ...(forgotten.length === 0
+      ? []
+      : [`  its call goes, what it has done stays; a new call has another key: ${named(forgotten)}`])
+  ]
+}
 
 /** Fails if its row says that it cannot be retried. */
 const findEnded = Effect.fnUntraced(function*(id: string) {

@@ -21,7 +21,7 @@ import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { Admin, Retried, RetryOptions } from "../Admin.ts"
+import type { Admin, Retried, RetriedActivity, RetriedInstance, RetryOptions } from "../Admin.ts"
 import type { AdminDriver, CutOutcome, HistoryCut } from "../AdminDriver.ts"
 import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.ts"
 import { endOf } from "../shared/endOf.ts"
@@ -74,13 +74,13 @@ const retryTree = Effect.fnUntraced(function*(
   options: RetryOptions
 ): Effect.fn.Return<Retried, ProviderError> {
   const root = yield* cutOf(driver, instanceId, options, false)
-  const cuts = [root.cut]
+  const cuts = [root]
   // Who names an event knows what was undone since.
   const whose = options.from === undefined ? "child" : "child of a chosen event"
   const waiting = [...root.children]
   for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
     const { from, id } = next
-    const { children, cut } = yield* cutOf(driver, id, { from, reason: options.reason }, whose).pipe(
+    const child = yield* cutOf(driver, id, { from, reason: options.reason }, whose).pipe(
       Effect.mapError((error) =>
         error.reason._tag !== "RetryRefused" ? error : refusal(
           instanceId,
@@ -96,10 +96,10 @@ const retryTree = Effect.fnUntraced(function*(
         )
       )
     )
-    cuts.push(cut)
-    waiting.push(...children)
+    cuts.push(child)
+    waiting.push(...child.children)
   }
-  for (const cut of cuts) {
+  for (const { cut } of options.dryRun === true ? [] : cuts) {
     const outcome = yield* Effect.repeat(driver.cutHistory(cut), whileHeld)
     if (outcome === "Cut") continue
     return yield* refuse(
@@ -107,7 +107,7 @@ const retryTree = Effect.fnUntraced(function*(
       outcome === "Held" ? "a process runs it right now; repeat the call" : "it has changed meanwhile; repeat the call"
     )
   }
-  return { instanceIds: cuts.map(({ instanceId }) => instanceId) }
+  return { instances: cuts.map(({ retried }) => retried) }
 })
 
 /** How its history is cut, and the children that failed, or were cancelled, and that it waits for. */
@@ -208,8 +208,18 @@ const cutOf = Effect.fnUntraced(function*(
     ]
   }
   const termination = cutOffOf(events)
+  const activities = events.filter((event) => event._tag === "ActivityScheduled" && !markers.isMarker(event))
+    .map(({ eventId, name }): RetriedActivity => ({ name, eventId }))
+  const retried: RetriedInstance = {
+    instanceId,
+    from: keep,
+    removed: keep < lastEventId ? [events.find(({ eventId }) => eventId > keep)!.eventId, lastEventId] : null,
+    again: activities.filter(({ eventId }) => plan.again.includes(eventId)),
+    forgotten: activities.filter(({ eventId }) => eventId > keep)
+  }
   return {
     cut,
+    retried,
     children: [...children.toRetry.map((id): Retrying => ({ id, from: undefined })), ...ends.toRetry],
     /** The event from which it and its children would finish a clean-up that was cut off. */
     finishFrom: termination === undefined ? undefined : termination.eventId - 1

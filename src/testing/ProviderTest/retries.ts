@@ -89,7 +89,13 @@ export const retries = topic("retries", {
     yield* turn("i", end(1, 5))
     assert.deepStrictEqual(yield* values("i"), [["k", "late"]])
     // Its first bad answer is event 6: the mail before it stays.
-    assert.deepStrictEqual(yield* retry("i", { reason: "the bank is back" }), { instanceIds: ["i"] })
+    // Its plan, then the retry.
+    for (const dryRun of [true, false]) {
+      const { instances } = yield* retry("i", { reason: "the bank is back", dryRun })
+      assert.deepStrictEqual(instances, [
+        { instanceId: "i", from: 5, removed: [6, 9], again: [{ name: "TestActivity", eventId: 4 }], forgotten: [] }
+      ])
+    }
     const state = Option.getOrThrow(yield* readInstance("i"))
     assert.deepInclude(state, { status: "Running", output: null, failure: null, customStatus: "working", block: null })
     assert.deepStrictEqual(yield* values("i"), [["k", "early"]])
