@@ -1,27 +1,113 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Admin } from "../../provider/Admin.ts"
+import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
+import { age, counted } from "../../model/shared/quantities.ts"
+import * as Admin from "../../provider/Admin.ts"
+import type { InstanceSearch } from "../../provider/Admin.ts"
+import { misused } from "../internal/failure.ts"
+import * as Filters from "../internal/filters.ts"
 import { isoTime, placeJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
+import * as Progress from "../internal/Progress.ts"
+import * as Reasons from "../internal/reasons.ts"
 import * as Store from "../internal/store.ts"
-import { oneLine } from "../internal/table.ts"
+import { oneLine, shortened, table, time } from "../internal/table.ts"
 
 export const explain = Command.make("explain", {
-  id: Argument.String("id").pipe(Argument.withDescription("Id of the instance"))
+  id: Argument.String("id").pipe(Argument.withDescription("Id of the instance"), Argument.optional),
+  ...Filters.flags,
+  limit: Flag.Int("limit").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("Most instances to look at, without an id. Defaults to 1000, the oldest"),
+    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    Flag.withDefault(1000)
+  )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
-  Command.withShortDescription("Say in a sentence why an instance does not continue"),
+  Command.withShortDescription("Say why an instance, or each of many, does not continue"),
   Command.withDescription(
     "Say in a sentence why an instance does not continue: what it waits for and since when, who could continue it, what " +
-      "happens next. \"show\" has the details."
+      "happens next. \"show\" has the details. Without an id: what running instances wait for, in groups, or those that " +
+      "filters select."
   ),
-  Command.withExamples([{ command: "duroxide-prisma explain order-17" }])
+  Command.withExamples([
+    { command: "duroxide-prisma explain order-17" },
+    { command: "duroxide-prisma explain", description: "What all that runs waits for" },
+    { command: "duroxide-prisma explain --name Order --created-before 2d", description: "What old orders wait for" }
+  ])
 )
 
 // internal
 
-const run = Effect.fnUntraced(function*({ id }: { readonly id: string }) {
-  const { cause, instanceId, interruption, sentence, status, waits } = yield* (yield* Admin).explain(id)
+const longestReason = 72
+
+/** Instances that are looked at side by side. */
+const concurrency = 8
+
+const run = Effect.fnUntraced(function*({ id, limit, ...filter }: Filters.Filter & {
+  readonly id: Option.Option<string>
+  readonly limit: number
+}) {
+  if (Option.isNone(id)) return yield* runMany(filter, limit)
+  if (Filters.isGiven(filter)) {
+    return yield* misused("name one instance by its id, or select many with filters, not both")
+  }
+  return yield* runOne(id.value)
+})
+
+const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: number) {
+  const { answer, style } = yield* Output
+  const admin = yield* Admin.Admin
+  const progress = yield* Progress.make
+  const search: InstanceSearch = { status: "Running", orderBy: "oldest", ...defined(yield* Filters.searchOf(filter)) }
+  const found = yield* Admin.stream(search).pipe(
+    Stream.take(limit + 1),
+    Stream.map(({ instanceId, orchestrationName }) => ({ instanceId, orchestration: orchestrationName })),
+    Stream.runCollect
+  )
+  let looked = 0
+  const explained = (yield* Effect.forEach(found.slice(0, limit), (one) =>
+    admin.explain(one.instanceId).pipe(
+      Effect.map(({ cause }): ReadonlyArray<Reasons.Explained> => [{ ...one, cause }]),
+      // Deleted meanwhile.
+      Effect.catchIf((error) => error.reason._tag === "InstanceNotFound", () => Effect.succeed([])),
+      Effect.tap(() => {
+        looked++
+        return progress.report(`looked at ${counted(looked, "instance")}`, { looked })
+      })
+    ), { concurrency })).flat()
+  const groups = Reasons.grouped(explained)
+  const nowMs = yield* Clock.currentTimeMillis
+  const isMore = found.length > limit
+  yield* answer({
+    json: {
+      instances: explained.length,
+      isMore,
+      groups: groups.map(({ nextMs, sinceMs, ...group }) => ({
+        ...group,
+        since: sinceMs === null ? null : isoTime(sinceMs),
+        next: nextMs === null ? null : isoTime(nextMs)
+      }))
+    },
+    text: groups.length === 0 ? ["no instances"] : [
+      ...table(groups, [
+        { title: "INSTANCES", align: "right", value: ({ instanceIds }) => `${instanceIds.length}` },
+        { title: "ORCHESTRATION", value: ({ orchestration }) => orchestration },
+        { title: "REASON", value: ({ reason }) => shortened(reason, longestReason) },
+        { title: "OLDEST", align: "right", value: ({ sinceMs }) => sinceMs === null ? "-" : age(nowMs - sinceMs) },
+        { title: "NEXT", value: ({ nextMs }) => nextMs === null ? "-" : time(nextMs) },
+        { title: "ONE OF THEM", value: ({ instanceIds }) => instanceIds[0]! }
+      ], style),
+      ...(isMore ? ["", `More follow: these are the oldest ${limit}. --limit looks at more`] : [])
+    ]
+  })
+})
+
+const runOne = Effect.fnUntraced(function*(id: string) {
+  const { cause, instanceId, interruption, sentence, status, waits } = yield* (yield* Admin.Admin).explain(id)
   const { answer } = yield* Output
   const { _tag, ...parts } = cause
   yield* answer({
@@ -45,3 +131,6 @@ const run = Effect.fnUntraced(function*({ id }: { readonly id: string }) {
     text: [oneLine(sentence)]
   })
 })
+
+const defined = (search: InstanceSearch): InstanceSearch =>
+  Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined))

@@ -119,6 +119,13 @@ export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.R
   }
 })
 
+/** Whether one of the flags is given. */
+export const isGiven = (filter: Filter): boolean =>
+  Object.keys(flags).some((name) => {
+    const value = filter[name as keyof Filter]
+    return typeof value === "boolean" ? value : Option.isSome<unknown>(value)
+  })
+
 export type CountStatus = NonNullable<CountOptions["status"]>
 
 // internal

@@ -35,12 +35,12 @@ type Status = NonNullable<InstanceSearch["status"]>
 
 /** The one id, if nothing but that is said: the command does it without a list. */
 export const onlyId = ({ dryRun, ids, ...flags }: Flags): string | undefined =>
-  ids.length === 1 && !dryRun && !isFilter(flags) && Option.isNone(flags.limit) ? ids[0] : undefined
+  ids.length === 1 && !dryRun && !Filters.isGiven(flags) && Option.isNone(flags.limit) ? ids[0] : undefined
 
 /** Does it to all, and prints what it came to. */
 export const run = Effect.fnUntraced(function*<R>(flags: Flags, action: Action<R>) {
   const isNamed = flags.ids.length > 0
-  if (isNamed && (isFilter(flags) || Option.isSome(flags.limit))) {
+  if (isNamed && (Filters.isGiven(flags) || Option.isSome(flags.limit))) {
     return yield* misused("name instances by their ids, or select them with filters, not both")
   }
   const found = isNamed ? Bulk.named(flags.ids) : yield* selected(flags, action)
@@ -49,15 +49,9 @@ export const run = Effect.fnUntraced(function*<R>(flags: Flags, action: Action<R
 
 // internal
 
-const isFilter = (flags: Filters.Filter) =>
-  Object.keys(Filters.flags).some((name) => {
-    const value = flags[name as keyof Filters.Filter]
-    return typeof value === "boolean" ? value : Option.isSome<unknown>(value)
-  })
-
 /** Instances that match now. Those that are created later are not among them. */
 const selected = Effect.fnUntraced(function*<R>(flags: Flags, action: Action<R>) {
-  if (!isFilter(flags)) {
+  if (!Filters.isGiven(flags)) {
     return yield* misused("name instances by their ids, or select them with filters such as --status or --name")
   }
   const { status } = flags

@@ -72,6 +72,5 @@ export const time = (ms: number): string => `${new Date(ms).toISOString().slice(
 
 // internal
 
-/** What is stored may contain anything; a terminal would obey control characters. */
 /** Without line breaks and other control characters, which a terminal would obey. */
 export const oneLine = (text: string) => text.replace(/[\p{Control}\u2028\u2029]+/gu, " ")
