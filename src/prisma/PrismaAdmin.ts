@@ -192,6 +192,18 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
     () => client.orchestratorQueueItem.count({ where: { route: "" } })
   ),
 
+  readMessagesBeforeStart: ({ limit, maxBytes }) =>
+    Effect.flatMap(nowMs, (now) =>
+      query<StoredMessage & { readonly instanceId: string }>(
+        "readMessagesBeforeStart",
+        Prisma.sql`
+          SELECT item.instance_id AS "instanceId", ${messageSql(maxBytes)}, ${placeSql(now)}
+          FROM ${schemaSql}.orchestrator_queue AS item
+          WHERE item.route = ''
+          ORDER BY item.visible_at, item.id
+          LIMIT ${limit}::bigint`
+      )),
+
   readOrchestrationLoads: Effect.flatMap(nowMs, (now) =>
     query<OrchestrationLoad>(
       "readOrchestrationLoads",
@@ -248,8 +260,7 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
         "readMessages",
         Prisma.sql`
           SELECT
-            split_part(item.work_item, '"', 2) AS kind,
-            CASE WHEN octet_length(item.work_item) <= ${maxBytes}::integer THEN item.work_item END AS "workItem",
+            ${messageSql(maxBytes)},
             ${placeSql(now)}
           FROM (
             SELECT timer.*
@@ -409,6 +420,11 @@ const loadSql = (now: number | null) =>
       FILTER (WHERE item.is_due AND item.is_locked IS NOT TRUE)) * 1000)::float8 AS "oldestAgeMs"`
 
 /** `QueuePlace` of the row `item`. */
+const messageSql = (maxBytes: number) =>
+  Prisma.sql`
+    split_part(item.work_item, '"', 2) AS kind,
+    CASE WHEN octet_length(item.work_item) <= ${maxBytes}::integer THEN item.work_item END AS "workItem"`
+
 const placeSql = (now: number | null) =>
   Prisma.sql`
     floor(extract(epoch FROM item.visible_at) * 1000)::float8 AS "visibleAtMs",

@@ -278,6 +278,7 @@ const readsBy = (
     getSystemMetrics: send((reads) => reads.getSystemMetrics),
     getQueueDepths: send((reads) => reads.getQueueDepths),
     countMessagesBeforeStart: send((reads) => reads.countMessagesBeforeStart),
+    listMessagesBeforeStart: (options) => send((reads) => reads.listMessagesBeforeStart(options)),
     getQueueLoads: send((reads) => reads.getQueueLoads),
     findUnserved: send((reads) => reads.findUnserved),
     getPauses: send((reads) => reads.getPauses),

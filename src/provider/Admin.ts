@@ -200,6 +200,16 @@ export interface QueuedMessage extends QueuePlace {
 }
 
 /**
+ * A message whose instance has not been started.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface MessageBeforeStart extends QueuedMessage {
+  readonly instanceId: string
+}
+
+/**
  * What an instance has in the queues.
  *
  * @category models
@@ -413,6 +423,10 @@ export class Admin extends Context.Service<Admin, {
   readonly getQueueDepths: Call<QueueDepths>
   /** Messages whose instance has not been started. No process can claim them before its start. */
   readonly countMessagesBeforeStart: Call<number>
+  /** These messages, the oldest first; `limit` is 1 to 1000. They are deleted after `RuntimeConfig.orphanRetention`. */
+  readonly listMessagesBeforeStart: (
+    options: { readonly limit: number }
+  ) => Call<ReadonlyArray<MessageBeforeStart>>
   /** Reads every row of both queues. */
   readonly getQueueLoads: Call<QueueLoads>
   /**

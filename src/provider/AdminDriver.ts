@@ -424,6 +424,10 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly countInstances: (counting: Counting) => Call<ReadonlyArray<InstanceCount>>
   /** Messages whose instance has not been started: no claim takes them before its start. */
   readonly countMessagesBeforeStart: Call<number>
+  /** The first `limit` of these, by the time they are visible; `maxBytes` as in `readMessages`. */
+  readonly readMessagesBeforeStart: (
+    options: { readonly limit: number; readonly maxBytes: number }
+  ) => Call<ReadonlyArray<StoredMessage & { readonly instanceId: string }>>
   /**
    * Loads in the store's order of names, null last, then of versions, null first, then those of this package first; no
    * entry for an orchestration without messages.

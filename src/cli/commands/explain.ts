@@ -16,6 +16,7 @@ import * as Progress from "../internal/Progress.ts"
 import * as Reasons from "../internal/reasons.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine, shortened, table, time } from "../internal/table.ts"
+import { orMessages } from "../internal/unstarted.ts"
 
 export const explain = Command.make("explain", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance"), Argument.optional),
@@ -107,7 +108,9 @@ const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: numbe
 })
 
 const runOne = Effect.fnUntraced(function*(id: string) {
-  const { cause, instanceId, interruption, sentence, status, waits } = yield* (yield* Admin.Admin).explain(id)
+  const { cause, instanceId, interruption, sentence, status, waits } = yield* (yield* Admin.Admin).explain(id).pipe(
+    orMessages(id)
+  )
   const { answer } = yield* Output
   const { _tag, ...parts } = cause
   yield* answer({

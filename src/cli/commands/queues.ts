@@ -13,6 +13,7 @@ import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
 import { dead, redrive } from "./deadLetters.ts"
+import { orphans } from "./orphans.ts"
 
 export const queues = Command.make("queues", {}, () => Effect.provide(run, Store.layer)).pipe(
   Command.withShortDescription("Show what waits, and for how long"),
@@ -22,7 +23,7 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
   Command.withExamples([
     { command: "duroxide-prisma queues", description: "Every queue that is not empty" }
   ]),
-  Command.withSubcommands([dead, redrive])
+  Command.withSubcommands([dead, redrive, orphans])
 )
 
 /** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due; null if none waits or fails. */

@@ -31,6 +31,7 @@ import {
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
+import { orMessages } from "../internal/unstarted.ts"
 
 export const show = Command.make("show", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
@@ -79,7 +80,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
 }) {
   const admin = yield* Admin
   const { answer, columns, style } = yield* Output
-  const state = yield* admin.getInstanceInfo(id)
+  const state = yield* admin.getInstanceInfo(id).pipe(orMessages(id))
   const outcome = outcomeOf(state)
   const executionId = Option.getOrElse(execution, () => state.executionId)
   const chosen = yield* admin.getExecutionInfo(id, executionId)

@@ -172,6 +172,12 @@ const queues = (driver: Driver) => {
   return {
     getQueueDepths: driver.queueDepths,
     countMessagesBeforeStart: driver.countMessagesBeforeStart,
+    listMessagesBeforeStart: ({ limit }: { readonly limit: number }) =>
+      checked("listMessagesBeforeStart", [check.whole("limit", limit, 1, 1000)], () =>
+        Effect.map(
+          driver.readMessagesBeforeStart({ limit, maxBytes: longestMessage }),
+          (messages) => messages.map(decodeMessage)
+        )),
     listProcesses: driver.listProcesses,
     getQueueLoads,
     findUnserved,
@@ -185,7 +191,7 @@ const mostMessages = 50
 /** Bytes of a message that is read. */
 const longestMessage = 65_536
 
-const decodeMessage = ({ workItem, ...message }: StoredMessage) => ({
+const decodeMessage = <Message extends StoredMessage>({ workItem, ...message }: Message) => ({
   ...message,
   item: workItem === null ? null : Option.getOrNull(Result.getSuccess(WorkItem.decode(workItem)))
 })

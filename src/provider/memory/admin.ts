@@ -108,6 +108,13 @@ const queues = (store: tables.Tables) => {
     const lock = locks.get(instanceId)
     return visibleAtMs <= now && !(lock?.token === "" && lock.untilMs > now)
   }
+  const inOrderOfDelivery = ([a, one]: [number, tables.Message], [b, other]: [number, tables.Message]) =>
+    one.visibleAtMs - other.visibleAtMs || a - b
+  const shown = (message: tables.Message, maxBytes: number, now: number) => ({
+    kind: message.workItem.split(`"`)[1] ?? "",
+    workItem: tables.bytesOf([message.workItem]) <= maxBytes ? message.workItem : null,
+    ...placeOf(message, now)
+  })
   return {
     queueDepths: Effect.map(Clock.currentTimeMillis, (now) => {
       const depth = (rows: Iterable<tables.Queued>) =>
@@ -118,6 +125,14 @@ const queues = (store: tables.Tables) => {
     countMessagesBeforeStart: Effect.sync(() =>
       [...messages.values()].filter((message) => messagesOf.askedBy(store, message) === undefined).length
     ),
+
+    readMessagesBeforeStart: ({ limit, maxBytes }) =>
+      tables.statement((now) =>
+        [...messages].filter(([, message]) => messagesOf.askedBy(store, message) === undefined)
+          .sort(inOrderOfDelivery)
+          .slice(0, limit)
+          .map(([, message]) => ({ instanceId: message.instanceId, ...shown(message, maxBytes, now) }))
+      ),
 
     readOrchestrationLoads: tables.statement((now) =>
       [...groupsOf(messages.values(), (message) => JSON.stringify(programOf(store, message))).values()]
@@ -153,15 +168,11 @@ const queues = (store: tables.Tables) => {
     readMessages: ({ instanceId, limit, maxBytes }) =>
       tables.statement((now) => {
         const ofInstance = [...messages].filter(([, message]) => message.instanceId === instanceId)
-          .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+          .sort(inOrderOfDelivery)
           .map(([, message]) => message)
         const others = ofInstance.filter(({ workItem }) => !texts.isTimer(workItem)).slice(0, limit)
         return ofInstance.filter((message) => texts.isTimer(message.workItem) || others.includes(message))
-          .map((message) => ({
-            kind: message.workItem.split(`"`)[1] ?? "",
-            workItem: tables.bytesOf([message.workItem]) <= maxBytes ? message.workItem : null,
-            ...placeOf(message, now)
-          }))
+          .map((message) => shown(message, maxBytes, now))
       }),
 
     readActivities: (instanceId) =>

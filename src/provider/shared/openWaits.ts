@@ -114,29 +114,8 @@ export const of = (
   }
 }
 
-// internal
-
-const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = {
-  StartOrchestration: "start",
-  ContinueAsNew: "start",
-  ExternalRaised: "signal",
-  QueueMessage: "signal",
-  TimerFired: "timer",
-  ActivityExecute: "activity",
-  ActivityCompleted: "activity",
-  ActivityFailed: "activity",
-  SubOrchCompleted: "child",
-  SubOrchFailed: "child",
-  CancelInstance: "termination"
-}
-
-/** Signals of this package. */
-const isOwnSignal = (name: string) =>
-  name === interruptSignal.name || name === retrySignal.name || taskSignal.isName(name)
-
-const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)
-
-const messageOf = (queued: QueuedMessage, executionId: number | undefined): Message => {
+/** What a message is, and which event of this execution it answers. */
+export const messageOf = (queued: QueuedMessage, executionId?: number): Message => {
   const { item, kind } = queued
   const message = { kind: isKind(kind) ? kinds[kind] : "unknown", name: null, answers: null, place: queued }
   switch (item?._tag) {
@@ -160,3 +139,25 @@ const messageOf = (queued: QueuedMessage, executionId: number | undefined): Mess
       return message
   }
 }
+
+// internal
+
+const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = {
+  StartOrchestration: "start",
+  ContinueAsNew: "start",
+  ExternalRaised: "signal",
+  QueueMessage: "signal",
+  TimerFired: "timer",
+  ActivityExecute: "activity",
+  ActivityCompleted: "activity",
+  ActivityFailed: "activity",
+  SubOrchCompleted: "child",
+  SubOrchFailed: "child",
+  CancelInstance: "termination"
+}
+
+/** Signals of this package. */
+const isOwnSignal = (name: string) =>
+  name === interruptSignal.name || name === retrySignal.name || taskSignal.isName(name)
+
+const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)

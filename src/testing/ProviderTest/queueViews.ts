@@ -80,12 +80,20 @@ export const queueViews = topic("queueViews", {
     assert.sameMembers([...yield* listed({ status: "Running" })], ["continued", "failed"])
   }),
 
-  messages_before_a_start_are_counted: Effect.gen(function*() {
+  messages_before_a_start_are_counted_and_listed: Effect.gen(function*() {
     const admin = yield* Admin
     yield* poke("unknown")
     yield* send(queueMessage("unknown", "mail", "1"))
     yield* enqueueStart("known")
     assert.strictEqual(yield* admin.countMessagesBeforeStart, 2)
+    const listed = yield* admin.listMessagesBeforeStart({ limit: 10 })
+    assert.deepStrictEqual(
+      listed.map(({ instanceId, isDue, item }) => [instanceId, item?._tag, isDue]),
+      [["unknown", "ExternalRaised", true], ["unknown", "QueueMessage", true]]
+    )
+    assert.lengthOf(yield* admin.listMessagesBeforeStart({ limit: 1 }), 1)
+    yield* create("unknown")
+    assert.deepStrictEqual(yield* admin.listMessagesBeforeStart({ limit: 10 }), [])
   }),
 
   loads_say_by_orchestration_what_waits_runs_and_comes_later: Effect.gen(function*() {
