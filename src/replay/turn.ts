@@ -266,19 +266,19 @@ class Program {
   /** Replays the stored events. Returns why code and history do not fit together. */
   catchUp({ history, messages, recorded }: Pick<Input, "history" | "messages" | "recorded">): Problem | undefined {
     // A retry or a fork may have removed the end of the turn in which the code ended.
-    const isCut = history.some(isRetry) ||
-      messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
+    const isPending = messages.some((message) => message._tag === "QueueMessage" && message.name === retrySignal.name)
+    const isCut = isPending || history.some(isRetry)
     return attempt(() => {
       this.interpreter.follow(recorded ?? history)
       for (const [index, event] of history.entries()) {
-        this.forbidEnd(history, index, isCut)
+        this.forbidEnd(history, index, { isCut, isPending })
         // A turn may have made requests before its code ended; a cut leaves some of them.
         const ended = this.interpreter.ended()
         const isFed = ended === undefined || isCut && this.isOwn && ended._tag !== "Died" && action.isRequest(event)
         if (isFed) this.feed(event, true)
         else this.ledger.add(event)
       }
-      this.forbidEnd(history, history.length, isCut)
+      this.forbidEnd(history, history.length, { isCut, isPending })
       if (recorded === undefined) this.interpreter.follow(undefined)
       this.dropped = this.interpreter.takeDropped()
       if (this.interpreter.ended() !== undefined) return
@@ -428,12 +428,22 @@ class Program {
    * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end.
    * Not checked in executions of Duroxide, nor after a death, which explains more.
    */
-  private forbidEnd(history: ReadonlyArray<Event.Event>, index: number, isCut: boolean): void {
+  private forbidEnd(
+    history: ReadonlyArray<Event.Event>,
+    index: number,
+    { isCut, isPending }: { readonly isCut: boolean; readonly isPending: boolean }
+  ): void {
     const ended = this.interpreter.ended()
     if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
     const left = history.slice(index)
-    if (isCut && left.every((event) => isRetry(event) || isOfCode(event) || markers.isPart(event, history))) return
+    const lastRetry = isPending ? left.length : left.findLastIndex(isRetry)
+    // In its last turn, the code ended with the first of the arrivals that it got.
+    const firstOfCode = left.findIndex(isOfCode)
+    const isOfLastTurn = (event: Event.Event, i: number) =>
+      isRetry(event) || isOfCode(event) || markers.isPart(event, history) ||
+      i < lastRetry && (firstOfCode < 0 || i < firstOfCode)
+    if (isCut && left.every(isOfLastTurn)) return
     const expected = left.find(action.isRequest)
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(

@@ -7,6 +7,7 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
+import { PauseTarget } from "../../src/model/Pause.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 
 const Reserve = Activity.make("Reserve", { success: Schema.String })
@@ -208,6 +209,35 @@ describe("Retry of an instance that has failed", () => {
       for (const id of ["saga", "survivor"]) {
         assert.strictEqual(yield* client.wait(Trip, id, { timeout: 0 }), "paid")
       }
+    }).pipe(inMemory))
+
+  it.effect("ends as it would have without the termination that came with its last answer", () =>
+    Effect.gen(function*() {
+      const { client } = yield* start(
+        Runtime.layer({ orchestrations: [Trip], activities: [Reserve] }).pipe(Layer.provide([
+          Reserve.toLayer(() => Effect.as(Effect.sleep("10 seconds"), "room 7")),
+          Trip.toLayer(() => Reserve.execute())
+        ]))
+      )
+      const { pause, readHistory, resume, retry } = yield* admin
+      const instance = PauseTarget.Instance({ instanceId: "t" })
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(5)
+      yield* pause(instance)
+      yield* seconds(10)
+      yield* client.send(Go, "t")
+      yield* client.terminate("t", "by mistake")
+      yield* resume(instance)
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")
+      assert.sameOrderedMembers((yield* readHistory("t")).map(({ _tag }) => _tag).slice(2, 5), [
+        "ActivityCompleted",
+        "ExternalEventPersistent",
+        "OrchestrationCancelRequested"
+      ])
+      yield* retry("t")
+      yield* seconds(5)
+      assert.strictEqual(yield* client.wait(Trip, "t", { timeout: 0 }), "room 7")
     }).pipe(inMemory))
 
   it.effect("ends again as it did from the event before its end", () =>
