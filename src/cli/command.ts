@@ -36,7 +36,7 @@ import { top } from "./commands/top.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
 import * as Completions from "./internal/completions.ts"
-import { ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
+import { exitCodes, ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
 import * as help from "./internal/help.ts"
 import { Process } from "./internal/io.ts"
@@ -105,6 +105,8 @@ export const run = (io: Io): Effect.Effect<number> => {
   const lost = Effect.promise(() =>
     io.stdout.written().then(() => undefined, (thrown: NodeJS.ErrnoException) => thrown)
   )
+  const cluster = clusterIn(io.args)
+  if (cluster !== undefined) return fail({ code: "Usage", exitCode: exitCodes.usage, message: cluster })
   return Command.runWith(root(io), { version, renderErrors: false })(io.args).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => {
@@ -130,6 +132,18 @@ export const run = (io: Io): Effect.Effect<number> => {
 }
 
 // internal
+
+/**
+ * What to write instead, if an argument would be read as several flags of one letter: there are `-h` and `-v` alone, so
+ * `--reason "-very wrong"` would print the version, and do nothing.
+ */
+const clusterIn = (args: ReadonlyArray<string>): string | undefined => {
+  const end = args.indexOf("--")
+  const found = args.slice(0, end === -1 ? args.length : end).find((arg) => /^-[^-]./.test(arg))
+  return found === undefined
+    ? undefined
+    : `${found} begins with "-": write --flag=${found} for the value of a flag, and -- before the id of an instance`
+}
 
 /** The package's: both `src` and `dist` stand beside its package.json. */
 const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {

@@ -100,6 +100,9 @@ const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     return [(yield* Clock.currentTimeMillis) - begin, result] as const
   })
 
+/** Another process has deleted it meanwhile. */
+const isGone = ({ reason }: ProviderError) => reason._tag === "InstanceNotFound"
+
 const exported = Effect.fnUntraced(function*(
   admin: Admin["Service"],
   receive: NonNullable<Policy["export"]>,
@@ -118,9 +121,11 @@ const exported = Effect.fnUntraced(function*(
   const lines: Array<string> = []
   const instanceIds: Array<string> = []
   for (const { instanceId } of instances) {
-    const { allIds } = yield* admin.getInstanceTree(instanceId)
-    const states = yield* Effect.forEach(allIds, admin.getInstanceInfo)
-    if (states.some((state) => endOf(state) === undefined)) continue
+    const states = yield* Effect.flatMap(
+      admin.getInstanceTree(instanceId),
+      ({ allIds }) => Effect.forEach(allIds, admin.getInstanceInfo)
+    ).pipe(Effect.catchIf(isGone, () => Effect.undefined))
+    if (states === undefined || states.some((state) => endOf(state) === undefined)) continue
     instanceIds.push(instanceId)
     for (const state of states) lines.push(yield* lineOf(admin, state))
   }

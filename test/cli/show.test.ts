@@ -244,9 +244,9 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
   it.effect("an id with control characters: they reach no terminal", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Store
-      const id = "line\n\u001b[2Jend"
+      const id = "line\n\u001b[2Jend\u202e"
       const missing = yield* Cli.run(["show", id, "--url", url])
-      assert.include(missing.stderr, "instance line [2Jend not found")
+      assert.include(missing.stderr, "instance line [2Jend  not found")
       yield* sql(
         `INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
          VALUES ($1, 'A', 1, now(), now())`,
@@ -257,7 +257,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
         [id]
       )
       const shown = yield* Cli.run(["show", id, "--url", url])
-      assert.strictEqual(shown.stdout.split("\n")[0], "line [2Jend")
+      assert.strictEqual(shown.stdout.split("\n")[0], "line [2Jend ")
     }))
 
   it.effect("rows that are missing: an activity without its row, an instance without any wait", () =>

@@ -13,6 +13,25 @@ import * as Cli from "./cli.ts"
 /** No server listens there. */
 const nowhere = "postgresql://someone:sesame@127.0.0.1:1/nothing"
 
+describe("a value that begins with a dash", () => {
+  it.effect("is not read as flags of one letter: nothing is done, and the error says how to write it", () =>
+    Effect.gen(function*() {
+      for (
+        const args of [["terminate", "a", "--reason", "-very wrong"], ["list", "--created-before", "-1h"], [
+          "show",
+          "-dash"
+        ]]
+      ) {
+        const { exitCode, stderr, stdout } = yield* Cli.run([...args, "--json"])
+        assert.deepStrictEqual([exitCode, stdout], [2, ""], args[0])
+        assert.strictEqual(JSON.parse(stderr).error.code, "Usage")
+        assert.include(stderr, `--flag=${args.at(-1)}`)
+      }
+      const given = yield* Cli.run(["terminate", "--reason=-very wrong", "--url", nowhere, "--", "-a"])
+      assert.strictEqual(given.exitCode, 3, "it goes to the database")
+    }))
+})
+
 describe("help", () => {
   it.effect("lists the commands and the flags of all commands, in lines of 80 columns", () =>
     Effect.gen(function*() {

@@ -103,8 +103,11 @@ const runRedrive = Effect.fnUntraced(function*(
   yield* Bulk.confirm(`redrive ${counted(matched, "message")} of ${name}`, yes)
   const progress = yield* Progress.make
   let done = 0
+  let isOpen = false
   const next = Effect.gen(function*() {
+    isOpen = true
     const moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, matched - done) })
+    isOpen = false
     done += moved
     yield* progress.report(`redriven ${count(done)} of ${count(matched)} messages`, { done })
     return moved
@@ -113,7 +116,7 @@ const runRedrive = Effect.fnUntraced(function*(
   yield* Bulk.stopping(
     Effect.repeat(next, { until: (moved) => moved === 0 || done >= matched }),
     words,
-    () => done
+    () => ({ done, open: isOpen ? Math.min(mostAtOnce, matched - done) : 0 })
   )
   yield* answer({
     json: { ...json, done, dryRun },

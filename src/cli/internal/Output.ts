@@ -64,7 +64,7 @@ export const make = (io: Io): Output["Service"] => {
   }
   const noteUnsafe = (text: string, json: object) => {
     erase()
-    io.stderr.write(`${withoutPasswords(isJson ? JSON.stringify(json) : text)}\n`)
+    io.stderr.write(`${withoutPasswords(isJson ? jsonOf(json) : text)}\n`)
   }
   const errorStyle = styleOf(io.stderr)
   return Output.of({
@@ -78,7 +78,7 @@ export const make = (io: Io): Output["Service"] => {
     answer: ({ json, text }) =>
       Effect.sync(() => {
         erase()
-        io.stdout.write(isJson ? `${JSON.stringify(json, null, 2)}\n` : text.map((line) => `${line}\n`).join(""))
+        io.stdout.write(isJson ? `${jsonOf(json, 2)}\n` : text.map((line) => `${line}\n`).join(""))
       }),
     note: (text, json) => Effect.sync(() => noteUnsafe(text, json)),
     warn: (text) => Effect.sync(() => noteUnsafe(`${errorStyle.yellow("warning")}: ${text}`, { warning: text })),
@@ -104,6 +104,13 @@ export const make = (io: Io): Output["Service"] => {
 }
 
 // internal
+
+/** Escapes what a terminal would obey and `JSON.stringify` leaves as it is. */
+const jsonOf = (json: unknown, indent?: number): string =>
+  JSON.stringify(json, null, indent).replace(
+    /[\u007f-\u009f\p{Bidi_Control}]/gu,
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`
+  )
 
 const eraseLine = "\r\u001b[2K"
 

@@ -85,10 +85,13 @@ export const confirm = Effect.fnUntraced(function*(question: string, yes: boolea
 export const stopping = <A, E, R>(
   all: Effect.Effect<A, E, R>,
   { done, noun }: Words,
-  soFar: () => number
+  soFar: () => Pick<Tally, "done" | "open">
 ): Effect.Effect<A, E | CommandError, R | Output> => {
-  const howFar = () =>
-    `${done} ${counted(soFar(), noun)} so far. Run the same command again: it takes up those that are left`
+  const howFar = () => {
+    const { done: number, open } = soFar()
+    return `${done} ${counted(number, noun)} so far${open === 0 ? "" : `, and perhaps ${count(open)} more`}. ` +
+      "Run the same command again: it takes up those that are left"
+  }
   return all.pipe(
     Effect.catch((error): Effect.Effect<never, E | CommandError> => {
       const { code, isRetryable, message } = reasonOf(error)
@@ -175,6 +178,8 @@ export const run = Effect.fnUntraced(function*<E, R, R2, R3>(
 
 interface Tally {
   done: number
+  /** Begun, without an answer yet: done or not. */
+  open: number
   refusals: number
   /** The first ids of all. */
   readonly ids: Array<string>
@@ -199,16 +204,21 @@ const each = Effect.fnUntraced(function*<E, R, R2>(
   words?: Words
 ) {
   const progress = yield* Progress.make
-  const tally: Tally = { done: 0, refusals: 0, ids: [], refused: [] }
+  const tally: Tally = { done: 0, open: 0, refusals: 0, ids: [], refused: [] }
   /** Why it was refused; undefined if it was not. */
   const one = ({ id }: Item) =>
-    act(id).pipe(
+    Effect.andThen(Effect.sync(() => void tally.open++), act(id)).pipe(
       Effect.matchEffect({
-        onSuccess: () => Effect.sync(() => void tally.done++),
+        onSuccess: () =>
+          Effect.sync(() => {
+            tally.open--
+            tally.done++
+          }),
         onFailure: (error) => {
           const { code, message } = reasonOf(error)
           if (!ofOneItem.has(code)) return Effect.fail(error)
           return Effect.sync(() => {
+            tally.open--
             tally.refusals++
             return { id, code, message }
           })
@@ -226,7 +236,7 @@ const each = Effect.fnUntraced(function*<E, R, R2>(
     Stream.rechunk(found, groupSize),
     (group) => Effect.forEach(parentsFirst(group), wave, { discard: true })
   )
-  yield* words === undefined ? all : stopping(all, words, () => tally.done)
+  yield* words === undefined ? all : stopping(all, words, () => tally)
   return tally
 })
 

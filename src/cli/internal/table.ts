@@ -72,5 +72,5 @@ export const time = (ms: number): string => `${new Date(ms).toISOString().slice(
 
 // internal
 
-/** Without line breaks and other control characters, which a terminal would obey. */
-export const oneLine = (text: string) => text.replace(/[\p{Control}\u2028\u2029]+/gu, " ")
+/** Without line breaks, other control characters and marks of direction, which a terminal would obey. */
+export const oneLine = (text: string) => text.replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, " ")

@@ -212,7 +212,7 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
       i.status IN ('Failed', 'Cancelled') AND EXISTS (
         SELECT FROM ${schemaSql}.executions AS e
         WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-          AND ${contains(Prisma.sql`e.output`, error)}
+          AND ${contains(Prisma.sql`regexp_replace(e.output, '^canceled: ', '')`, error)}
       )`]),
     ...(endedBeforeMs === null && !exceptDuroxide ? [] : [Prisma.sql`
       EXISTS (

@@ -43,7 +43,7 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
   }
   const events = yield* readEvents(driver, state, refuse)
   const [started] = events
-  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has no history")
+  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has not begun")
   if (!coreVersion.isOwn(started.duroxideVersion)) {
     return yield* refuse(instanceId, "Duroxide runs it, and knows no forks")
   }

@@ -125,7 +125,10 @@ const cutOf = Effect.fnUntraced(function*(
   }
   const events = yield* readEvents(driver, state, refuse)
   const [started] = events
-  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has no history")
+  if (started === undefined && (yield* driver.readInstances([instanceId])).length === 0) {
+    return yield* Effect.fail(new ProviderError({ operation: "retry", reason: new InstanceNotFound({ instanceId }) }))
+  }
+  if (started?._tag !== "OrchestrationStarted") return yield* refuse(instanceId, "it has not begun")
   if (!coreVersion.isOwn(started.duroxideVersion)) {
     return yield* refuse(instanceId, "Duroxide runs it, and knows no retry")
   }

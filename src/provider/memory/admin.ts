@@ -473,7 +473,7 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
     (listing.error === null ||
       ((status === "Failed" || status === "Cancelled") &&
-        contains(execution?.output, listing.error)))
+        contains(execution?.output?.replace(/^canceled: /, ""), listing.error)))
 }
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {

@@ -72,6 +72,9 @@ export const management = topic("management", {
     assert.deepStrictEqual(yield* listed({ status: "Running" }), ["running"])
     assert.deepStrictEqual(yield* listed({ status: "Failed" }), ["failed"])
     assert.deepStrictEqual(yield* listed({ status: "Cancelled" }), ["cancelled"])
+    assert.deepStrictEqual(yield* listed({ error: "STOP" }), ["cancelled"])
+    // What the store keeps before the reason is not part of it.
+    assert.deepStrictEqual(yield* listed({ error: "cancel" }), [])
   }),
 
   instances_are_found_by_every_field: Effect.gen(function*() {
