@@ -287,6 +287,25 @@ describe("query", () => {
       assert.deepStrictEqual(yield* db.statementCounts, { a: 2, b: 2 })
     }))
 
+  it.live("query: reads values as ever, whatever parsers the application has given to pg", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const db = yield* Database.make({ url })
+      const read = db.query(
+        "types",
+        Prisma.sql`SELECT 1::bigint AS a, 2::integer AS b, 3::smallint AS c, true AS d, 0.5::float8 AS e, 'f' AS f,
+          '2026-01-01 10:00:00.5+00'::timestamptz AS g, gen_random_uuid() IS NOT NULL AS h`
+      )
+      const before = yield* read
+      const { BOOL, FLOAT8, INT2, INT4, INT8, TEXT, TIMESTAMPTZ } = pg.types.builtins
+      for (const type of [BOOL, FLOAT8, INT2, INT4, INT8, TEXT, TIMESTAMPTZ]) {
+        const parser = pg.types.getTypeParser(type)
+        yield* Effect.addFinalizer(() => Effect.sync(() => pg.types.setTypeParser(type, parser)))
+        pg.types.setTypeParser(type, (text) => Symbol.for(text))
+      }
+      assert.deepStrictEqual(yield* read, before)
+    }))
+
   it.live("query: runs in READ COMMITTED, whatever the default of the role", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database

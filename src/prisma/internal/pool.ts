@@ -3,6 +3,7 @@
  * them, in every process of a fleet, slows down everything else.
  */
 import * as pg from "pg"
+import * as Parsers from "./parsers.ts"
 
 /** Longest wait for the server to accept a connection and the login. */
 export const connectTimeoutMs = 10_000
@@ -14,7 +15,7 @@ const loginsAtOnce = 2
 const loginCountsMs = 1_000
 
 /**
- * Differs from the pool of `pg` in three things:
+ * Differs from the pool of `pg` in four things:
  *
  * - It opens few connections at once. `pg` opens one for each statement that finds none free, although the first
  *   connections would have served a burst of statements before the others have logged in.
@@ -23,6 +24,7 @@ const loginCountsMs = 1_000
  * - It gives up a connection that cannot be opened in ten seconds. `pg` has one limit for this and for the wait for a
  *   free connection. After a failover, tries that began before the name led to the new server would hold their places
  *   in the pool for up to `checkoutTimeout`.
+ * - The parsers of our adapter's statements are not those that the application has set.
  */
 export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => pg.Pool & Internals) {
   private logins = 0
@@ -62,6 +64,14 @@ export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => 
   }
 }
 
+/**
+ * The server has refused the statement alone, and the connection serves the next one: bad data, a constraint, a
+ * conflict, a missing right, a full disk, a lock or a statement that took too long, an exception that a function
+ * raises.
+ */
+export const isRefusedStatement = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
+
 // internal
 
 /** What `pg-pool` has beside its types. The tests of this pool fail when another version lacks it. */
@@ -90,11 +100,16 @@ const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: ()
       }))
     }
 
+    override readonly query = ((statement: string, values: Array<unknown>, callback: () => void): unknown =>
+      super.query(Parsers.fixed(statement), values, callback)) as pg.Client["query"]
+
     override connect(): Promise<this>
     override connect(callback: Callback): void
     override connect(callback?: Callback): Promise<this> | void {
       // The pool always gives one.
-      if (callback === undefined) return super.connect() as Promise<this>
+      if (callback === undefined) {
+        return super.connect() as Promise<this>
+      }
       const end = begin()
       super.connect((error: Error | null) => {
         end()
@@ -103,14 +118,6 @@ const clientOf = (Client: typeof pg.Client, begin: () => () => void, proceed: ()
       })
     }
   }
-
-/**
- * The server has refused the statement alone, and the connection serves the next one: bad data, a constraint, a
- * conflict, a missing right, a full disk, a lock or a statement that took too long, an exception that a function
- * raises.
- */
-const isRefusedStatement = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
 
 /** SQLSTATEs. A statement whose plan is stale (0A000) needs another connection, which prepares it anew. */
 const refusals = /^(22|23|40001|40P01|42501|53100|55P03|57014|DX|P0)/
