@@ -11,10 +11,13 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Predicate from "effect/Predicate"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import { createHash } from "node:crypto"
 import type * as pg from "pg"
 import { wholeMs } from "../model/shared/durations.ts"
+import { ours } from "../model/shared/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import * as SqlFault from "../provider/SqlFault.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
@@ -26,6 +29,8 @@ import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as Sending from "./internal/sending.ts"
 import { oldestServer } from "./internal/serverVersion.ts"
+import * as SharedPool from "./internal/sharedPool.ts"
+import * as SharedSession from "./internal/sharedSession.ts"
 import * as StartLine from "./internal/startLine.ts"
 import type * as Protection from "./internal/tls.ts"
 import { isUnsupported } from "./internal/unsupported.ts"
@@ -38,6 +43,14 @@ import { isUnsupported } from "./internal/unsupported.ts"
  * @since 0.2.0
  */
 export interface Tls extends Protection.Options {}
+
+/**
+ * A `pg.Pool` of the application.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Pool extends SharedPool.ApplicationPool {}
 
 /**
  * How to reach the database. Everything but `url` has a default.
@@ -89,6 +102,40 @@ export interface Options {
    * `pgbouncer=true`.
    */
   readonly preparedStatements?: boolean | undefined
+  /** Another way to reach it: `PoolOptions`. */
+  readonly pool?: undefined
+}
+
+/**
+ * How to use a pool of the application. Everything but `pool` has a default.
+ *
+ * **Details**
+ *
+ * All statements run on its connections. Its sessions are left as they are, and it is never ended. Logins, TLS, limits
+ * and lifetimes are those that it was made with.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface PoolOptions extends Pick<Options, "checkoutTimeout"> {
+  /**
+   * A `Pool` of the package `pg`, with its JavaScript client. It must have room for all that the process does at once:
+   * renewals of locks and leases wait for a connection behind the statements of the application.
+   */
+  readonly pool: Pool
+  /** The schema that holds the tables. Defaults to the parameter of the pool's connection string, then to `public`. */
+  readonly schema?: string | undefined
+  /**
+   * Longest wait for the answer to one of our statements, more than 0. Defaults to 30 seconds, and 5 more. The server
+   * cancels the statement if its `statement_timeout`, a setting of the application, is shorter.
+   */
+  readonly statementTimeout?: Duration.Input | undefined
+  /**
+   * Whether our own statements are prepared once per connection. Defaults to true, and to false if the connections lead
+   * to a pooler.
+   */
+  readonly preparedStatements?: boolean | undefined
+  readonly url?: undefined
 }
 
 /**
@@ -105,7 +152,7 @@ export class Database extends Context.Service<Database, {
   /** `host:port/database`, fit for messages. */
   readonly address: string
   /** How its connections are protected. `authority only`: the certificate may be that of any host. */
-  readonly tls: "off" | "unverified" | "authority only" | "verified"
+  readonly tls: Protection.Protection["name"]
   /**
    * Whether the server takes notifications of this login. Without them processes poll, and functions and triggers leave
    * them out.
@@ -154,44 +201,27 @@ export class Database extends Context.Service<Database, {
  * **Details**
  *
  * Fails with `ProviderError`, operation `connect`: `ConnectionLost` when no server answers, `AuthenticationFailed`,
- * `ConfigurationInvalid` for settings that cannot work (URL, schema name, missing database, TLS, a server older than
- * PostgreSQL 14), `Unavailable` while the server starts. Closing the scope waits up to 5 seconds for running statements
- * and closes the connections.
+ * `ConfigurationInvalid` for settings that cannot work (URL, schema name, missing database, TLS, sessions of a pool, a
+ * server older than PostgreSQL 14), `Unavailable` while the server starts. Closing the scope waits up to 5 seconds for
+ * running statements and closes the connections. A pool of the application stays open.
  *
  * @category constructors
  * @since 0.1.0
  */
 export const make = Effect.fn("Database.make")(
-  function*(options: Options): Effect.fn.Return<Database["Service"], ProviderError.ProviderError, Scope.Scope> {
-    const settings = yield* readSettings(options)
+  function*(options: Options | PoolOptions): Effect.fn.Return<
+    Database["Service"],
+    ProviderError.ProviderError,
+    Scope.Scope
+  > {
     const isReadOnly = yield* ReadOnly
     const listeners = new Set<() => void>()
-    let notifies = true
-    const onConnect = () => sessionSettings(settings, isReadOnly) + (notifies ? "" : withoutNotifications)
-    const open = Effect.fnUntraced(function*(maxConnections: number) {
-      const pool = yield* acquirePool(settings, onConnect, maxConnections)
-      const adapter = new Sending.TextAdapter(pool, {
-        // The adapter quotes the name without escaping it.
-        schema: settings.schema.replaceAll("\"", "\"\""),
-        ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
-      })
-      const client = new PrismaClient({
-        adapter,
-        // Other formats read source files to decorate the message of every failed statement.
-        errorFormat: "minimal"
-      })
-      yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
-      return { pool, adapter, client }
-    })
-    const main = yield* open(settings.maxConnections)
-    // Renews locks while reads of large histories, or other long work, keep the pool busy. It connects when it is
-    // needed.
-    const reserve = yield* open(1)
-    const { client, pool } = main
-    const pools = [pool, reserve.pool]
-    Retirement.watch(pools, () => {
+    const retired = () => {
       for (const listener of listeners) listener()
-    })
+    }
+    const { main, pools, reserve, settings, ...opened } = options.pool === undefined
+      ? yield* openOwn(yield* readSettings(options), isReadOnly, retired)
+      : yield* openShared(options, yield* readSettings(options), retired)
     if (!isReadOnly) yield* PoolGauges.register(pools)
 
     /** The first login has worked: a password that is refused now is being changed, here before there. */
@@ -200,12 +230,6 @@ export const make = Effect.fn("Database.make")(
         ? new ProviderError.Unavailable({ sqlState: null, problem: reason.message })
         : reason
 
-    yield* checkServer(pool, settings.address)
-    if (!isReadOnly && !(yield* canNotify(pool))) {
-      notifies = false
-      // The one connection that is open; those to come begin so.
-      yield* Effect.mapError(ask(pool, onConnect(), settings.address), connectFailure)
-    }
     const onRetired = (listener: () => void) =>
       Effect.asVoid(Effect.acquireRelease(
         Effect.sync(() => listeners.add(listener)),
@@ -215,9 +239,9 @@ export const make = Effect.fn("Database.make")(
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
       address: settings.address,
-      tls: settings.protection,
-      notifies,
-      client,
+      tls: opened.tls,
+      notifies: opened.notifies,
+      client: main.client,
       ...Sending.make({ main, reserve, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
@@ -226,12 +250,13 @@ export const make = Effect.fn("Database.make")(
 )
 
 /**
- * Opens a connection pool, and closes it with the scope. Logs one line with the address and the settings.
+ * Opens a connection pool and closes it with the scope, or uses one of the application. Logs one line with the address
+ * and the settings.
  *
  * @category layers
  * @since 0.1.0
  */
-export const layer = (options: Options): Layer.Layer<Database, ProviderError.ProviderError> =>
+export const layer = (options: Options | PoolOptions): Layer.Layer<Database, ProviderError.ProviderError> =>
   Layer.effect(Database, logged(options))
 
 /**
@@ -249,7 +274,7 @@ export const layerConfig = (
 // internal
 // -----------------------------------------------------------------------------
 
-const logged = (options: Options) =>
+const logged = (options: Options | PoolOptions) =>
   Effect.tap(make(options), (database) => Effect.logInfo("Database: open").pipe(StartLine.annotated(database, options)))
 
 interface Settings extends Login.Login {
@@ -275,8 +300,9 @@ const connectFailure = (reason: ProviderError.Reason) =>
   new ProviderError.ProviderError({ operation: "connect", reason })
 
 const readSettings = Effect.fnUntraced(
-  function*(options: Options): Effect.fn.Return<Settings, ProviderError.ConfigurationInvalid> {
-    const login = yield* Login.make(options)
+  function*(given: Options | PoolOptions): Effect.fn.Return<Settings, ProviderError.ConfigurationInvalid> {
+    const login = yield* Login.make(given)
+    const options: Omit<Partial<Options>, "url" | "pool"> = given
     const maxConnections = options.maxConnections ?? 10
     if (!Number.isInteger(maxConnections) || maxConnections < 1) {
       return yield* new ProviderError.ConfigurationInvalid({
@@ -308,6 +334,103 @@ const milliseconds = (name: string, input: Duration.Input) => {
       })
     )
 }
+
+interface Opened {
+  readonly settings: Settings
+  readonly main: Sending.Pool
+  readonly reserve: Sending.Pool
+  /** For the gauges. */
+  readonly pools: ReadonlyArray<PoolGauges.Pool>
+  readonly tls: Protection.Protection["name"]
+  readonly notifies: boolean
+}
+
+const openOwn = Effect.fnUntraced(function*(
+  settings: Settings,
+  isReadOnly: boolean,
+  retired: () => void
+): Effect.fn.Return<Opened, ProviderError.ProviderError, Scope.Scope> {
+  let notifies = true
+  const onConnect = () => sessionSettings(settings, isReadOnly) + (notifies ? "" : withoutNotifications)
+  const open = Effect.fnUntraced(function*(maxConnections: number) {
+    const pool = yield* acquirePool(settings, onConnect, maxConnections)
+    return { pool, ...(yield* connected(pool, settings)) }
+  })
+  const main = yield* open(settings.maxConnections)
+  // Renews locks while reads of large histories, or other long work, keep the pool busy. It connects when it is
+  // needed.
+  const reserve = yield* open(1)
+  const { pool } = main
+  const pools = [pool, reserve.pool]
+  Retirement.watch(pools, retired)
+  yield* checkServer(pool, settings.address)
+  if (!isReadOnly && !(yield* canNotify(pool))) {
+    notifies = false
+    // The one connection that is open; those to come begin so.
+    yield* Effect.mapError(ask(pool, onConnect(), settings.address), connectFailure)
+  }
+  return { settings, main, reserve, pools, tls: settings.protection ?? "off", notifies }
+})
+
+/** Renewals have no connection in reserve: the application decides how many connections there are. */
+const openShared = Effect.fnUntraced(function*(
+  { pool, preparedStatements }: PoolOptions,
+  settings: Settings,
+  onRetired: () => void
+): Effect.fn.Return<Opened, ProviderError.ProviderError, Scope.Scope> {
+  const run = Effect.runForkWith(yield* Effect.context<never>())
+  const shared = yield* Effect.acquireRelease(
+    Effect.sync(() =>
+      new SharedPool.SharedPool({
+        pool,
+        checkoutTimeoutMs: settings.checkoutTimeoutMs,
+        answerTimeoutMs: settings.statementTimeoutMs + answerGraceMs,
+        onRetired,
+        onEnded: () =>
+          run(
+            Effect.logError("Database: the application has ended the pool that it shares; nothing runs any longer")
+              .pipe(
+                ours({ address: settings.address })
+              )
+          )
+      })
+    ),
+    (shared) => Effect.sync(() => shared.close())
+  )
+  yield* checkServer(shared, settings.address)
+  const session = yield* Effect.mapError(SharedSession.examine(shared), connectFailure)
+  const notifies = yield* canNotify(shared)
+  if (!notifies && session.notifies) return yield* connectFailure(SharedSession.mustNotNotify)
+  if (Predicate.hasProperty(pool.options, "max") && pool.options.max === 1) {
+    yield* Effect.logWarning("Database: the pool has one connection, for which renewals of locks wait").pipe(
+      ours({ address: settings.address })
+    )
+  }
+  const main = yield* connected(shared, {
+    ...settings,
+    preparedStatements: preparedStatements ?? (settings.preparedStatements && !session.isThroughPooler)
+  })
+  return { settings, main, reserve: main, pools: [pool], tls: session.tls, notifies }
+})
+
+/** The client over a pool. */
+const connected = Effect.fnUntraced(function*(
+  pool: pg.Pool,
+  { preparedStatements, schema }: Pick<Settings, "schema" | "preparedStatements">
+) {
+  const adapter = new Sending.TextAdapter(pool, {
+    // The adapter quotes the name without escaping it.
+    schema: schema.replaceAll("\"", "\"\""),
+    ...(preparedStatements ? { statementNameGenerator: statementNames(schema) } : {})
+  })
+  const client = new PrismaClient({
+    adapter,
+    // Other formats read source files to decorate the message of every failed statement.
+    errorFormat: "minimal"
+  })
+  yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
+  return { adapter, client }
+})
 
 const acquirePool = (settings: Settings, onConnect: () => string, maxConnections: number) =>
   Effect.acquireRelease(
@@ -369,7 +492,10 @@ const canNotify = (pool: pg.Pool) =>
     Effect.catch((reason) => Effect.succeed(!(isUnsupported(reason) || reason._tag === "PermissionDenied")))
   )
 
-/** Names only calls of our own stored functions, a bounded set of texts; other statements stay unnamed. */
+/**
+ * Names only calls of our own stored functions, a bounded set of texts; other statements stay unnamed. A connection may
+ * be shared with another database layer, so a name means one text.
+ */
 const statementNames = (schema: string) => {
   const ours = `${Connection.quoted(schema)}.dx_`
   const names = new Map<string, string>()
@@ -377,7 +503,7 @@ const statementNames = (schema: string) => {
     const known = names.get(sql)
     if (known !== undefined) return known
     if (names.size >= 100 || !sql.includes(ours)) return "" // unnamed
-    const name = `dx_${names.size + 1}`
+    const name = `dx_${createHash("sha256").update(sql).digest("hex").slice(0, 32)}`
     names.set(sql, name)
     return name
   }

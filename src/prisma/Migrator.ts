@@ -16,7 +16,7 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { ours } from "../model/shared/logging.ts"
-import type { Tls } from "./Database.ts"
+import type { Pool, Tls } from "./Database.ts"
 import { nameEventTypes, routeQueued, setStatuses } from "./internal/adoptedRows.ts"
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
@@ -48,6 +48,20 @@ export interface Options {
   readonly lockTimeout?: Duration.Input | undefined
   /** Accept a schema of a newer release, as during a rolling update. Defaults to false. */
   readonly allowAhead?: boolean | undefined
+  /** Another way to reach it: `PoolOptions`. */
+  readonly pool?: undefined
+}
+
+/**
+ * Which schema to migrate where a pool of the application leads to. Everything but `pool` has a default.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface PoolOptions extends Pick<Options, "schema" | "lockTimeout" | "allowAhead"> {
+  /** Its options say how to log in. The migration has a connection of its own. */
+  readonly pool: Pool
+  readonly url?: undefined
 }
 
 /**
@@ -73,7 +87,7 @@ export const tables = (schema: string): Array<string> =>
  * @since 0.1.0
  */
 export const migrate = Effect.fn("Migrator.migrate")(
-  function*(options: Options) {
+  function*(options: Options | PoolOptions) {
     const session = yield* Session.openDirect(options)
     const { migrations: known } = yield* Migrations
     const before = yield* readOurs(session, known, options)
@@ -110,7 +124,7 @@ export const migrate = Effect.fn("Migrator.migrate")(
  * @since 0.1.0
  */
 export const verify = Effect.fn("Migrator.verify")(
-  function*(options: Options) {
+  function*(options: Options | PoolOptions) {
     const session = yield* Session.open(options)
     const { schema } = session
     const state = yield* readOurs(session, (yield* Migrations).migrations, options)
@@ -151,7 +165,7 @@ export const verify = Effect.fn("Migrator.verify")(
  * @since 0.1.0
  */
 export const adopt = Effect.fn("Migrator.adopt")(
-  function*(options: Options) {
+  function*(options: Options | PoolOptions) {
     const session = yield* Session.openDirect(options)
     const { schema } = session
     const { migrations: known, shared } = yield* Migrations
@@ -257,7 +271,7 @@ export const reset = Effect.fn("Migrator.reset")(
  * @category layers
  * @since 0.1.0
  */
-export const layer = (options: Options): Layer.Layer<never, MigrationError.MigrationError> =>
+export const layer = (options: Options | PoolOptions): Layer.Layer<never, MigrationError.MigrationError> =>
   Layer.effectDiscard(migrate(options))
 
 /**
@@ -277,7 +291,7 @@ export const layerConfig = (
  * @category layers
  * @since 0.1.0
  */
-export const layerVerify = (options: Options): Layer.Layer<never, MigrationError.MigrationError> =>
+export const layerVerify = (options: Options | PoolOptions): Layer.Layer<never, MigrationError.MigrationError> =>
   Layer.effectDiscard(verify(options))
 
 /**
@@ -286,14 +300,14 @@ export const layerVerify = (options: Options): Layer.Layer<never, MigrationError
  * @category layers
  * @since 0.1.0
  */
-export const layerAdopt = (options: Options): Layer.Layer<never, MigrationError.MigrationError> =>
+export const layerAdopt = (options: Options | PoolOptions): Layer.Layer<never, MigrationError.MigrationError> =>
   Layer.effectDiscard(adopt(options))
 
 // -----------------------------------------------------------------------------
 // internal: what is there, and what is missing
 // -----------------------------------------------------------------------------
 
-const lockTimeoutMs = ({ lockTimeout }: Options) =>
+const lockTimeoutMs = ({ lockTimeout }: Options | PoolOptions) =>
   Duration.toMillis(Duration.fromInputUnsafe(lockTimeout ?? "1 minute"))
 
 const annotated = (schema: string) => ours({ module: "Migrator", schema })
@@ -348,7 +362,7 @@ const readState = Effect.fnUntraced(function*(session: Session.Session, known: R
   } satisfies State
 })
 
-const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: Options) =>
+const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: Options | PoolOptions) =>
   unknown.length > 0 && options.allowAhead !== true
     ? Effect.fail(new MigrationError.SchemaAhead({ schema, unknown }))
     : Effect.void
@@ -357,7 +371,7 @@ const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: O
 const readOurs = Effect.fnUntraced(function*(
   session: Session.Session,
   known: ReadonlyArray<Migration>,
-  options: Options
+  options: Options | PoolOptions
 ) {
   const state = yield* readState(session, known)
   yield* refuseAhead(session, state, options)

@@ -18,7 +18,7 @@ import type * as ProviderError from "../provider/ProviderError.ts"
 import { Notifier } from "../waking/Notifier.ts"
 import type { Queue } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
-import type { Tls } from "./Database.ts"
+import type { Pool, Tls } from "./Database.ts"
 import { hashOf } from "./internal/channels.ts"
 import { Prisma } from "./internal/client.ts"
 import * as notifying from "./internal/notifying.ts"
@@ -39,18 +39,35 @@ export interface Options {
   readonly tls?: Tls | undefined
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined
+  /** Another way to reach it: `PoolOptions`. */
+  readonly pool?: undefined
+}
+
+/**
+ * How to reach the server as a pool of the application does.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface PoolOptions extends Pick<Options, "listens"> {
+  /** Its options say how to log in. The connection that listens is not one of the pool. */
+  readonly pool: Pool
+  readonly url?: undefined
 }
 
 /**
  * The notifier of the schema of `Database`. Opens no connection before `listen`.
  *
- * Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL cannot be read.
+ * Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL or the pool cannot be
+ * used.
  *
  * @category constructors
  * @since 0.2.0
  */
 export const make = Effect.fnUntraced(
-  function*(options: Options): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
+  function*(
+    options: Options | PoolOptions
+  ): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
     const { query, schema } = yield* Database
     const listenerName = `duroxide-prisma listener ${hashOf(schema).slice(0, 16)}`
     /** The queues that this process has said it serves. With both, the name has 61 bytes; the server keeps 63. */
@@ -117,5 +134,5 @@ export const make = Effect.fnUntraced(
  * @category layers
  * @since 0.2.0
  */
-export const layer = (options: Options): Layer.Layer<Notifier, ProviderError.ProviderError, Database> =>
+export const layer = (options: Options | PoolOptions): Layer.Layer<Notifier, ProviderError.ProviderError, Database> =>
   Layer.effect(Notifier, make(options))

@@ -63,6 +63,25 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
 }
 
 /**
+ * Options of `layer` for a pool of the application. Everything but `pool` has a default.
+ *
+ * **Details**
+ *
+ * The connection that listens, and that of a migration, stand beside the pool and log in as it does. `directUrl` is the
+ * address of the server itself if the pool leads to a pooler; `tls` and `Credentials` are used there alone.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface PoolOptions
+  extends
+    Database.PoolOptions,
+    PrismaDriver.Options,
+    FromDriver.Options,
+    Pick<Options, "migrate" | "allowAhead" | "directUrl" | "tls">
+{}
+
+/**
  * Options of `layerDatabase`. Everything but `url` has a default.
  *
  * @category options
@@ -75,6 +94,19 @@ export interface DatabaseOptions extends Database.Options, Pick<Options, "migrat
    */
   readonly longPolling?: Pick<FromDriver.LongPolling, "enabled"> | undefined
 }
+
+/**
+ * Options of `layerDatabase` for a pool of the application. Everything but `pool` has a default.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface DatabasePoolOptions
+  extends
+    Database.PoolOptions,
+    Pick<DatabaseOptions, "longPolling">,
+    Pick<PoolOptions, "migrate" | "allowAhead" | "directUrl" | "tls">
+{}
 
 /**
  * What `layerDatabase` provides, for queues, outbox and tasks: a pool, the hints of other processes, and drivers.
@@ -93,8 +125,10 @@ export type DatabaseServices = Database.Database | Topics | PrismaDriver.TaskDri
 export type Services = Provider.Provider | Admin.Admin | ProviderDriver | DatabaseServices
 
 /**
- * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
- * version of this code or cannot be migrated to it, and with `ProviderError` if the database cannot be opened.
+ * The provider and its database, released with the layer; a pool of the application stays open.
+ *
+ * Fails with `MigrationError` if the schema does not have the version of this code or cannot be migrated to it, and
+ * with `ProviderError` if the database cannot be opened.
  *
  * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY. Reads of `Admin` go to
  * the `ReadReplica` in the context, if there is one.
@@ -103,7 +137,7 @@ export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Databa
  * @since 0.1.0
  */
 export const layer = (
-  options: Options
+  options: Options | PoolOptions
 ): Layer.Layer<Services, ProviderError | MigrationError> =>
   ReadReplica.layerAdmin.pipe(
     Layer.provideMerge(FromDriver.layer(options)),
@@ -182,7 +216,7 @@ export const layerDefault = (
  * @since 0.2.0
  */
 export const layerDatabase = (
-  options: DatabaseOptions
+  options: DatabaseOptions | DatabasePoolOptions
 ): Layer.Layer<DatabaseServices, ProviderError | MigrationError> => opened(options, Database.layer(options))
 
 /**
@@ -228,7 +262,7 @@ export const layerDatabaseEnvironment = (
 
 /** All that one pool carries but orchestrations. */
 const opened = <E>(
-  options: DatabaseOptions & PrismaDriver.Options,
+  options: (DatabaseOptions | DatabasePoolOptions) & PrismaDriver.Options,
   database: Layer.Layer<Database.Database, E>
 ): Layer.Layer<DatabaseServices, E | ProviderError | MigrationError> =>
   Layer.effect(Topics, listening(options, notifying.makeTopics)).pipe(
@@ -239,11 +273,15 @@ const opened = <E>(
 
 /** What listens at `directUrl`, if there is one: its faults name the option. */
 const listening = <A, R>(
-  { directUrl, longPolling, tls, url }: DatabaseOptions,
-  make: (options: PgNotifier.Options) => Effect.Effect<A, ProviderError, R>
+  { directUrl, longPolling, pool, tls, url }: DatabaseOptions | DatabasePoolOptions,
+  make: (options: PgNotifier.Options | PgNotifier.PoolOptions) => Effect.Effect<A, ProviderError, R>
 ): Effect.Effect<A, ProviderError, R> =>
   Effect.mapError(
-    make({ url: directUrl ?? url, tls, listens: longPolling?.enabled }),
+    make(
+      pool !== undefined && directUrl === undefined
+        ? { pool, listens: longPolling?.enabled }
+        : { url: (directUrl ?? url)!, tls, listens: longPolling?.enabled }
+    ),
     ({ operation, reason }) =>
       new ProviderError({ operation, reason: directUrl === undefined ? reason : DirectUrl.named(reason) })
   )
@@ -252,13 +290,13 @@ const watchHorizon = Layer.effectDiscard(
   Effect.flatMap(Database.Database, (database) => Effect.forkScoped(Horizon.watch(database)))
 )
 
-const logSettings = (options: Options) =>
+const logSettings = (options: Options | PoolOptions) =>
   Effect.flatMap(
     Database.Database,
     (database) => Effect.logInfo("Provider: open").pipe(StartLine.annotated(database, options))
   )
 
-const notifier = (options: Options) =>
+const notifier = (options: Options | PoolOptions) =>
   Layer.effect(
     Notifier,
     Effect.flatMap(
@@ -267,7 +305,7 @@ const notifier = (options: Options) =>
     )
   )
 
-const listener = (options: Options) => {
+const listener = (options: Options | PoolOptions) => {
   const made = listening(options, PgNotifier.make)
   return options.directUrl === undefined ? made : Effect.map(made, (notifier) => ({
     ...notifier,

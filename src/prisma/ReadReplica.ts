@@ -44,7 +44,7 @@ import * as PrismaDriver from "./PrismaDriver.ts"
  * @category options
  * @since 0.2.0
  */
-export interface Options extends Database.Options {
+export interface Options extends Omit<Database.Options, "pool"> {
   /** Most that the replica may be behind; else its reads fail with `Unavailable`. Defaults to no limit. */
   readonly maxLag?: Duration.Input | undefined
   /**

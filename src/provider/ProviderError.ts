@@ -370,15 +370,17 @@ export class TransactionAborted
 }
 
 /**
- * The provider was closed while or before the call.
+ * The provider was closed while or before the call; `problem` says by whom, if not by its own layer.
  *
  * @category reasons
  * @since 0.1.0
  */
-export class Closed extends Schema.TaggedError<Closed>(id("Closed"))("Closed", {}) {
+export class Closed extends Schema.TaggedError<Closed>(id("Closed"))("Closed", {
+  problem: Schema.optionalKey(Schema.String)
+}) {
   readonly isRetryable = false
   override get message() {
-    return "the provider is closed"
+    return this.problem ?? "the provider is closed"
   }
 }
 

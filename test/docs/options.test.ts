@@ -81,6 +81,7 @@ describe("docs/configuration.md: the meaning of options:", () => {
   it("PrismaProvider.layer has these options and defaults", () => {
     const defaults: Record<keyof PrismaProvider.Options, string> = {
       url: "–",
+      pool: "–",
       tls: "of the URL",
       schema: "public",
       migrate: "apply",
@@ -107,7 +108,7 @@ describe("docs/configuration.md: the meaning of options:", () => {
       "src/provider/FromDriver.ts"
     ]
     for (const [name, value] of Object.entries(defaults)) {
-      if (name === "url") continue
+      if (name === "url" || name === "pool") continue
       assert.include(commented(sources, name), value, name)
       // The others are no values.
       const isValue = !["tls", "schema", "directUrl", "preparedStatements", "clock", "longPolling"].includes(name)
@@ -187,7 +188,7 @@ describe("docs/configuration.md:", () => {
 
   it("lists each variable that the code reads, with its option, value and default", () => {
     // The types say that no option lacks a variable: those in code alone are left out here.
-    const provider: Environment.Table<Omit<PrismaProvider.Options, "clock" | "longPolling" | "tls">> =
+    const provider: Environment.Table<Omit<PrismaProvider.Options, "clock" | "longPolling" | "pool" | "tls">> =
       databaseEnvironment.provider
     const polling: { readonly [K in keyof FromDriver.LongPolling as `longPolling.${K}`]-?: unknown } =
       databaseEnvironment.longPolling

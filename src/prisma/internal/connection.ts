@@ -27,7 +27,7 @@ export interface Connection {
 
 /** Fails with `ConfigurationInvalid`. `schema` defaults to the URL's `schema` parameter, then to `public`. */
 export const parse = (
-  url: string | Redacted.Redacted<string>,
+  url: string | Redacted.Redacted<string> | undefined,
   schema: string | undefined
 ): Result.Result<Connection, ProviderError.ConfigurationInvalid> =>
   Result.gen(function*() {

@@ -1,6 +1,6 @@
 /**
- * The option `directUrl`: it must lead to the database of `url`, or one database would be migrated and another one
- * used. Errors name the option, because both can have the same faults.
+ * The option `directUrl`: it must lead to the database of `url` or of the pool, or one database would be migrated and
+ * another one used. Errors name the option, because both can have the same faults.
  */
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
@@ -9,12 +9,9 @@ import * as ProviderError from "../../provider/ProviderError.ts"
 import type * as MigrationError from "../MigrationError.ts"
 import * as Session from "../shared/directSession.ts"
 import type * as Login from "./login.ts"
-import type * as Tls from "./tls.ts"
 
-export interface Urls {
-  readonly url: string | Redacted.Redacted<string>
+export interface Urls extends Login.Place {
   readonly directUrl: string | Redacted.Redacted<string>
-  readonly tls?: Tls.Options | undefined
 }
 
 /** Adds the name of the option to a reason. Faults of statements stay as they are. */
@@ -41,18 +38,20 @@ export const named = <R extends MigrationError.Reason>(reason: R): R | ProviderE
  * Fails with the reason if `url` cannot be reached.
  */
 export const problemOf = Effect.fnUntraced(
-  function*({ directUrl, tls, url }: Urls): Effect.fn.Return<
+  function*({ directUrl, pool, tls, url }: Urls): Effect.fn.Return<
     ProviderError.Reason | undefined,
     ProviderError.Reason,
     Scope.Scope
   > {
-    const used = yield* identify({ url, tls })
+    const used = yield* identify({ url, pool, tls })
     return yield* identify({ url: directUrl, tls }).pipe(
       Effect.match({
         onSuccess: (direct) =>
           isSame(used, direct) ? undefined : named(
             new ProviderError.ConfigurationInvalid({
-              problem: `it leads to ${direct.address}, which is another database than that of url, ${used.address}`
+              problem: `it leads to ${direct.address}, which is another database than that of ${
+                pool === undefined ? "url" : "the pool"
+              }, ${used.address}`
             })
           ),
         onFailure: named

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import type * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import * as net from "node:net"
+import type { Duplex } from "node:stream"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
@@ -153,7 +154,9 @@ const heartbeatTimeoutMs = 10_000
 const farewellMs = 1000
 
 const prepare = ({ login, wanted }: Options) => {
-  const socket = new net.Socket()
+  const { stream } = login.config
+  // A pool of the application may have a tunnel of its own.
+  const socket: Duplex = (typeof stream === "function" ? stream() : undefined) ?? new net.Socket()
   const client = new login.Client({
     ...login.config,
     application_name: wanted().applicationName, // whatever the URL gives to the pool's connections

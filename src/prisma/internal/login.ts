@@ -14,18 +14,27 @@ import type { Request } from "../Credentials.ts"
 import * as Connection from "./connection.ts"
 import * as Passwords from "./passwords.ts"
 import { Pool } from "./pool.ts"
+import * as PoolLogin from "./poolLogin.ts"
+import type { ApplicationPool } from "./sharedPool.ts"
 import * as Tls from "./tls.ts"
 import * as Tokens from "./tokens.ts"
 
-export interface Options {
-  readonly url: string | Redacted.Redacted<string>
-  readonly schema?: string | undefined
+/** Where to log in: at a URL, or as a pool of the application does. */
+export interface Place {
+  readonly url?: string | Redacted.Redacted<string> | undefined
+  readonly pool?: ApplicationPool | undefined
+  /** For `url`. */
   readonly tls?: Tls.Options | undefined
+}
+
+export interface Options extends Place {
+  readonly schema?: string | undefined
 }
 
 export interface Login extends Connection.Connection {
   readonly config: pg.ClientConfig
-  readonly protection: Tls.Protection["name"]
+  /** Undefined for that of a pool, which its connections show. */
+  readonly protection: Tls.Protection["name"] | undefined
   /** Passwords come from `Credentials`, so the next one may be another. */
   readonly hasCredentials: boolean
   /** To be used with `config`. */
@@ -41,10 +50,18 @@ export interface Login extends Connection.Connection {
   ) => Effect.Effect<A, E, R>
 }
 
-/** Logs in with the `Credentials` in the context, if any. Fails with `ConfigurationInvalid`. */
+/** Logs in at a URL with the `Credentials` in the context, if any. Fails with `ConfigurationInvalid`. */
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Login, ProviderError.ConfigurationInvalid> {
-    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+    const { pool, url } = options
+    if (pool !== undefined) {
+      if (url !== undefined) {
+        return yield* new ProviderError.ConfigurationInvalid({ problem: "either `url` or `pool` is given, not both" })
+      }
+      const login = yield* Effect.fromResult(PoolLogin.of(pool, options.schema))
+      return { ...login, protection: undefined, Pool, onceMore: (attempt) => attempt }
+    }
+    const connection = yield* Effect.fromResult(Connection.parse(url, options.schema))
     const credentials = Option.getOrUndefined(yield* Effect.serviceOption(Credentials))
     const protection = yield* Effect.fromResult(Tls.resolve({
       host: connection.host,

@@ -5,21 +5,17 @@
 import * as Effect from "effect/Effect"
 import type * as Latch from "effect/Latch"
 import * as LogLevel from "effect/LogLevel"
-import type * as Redacted from "effect/Redacted"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import { NotifierError } from "../../waking/Notifier.ts"
 import type { Notifier, Received } from "../../waking/Notifier.ts"
 import * as topics from "../../waking/Topics.ts"
 import { Database } from "../Database.ts"
-import type { Tls } from "../Database.ts"
 import * as Channels from "./channels.ts"
 import { Prisma } from "./client.ts"
 import * as Listening from "./listening.ts"
 import * as Login from "./login.ts"
 
-export interface Options {
-  readonly url: string | Redacted.Redacted<string>
-  readonly tls?: Tls | undefined
+export interface Options extends Login.Place {
   readonly listens?: boolean | undefined
 }
 
@@ -35,11 +31,11 @@ export interface Ear {
 
 /** Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL cannot be read. */
 export const make = Effect.fnUntraced(function*(
-  options: Options,
+  { listens, ...place }: Options,
   { applicationName, channels: heard, locked, locks, renamed }: Ear
 ): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
   const { listen, notifies, query, schema } = yield* Database
-  const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
+  const login = yield* Login.make({ ...place, schema }).pipe(
     Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
   )
   const channels = Channels.channelsOf(schema)
@@ -59,7 +55,7 @@ export const make = Effect.fnUntraced(function*(
   return {
     name: "listen-notify",
     listen: ({ connected, disconnected, receive }) =>
-      options.listens === false ?
+      listens === false ?
         Effect.void :
         !notifies ?
         cannotNotify :

@@ -8,20 +8,21 @@ import { ConfigurationInvalid, ProviderError } from "../../provider/ProviderErro
 import { MigrationError } from "../MigrationError.ts"
 import * as Migrator from "../Migrator.ts"
 import * as DirectUrl from "./directUrl.ts"
-import type * as Tls from "./tls.ts"
+import type * as Login from "./login.ts"
+import * as PoolLogin from "./poolLogin.ts"
 
 /** Options of `PrismaProvider.Options`, where they are documented. */
-interface Options {
-  readonly url: string | Redacted.Redacted<string>
+interface Options extends Login.Place {
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
-  readonly tls?: Tls.Options | undefined
   readonly schema?: string | undefined
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   readonly allowAhead?: boolean | undefined
 }
 
 export const layer = (options: Options): Layer.Layer<never, ProviderError | MigrationError> => {
-  const { directUrl, schema, tls, url } = options
+  const { directUrl, pool, tls, url } = options
+  // Not that of `directUrl`, if the schema of the pool is another one.
+  const schema = options.schema ?? (pool === undefined ? undefined : PoolLogin.schemaOf(pool))
   const migrate = options.migrate ?? "apply"
   const allowAhead = options.allowAhead ?? false
   if (migrate === "none") return Layer.empty
@@ -32,8 +33,12 @@ export const layer = (options: Options): Layer.Layer<never, ProviderError | Migr
     )
   }
   const { operation, run } = migrators[migrate]
-  if (directUrl === undefined) return Layer.effectDiscard(run({ url, tls, schema, allowAhead }))
-  const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl, tls })).pipe(
+  if (directUrl === undefined) {
+    return Layer.effectDiscard(
+      run(pool === undefined ? { url: url!, tls, schema, allowAhead } : { pool, schema, allowAhead })
+    )
+  }
+  const check = Effect.scoped(DirectUrl.problemOf({ url, pool, directUrl, tls })).pipe(
     Effect.mapError((reason) => new ProviderError({ operation: "connect", reason })),
     Effect.flatMap((reason) =>
       reason === undefined ? Effect.void : Effect.fail(new MigrationError({ operation, reason }))

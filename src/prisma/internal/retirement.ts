@@ -59,6 +59,12 @@ export const watch = (pools: ReadonlyArray<pg.Pool>, onRetired: () => void): voi
   }
 }
 
+/** Whether the connection that failed with this error, and all that are as old, may be those of a lost server. */
+export const isLost = (error: unknown): boolean => {
+  const reason = SqlFault.classify(error)
+  return reason._tag === "ConnectionLost" || (reason._tag === "Unavailable" && stops.has(reason.sqlState))
+}
+
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
@@ -66,13 +72,8 @@ export const watch = (pools: ReadonlyArray<pg.Pool>, onRetired: () => void): voi
 /** The transaction, and so the server, takes no writes. */
 const readOnly = "25006"
 
-/** An administrator ends the session, the server shuts down or crashes. */
-const stops = new Set<string | null>(["57P01", "57P02", "57P03"])
-
-const isLost = (error: unknown): boolean => {
-  const reason = SqlFault.classify(error)
-  return reason._tag === "ConnectionLost" || (reason._tag === "Unavailable" && stops.has(reason.sqlState))
-}
+/** Besides, an administrator ends the session, the server shuts down or crashes. */
+const stops = new Set<string | null>([readOnly, "57P01", "57P02", "57P03"])
 
 /** For the goodbye, which a half-open connection never answers. */
 const farewellMs = 1000

@@ -26,7 +26,7 @@ export interface Pool {
 
 export interface Options {
   readonly main: Pool
-  /** One more connection, for renewals that the pool answers late. */
+  /** For renewals that the pool answers late: one more connection or, of a pool of the application, another one. */
   readonly reserve: Pool
   /** What a failure is taken for while the database is open. */
   readonly whileOpen: (reason: Reason) => Reason
@@ -95,7 +95,10 @@ export class TextAdapter extends PrismaPg {
   override async connect(): ReturnType<PrismaPg["connect"]> {
     const adapter = withRoutines(await super.connect())
     const queryRaw = adapter.queryRaw.bind(adapter)
-    adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
+    adapter.queryRaw = (given) => {
+      const query = zoned(given)
+      return queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
+    }
     return adapter
   }
 
@@ -114,6 +117,8 @@ const patience = Duration.seconds(1)
 const keyPrefix = "\0argument "
 
 type Adapter = Awaited<ReturnType<PrismaPg["connect"]>>
+
+type Query = Parameters<Adapter["queryRaw"]>[0]
 
 /**
  * Adds to the errors of an adapter the `routine` that `pg` gives, the function of the server that failed: one SQLSTATE
@@ -136,3 +141,21 @@ const withRoutines = (adapter: Adapter): Adapter => {
   })
   return adapter
 }
+
+/** The adapter sends points in time without their zone, which is that of the session. */
+const zoned = (query: Query): Query => {
+  const isTime = query.argTypes.map(({ dbType, scalarType }) =>
+    scalarType === "datetime" && (dbType === undefined || dbType.startsWith("TIMESTAMP"))
+  )
+  if (!isTime.includes(true)) return query
+  return {
+    ...query,
+    args: query.args.map((value, i) =>
+      isTime[i] ? Array.isArray(value) ? value.map(withZone) : withZone(value) : value
+    ),
+    argTypes: query.argTypes.map((type, i) => isTime[i] ? { ...type, scalarType: "string" } : type)
+  }
+}
+
+const withZone = (value: unknown) =>
+  typeof value === "string" || value instanceof Date ? new Date(value).toISOString() : value

@@ -9,7 +9,8 @@ import { Credentials } from "../Credentials.ts"
 
 /** Options of `PrismaProvider.Options`, where they are documented. */
 interface Options {
-  readonly url: unknown
+  readonly url?: unknown
+  readonly pool?: unknown
   readonly directUrl?: unknown
   readonly longPolling?: object | undefined
 }
@@ -39,13 +40,16 @@ export const annotated = (
 type Setting = readonly [name: string, value: string]
 
 const given = (options: Options): ReadonlyArray<Setting> => [
-  ...entries(options).filter(([name]) => named.has(name)),
+  ...entries(options, (name) => named.has(name)),
+  ...(options.pool === undefined ? [] : [["pool", "given"] as const]),
   ...(options.directUrl === undefined ? [] : [["directUrl", "given"] as const]),
   ...entries(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value] as const)
 ]
 
-const entries = (options: object): ReadonlyArray<Setting> =>
-  Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, shown(value)]])
+const entries = (options: object, isWanted = (_name: string) => true): ReadonlyArray<Setting> =>
+  Object.entries(options).flatMap(([name, value]) =>
+    value === undefined || !isWanted(name) ? [] : [[name, shown(value)]]
+  )
 
 /** The caller's object may have more than these. Address and schema are annotations of their own. */
 const named: ReadonlySet<string> = new Set([

@@ -10,6 +10,7 @@ import * as ProviderError from "../../provider/ProviderError.ts"
 import * as SqlFault from "../../provider/SqlFault.ts"
 import * as Connection from "../internal/connection.ts"
 import * as Login from "../internal/login.ts"
+import * as ServerProcess from "../internal/serverProcess.ts"
 import { isUnsupported } from "../internal/unsupported.ts"
 import * as MigrationError from "../MigrationError.ts"
 
@@ -20,6 +21,8 @@ export interface Session extends Login.Login {
     sql: string,
     values?: ReadonlyArray<unknown>
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
+  /** Whether another process has answered the login than answers statements: a pooler. */
+  readonly isThroughPooler: Effect.Effect<boolean, ProviderError.Reason>
 }
 
 /** Open for the current scope, as the server gives it. */
@@ -51,7 +54,8 @@ export const connect = Effect.fnUntraced(
         try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
         catch: SqlFault.classify
       })
-    return { ...login, run }
+    const isThroughPooler = Effect.map(run(ServerProcess.query), ([row]) => !ServerProcess.isThat(client, row?.["pid"]))
+    return { ...login, run, isThroughPooler }
   }
 )
 
@@ -64,10 +68,13 @@ export const open = (options: Login.Options) =>
 /** `open` for callers that take locks: these belong to a session, and a pooler shares its sessions. */
 export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
   const session = yield* open(options)
-  return session.pooled
+  // A URL says so, a pool does not.
+  const isPooled = session.pooled || (options.pool !== undefined && (yield* session.isThroughPooler))
+  return isPooled
     ? yield* new ProviderError.ConfigurationInvalid({
-      problem:
-        "migrations and imports need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
+      problem: options.pool === undefined
+        ? "migrations and imports need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
+        : "`pool` leads to a pooler, and migrations need a session of their own; set directUrl to the server's address"
     })
     : yield* Effect.as(session.run(givingUpLostHosts), session)
 })
