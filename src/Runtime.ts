@@ -175,14 +175,19 @@ export const layer = <
       }
       const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
       yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
-      yield* provider.announceProcess({
-        build: settings.build,
-        orchestrations: registry.names,
-        activities: [...handlers.keys()],
-        tags: settings.tags,
-        orchestrationSlots: limitOf(settings.orchestrationConcurrency),
-        activitySlots: limitOf(settings.workerConcurrency)
-      })
+      /** Until the dispatchers are made, none. */
+      const slotsInUse = { ofOrchestrations: () => 0, ofActivities: () => 0 }
+      yield* provider.announceProcess(
+        {
+          build: settings.build,
+          orchestrations: registry.names,
+          activities: [...handlers.keys()],
+          tags: settings.tags,
+          orchestrationSlots: limitOf(settings.orchestrationConcurrency),
+          activitySlots: limitOf(settings.workerConcurrency)
+        },
+        () => ({ orchestrations: slotsInUse.ofOrchestrations(), activities: slotsInUse.ofActivities() })
+      )
       const supervisor = supervisors.make()
       const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
@@ -212,7 +217,9 @@ export const layer = <
           supervisor
         })
         turns?.optimisticTurns.handOverTo(activities.handOverSlots)
+        slotsInUse.ofActivities = activities.slotsInUse
       }
+      if (turns !== undefined) slotsInUse.ofOrchestrations = turns.slotsInUse
       yield* shutdown.run([turns, activities].filter((one) => one !== undefined), settings, supervisor)
       yield* withHarmlessLoggers(
         Effect.andThen(

@@ -4,7 +4,8 @@
 -- With a new row, it notes which processes are dead, and deletes those that were found dead more than a day ago.
 -- Bound: the row; with a new one, what dx_read_processes reads. Locks: the row; rows of dead processes (skip locked).
 CREATE OR REPLACE FUNCTION dx_register_process(
-  -- {id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, listens}
+  -- {id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, listens,
+  --  slots_in_use: {orchestrations, activities}}
   p_process jsonb, p_now_ms bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path
@@ -15,11 +16,15 @@ DECLARE
   v_id uuid := (p_process ->> 'id')::uuid;
   v_listens boolean := (p_process ->> 'listens')::boolean;
 BEGIN
-  UPDATE processes AS p SET seen_at = v_now, listens = v_listens, found_dead_at = NULL WHERE p.id = v_id;
+  UPDATE processes AS p
+  SET seen_at = v_now, listens = v_listens, found_dead_at = NULL,
+      orchestrations_in_use = (p_process #>> '{slots_in_use,orchestrations}')::integer,
+      activities_in_use = (p_process #>> '{slots_in_use,activities}')::integer
+  WHERE p.id = v_id;
   IF NOT FOUND THEN
     INSERT INTO processes (
       id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
-      seen_at, listens
+      seen_at, listens, orchestrations_in_use, activities_in_use
     )
     VALUES (
       v_id, p_process ->> 'build', p_process ->> 'host', (p_process ->> 'pid')::integer,
@@ -30,7 +35,8 @@ BEGIN
         WHEN jsonb_typeof(p_process -> 'tags') = 'array'
         THEN ARRAY(SELECT jsonb_array_elements_text(p_process -> 'tags'))
       END,
-      (p_process ->> 'orchestration_slots')::integer, (p_process ->> 'activity_slots')::integer, v_now, v_now, v_listens
+      (p_process ->> 'orchestration_slots')::integer, (p_process ->> 'activity_slots')::integer, v_now, v_now, v_listens,
+      (p_process #>> '{slots_in_use,orchestrations}')::integer, (p_process #>> '{slots_in_use,activities}')::integer
     )
     ON CONFLICT DO NOTHING;
 

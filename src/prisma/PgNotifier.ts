@@ -16,7 +16,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as ProviderError from "../provider/ProviderError.ts"
 import { Notifier } from "../waking/Notifier.ts"
-import type { Queue } from "../waking/Notifier.ts"
+import type { Queue, SlotsInUse } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
 import type { Pool, Tls } from "./Database.ts"
 import { hashOf } from "./internal/channels.ts"
@@ -73,14 +73,20 @@ export const make = Effect.fnUntraced(
     /** The queues that this process has said it serves. With both, the name has 61 bytes; the server keeps 63. */
     const serves = new Set<Queue>()
     const renamed = Latch.makeUnsafe()
-    /** What the processes that live wait for, by the key of their lock (dx_process_key). */
-    const alive = new Map<string, Latch.Latch>()
+    /** By the key of their lock (dx_process_key). */
+    const alive = new Map<string, Alive>()
     const notifier = yield* notifying.make(options, {
       channels: ["orchestrator", "worker", "changes"],
       applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
       locks: () => [...alive.keys()],
+      // Read by dx_read_processes.
+      shows: () =>
+        [...alive].map(([key, { slotsInUse }]) => {
+          const { activities, orchestrations } = slotsInUse()
+          return `${key}=${orchestrations}/${activities}`
+        }),
       locked: (locks) => {
-        for (const key of locks) alive.get(key)?.openUnsafe()
+        for (const key of locks) alive.get(key)?.shown.openUnsafe()
       },
       renamed
     })
@@ -96,12 +102,12 @@ export const make = Effect.fnUntraced(
           }
           return notifier.announce(hints)
         }),
-      showAlive: Effect.fnUntraced(function*(processId) {
+      showAlive: Effect.fnUntraced(function*(processId, slotsInUse) {
         const key = BigInt.asIntN(64, BigInt(`0x${processId.replaceAll("-", "").slice(0, 16)}`)).toString()
         const shown = yield* Effect.acquireRelease(
           Effect.sync(() => {
             const shown = Latch.makeUnsafe()
-            alive.set(key, shown)
+            alive.set(key, { shown, slotsInUse })
             renamed.openUnsafe()
             return shown
           }),
@@ -136,3 +142,14 @@ export const make = Effect.fnUntraced(
  */
 export const layer = (options: Options | PoolOptions): Layer.Layer<Notifier, ProviderError.ProviderError, Database> =>
   Layer.effect(Notifier, make(options))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+/** A process of this session that lives. */
+interface Alive {
+  /** Opened when its lock is held. */
+  readonly shown: Latch.Latch
+  readonly slotsInUse: () => SlotsInUse
+}

@@ -10,6 +10,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { PauseTarget } from "../model/Pause.ts"
+import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
@@ -190,6 +191,11 @@ export interface ProcessInfo extends ProcessReport {
   /** Whether the store sees at once when it dies; if not, within three minutes. */
   readonly isListening: boolean
   readonly isAlive: boolean
+  /**
+   * The slots in use, and when the process said so, by the store's clock: milliseconds since the Unix epoch. Null if it
+   * is dead, or has not said it in the last three minutes where this reader can see it.
+   */
+  readonly slotsInUse: SlotsInUse & { readonly atMs: number } | null
 }
 
 /**

@@ -19,6 +19,7 @@ import type * as Event from "../model/Event.ts"
 import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type { Pause } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
+import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { Backlog } from "./Backlog.ts"
 import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
 import type {
@@ -132,9 +133,13 @@ export class Provider extends Context.Service<Provider, {
 
   /**
    * Shows to operators (`Admin.listProcesses`) what this process is and serves, until the scope is closed. Returns at
-   * once: what is written is repeated in the background until the store answers.
+   * once: what is written is repeated in the background until the store answers. The slots in use go with what is sent
+   * in any case.
    */
-  readonly announceProcess: (duties: ProcessDuties) => Effect.Effect<void, never, Scope.Scope>
+  readonly announceProcess: (
+    duties: ProcessDuties,
+    slotsInUse: () => SlotsInUse
+  ) => Effect.Effect<void, never, Scope.Scope>
 
   /**
    * Extends the lock to now + `extendFor`, even an expired one if it was not taken over; otherwise fails with

@@ -147,6 +147,11 @@ export class ActivitySlots<Delivery> {
     return this.running.keys()
   }
 
+  /** How many have a slot. */
+  get inUse(): number {
+    return this.running.size
+  }
+
   /** Activities that have begun, and whose claim is not settled. */
   get underWay(): number {
     return this.running.size + this.unsettled.size

@@ -40,6 +40,12 @@ import * as turnRunners from "./turnRunner.ts"
 import type { TurnRunner } from "./turnRunner.ts"
 import { WarmInstances } from "./warmInstances.ts"
 
+export interface OrchestrationDispatcher extends Dispatcher {
+  readonly optimisticTurns: optimistic.OptimisticTurns
+  /** First turns take slots, too. */
+  readonly slotsInUse: () => number
+}
+
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly registry: Registry
@@ -48,7 +54,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly paused: Paused
   readonly eventLoop: EventLoop
   readonly supervisor: Supervisor
-}): Effect.fn.Return<Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
+}): Effect.fn.Return<OrchestrationDispatcher, never, Scope.Scope> {
   const { paused, provider, registry, settings, supervisor } = options
   const looks = claims.looks(yield* Clock.Clock)
   const warm = new WarmInstances(settings)
@@ -93,14 +99,16 @@ export const make = Effect.fnUntraced(function*(options: {
       )
     ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
   }, supervisor)
+  const optimisticTurns = yield* optimistic.make({
+    ...parts,
+    isFree: (firstTurns) =>
+      dispatcher.underWay() + firstTurns < settings.orchestrationConcurrency &&
+      !Deferred.isDoneUnsafe(supervisor.stopping)
+  })
   return {
     ...dispatcher,
-    optimisticTurns: yield* optimistic.make({
-      ...parts,
-      isFree: (firstTurns) =>
-        dispatcher.underWay() + firstTurns < settings.orchestrationConcurrency &&
-        !Deferred.isDoneUnsafe(supervisor.stopping)
-    })
+    optimisticTurns,
+    slotsInUse: () => dispatcher.underWay() + optimisticTurns.firstTurns()
   }
 })
 

@@ -43,6 +43,7 @@ import type { Supervisor } from "./supervisor.ts"
 
 export interface WorkerDispatcher extends Dispatcher {
   readonly handOverSlots: HandOverSlots
+  readonly slotsInUse: () => number
   /** Names of the activities whose handlers run, for logs. */
   readonly running: () => Iterable<string>
 }
@@ -362,6 +363,7 @@ export const make = Effect.fnUntraced(function*(options: {
     running: function*() {
       for (const { item } of slots.begun) yield `${item.name} of ${item.instance}`
     },
+    slotsInUse: () => slots.inUse,
     underWay: () => slots.underWay,
     start: Effect.map(Effect.forkDetach(loops), (fiber) => void (loopFiber = fiber)),
     ended: allSettled(() => loopEnded),

@@ -120,6 +120,19 @@ export class NotifierError extends Data.TaggedError("NotifierError")<{
 }
 
 /**
+ * How much of its work a process runs now.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface SlotsInUse {
+  /** Turns that it runs or stores. */
+  readonly orchestrations: number
+  /** Activities whose handlers run. */
+  readonly activities: number
+}
+
+/**
  * Wakes processes that share a store.
  *
  * @category services
@@ -150,8 +163,12 @@ export class Notifier extends Context.Service<Notifier, {
    * Shows in the store that the process of this id, a UUID, lives: while this notifier is connected, and until the
    * scope is closed. Succeeds when it is shown for the first time. Without it, processes write to the store once a
    * minute that they live.
+   *
+   * With what it sends to remain connected, the notifier may also show the slots in use.
    */
-  readonly showAlive?: ((processId: string) => Effect.Effect<void, never, Scope.Scope>) | undefined
+  readonly showAlive?:
+    | ((processId: string, slotsInUse: () => SlotsInUse) => Effect.Effect<void, never, Scope.Scope>)
+    | undefined
 }>()("duroxide-prisma/Notifier") {}
 
 /**

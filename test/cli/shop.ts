@@ -82,11 +82,11 @@ const queues = `
 const processes = `
   INSERT INTO processes (
     id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
-    seen_at, listens
+    seen_at, listens, orchestrations_in_use, activities_in_use
   )
   SELECT
     id::uuid, build, host, 17, ARRAY['Order@1.0.0', 'Delivery@1.0.0'], ARRAY['Charge'], true, '{}', 16, 16, now(), now(),
-    true
+    true, 2, 16
   FROM (VALUES
     ('a0000000-0000-4000-8000-000000000000', '3f9c2d1', 'worker-1'),
     ('b0000000-0000-4000-8000-000000000000', '77ab031', 'worker-2')

@@ -2,15 +2,18 @@
  * Who lives, as PostgreSQL sees it: by the lock of the session that listens, or by what was written lately.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Database, PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
 import { hostname } from "node:os"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -73,7 +76,7 @@ describe("a process", () => {
       yield* registered
       const [found, ...others] = yield* listProcesses
       assert.deepStrictEqual(others, [])
-      const { id, seenMs, sinceMs, ...report } = found!
+      const { id, seenMs, sinceMs, slotsInUse, ...report } = found!
       assert.match(id, /^[0-9a-f-]{36}$/)
       assert.isAtLeast(seenMs, sinceMs)
       assert.deepStrictEqual(report, {
@@ -88,6 +91,7 @@ describe("a process", () => {
         isListening: true,
         isAlive: true
       })
+      assert.deepInclude(slotsInUse, { orchestrations: 0, activities: 0 })
       assert.strictEqual((yield* statementCounts)["registerProcess"], 1)
       yield* close
       assert.deepStrictEqual(complaints, [])
@@ -137,5 +141,88 @@ describe("a process", () => {
       assert.deepStrictEqual(yield* living, ["b lives", "c lives"])
       yield* test.sql("SELECT pg_advisory_unlock_shared(dx_process_key($1::uuid))", [ids[1]])
       assert.deepStrictEqual(yield* living, ["b is dead", "c lives"])
+    }).pipe(Effect.scoped))
+})
+
+/** A runtime in virtual time with two slots, and with handlers that end when the scope is closed. */
+const busy = Effect.fnUntraced(function*(url: string, options: Partial<PrismaProvider.Options> = {}) {
+  const begun = Latch.makeUnsafe()
+  const ends = Latch.makeUnsafe()
+  const services = yield* Layer.build(
+    Runtime.layer({ orchestrations: [Order], activities: [Charge] }).pipe(
+      Layer.provide([
+        Charge.toLayer(() => Effect.andThen(begun.open, ends.await)),
+        Order.toLayer(Effect.fn(function*() {
+          yield* Effect.all([Charge.execute(), Charge.execute(), Charge.execute()], { concurrency: "unbounded" })
+        })),
+        RuntimeConfig.layer({ workerConcurrency: 2 })
+      ]),
+      Layer.provideMerge(Client.layer),
+      Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none", ...options })),
+      Layer.provideMerge(Logger.layer([]))
+    )
+  )
+  yield* Effect.addFinalizer(() => ends.open)
+  const { start } = Context.get(services, Client.Client)
+  const { listProcesses } = Context.get(services, Admin.Admin)
+  return {
+    ...Context.get(services, Database.Database),
+    begin: Effect.andThen(start(Order, { instanceId: "a" }), begun.await),
+    /** How many activities run, as it is listed. */
+    inUse: Effect.orDie(Effect.map(listProcesses, ([process]) => process?.slotsInUse?.activities))
+  }
+})
+
+/** Lets time pass in such steps until it holds. */
+const passing = (step: Duration.Input, holds: Effect.Effect<boolean>) =>
+  Effect.andThen(TestClock.adjust(step), TestClock.withLive(Effect.andThen(Effect.sleep("5 millis"), holds))).pipe(
+    Effect.repeat({ until: (holds) => holds })
+  )
+
+describe("the slots in use", () => {
+  it.effect("of a process that listens are in its heartbeats: its row stays as it is, and it sends nothing more", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { begin, inUse, statementCounts } = yield* busy(test.url)
+      yield* passing("100 millis", Effect.map(inUse, (activities) => activities === 0))
+      yield* begin
+      const row = yield* test.sql("SELECT xmin::text, * FROM processes")
+      yield* passing("5 seconds", Effect.map(inUse, (activities) => activities === 2))
+      assert.deepStrictEqual(yield* test.sql("SELECT xmin::text, * FROM processes"), row)
+      assert.strictEqual((yield* statementCounts)["registerProcess"], 1)
+    }).pipe(Effect.scoped))
+
+  it.effect("of a process that polls are in the row that it writes once a minute", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { begin, inUse, statementCounts } = yield* busy(test.url, { longPolling: { enabled: false } })
+      yield* passing("100 millis", Effect.map(inUse, (activities) => activities === 0))
+      yield* Effect.raceFirst(begin, Effect.forever(TestClock.adjust("10 millis")))
+      yield* passing("5 seconds", Effect.map(inUse, (activities) => activities === 2))
+      const written = (yield* statementCounts)["registerProcess"]
+      yield* TestClock.adjust("55 seconds")
+      assert.strictEqual((yield* statementCounts)["registerProcess"], written)
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '2 minutes'")
+      assert.strictEqual(yield* inUse, 2)
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes'")
+      assert.isUndefined(yield* inUse)
+    }).pipe(Effect.scoped))
+
+  it.effect("are not known to a role that may not see the sessions of another one", () =>
+    Effect.gen(function*() {
+      if (PgServer.server().worker === null) return
+      const test = yield* PgServer.database
+      const { inUse } = yield* busy(test.url)
+      yield* passing("5 seconds", Effect.map(inUse, (activities) => activities === 0))
+      const reader = yield* PgServer.connect(test.workerUrl)
+      const read = Effect.promise(() =>
+        reader.query(
+          `SELECT out_is_alive AS lives, out_activities_in_use AS activities FROM "${test.schema}".dx_read_processes()`
+        )
+      )
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '1 minute', activities_in_use = 1")
+      assert.deepStrictEqual((yield* read).rows, [{ lives: true, activities: 1 }])
+      yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes'")
+      assert.deepStrictEqual((yield* read).rows, [{ lives: true, activities: null }])
     }).pipe(Effect.scoped))
 })

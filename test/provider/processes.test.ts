@@ -54,7 +54,7 @@ const open = Effect.fnUntraced(function*(options: { readonly listens: boolean })
     scope
   )
   const processScope = yield* Scope.fork(scope)
-  yield* Scope.provide(provider.announceProcess(duties), processScope)
+  yield* Scope.provide(provider.announceProcess(duties, () => ({ orchestrations: 1, activities: 0 })), processScope)
   return {
     store,
     /** What was written since the last call, after this time. */

@@ -17,6 +17,7 @@ const process = (served: Partial<ProcessInfo>): ProcessInfo => ({
   seenMs: 0,
   isListening: true,
   isAlive: true,
+  slotsInUse: null,
   ...served
 })
 

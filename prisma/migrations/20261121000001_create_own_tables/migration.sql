@@ -216,6 +216,8 @@ CREATE TABLE processes (
   seen_at TIMESTAMPTZ NOT NULL,
   listens BOOLEAN NOT NULL, -- its session that listens holds the advisory lock of dx_process_key
   found_dead_at TIMESTAMPTZ,
+  orchestrations_in_use INTEGER, -- slots in use at seen_at, and the next
+  activities_in_use INTEGER,
   CONSTRAINT processes_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 70);
 

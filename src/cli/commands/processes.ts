@@ -9,24 +9,41 @@ import { isoTime } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { shortened, table } from "../internal/table.ts"
+import type { Column } from "../internal/table.ts"
 
 export const processes = Command.make("processes", {}, () => Effect.provide(run, Store.layer)).pipe(
   Command.withShortDescription("Show which processes run work, and what they serve"),
   Command.withDescription(
     "Show which processes of this package run orchestrations and activities: their build, their host, whether they are " +
-      "alive, and what they serve. Those that died without closing are listed for a day."
+      "alive, how many of their slots were in use within the last minute, and what they serve. Those that died without " +
+      "closing are listed for a day."
   ),
   Command.withExamples([
     { command: "duroxide-prisma processes", description: "Every process, those that are alive first" }
   ])
 )
 
-/** Turns and activities that it runs at once, such as `16/16`; `-` for what it does not serve. */
-export const slotsOf = ({ activities, activitySlots, orchestrationSlots, orchestrations }: ProcessInfo): string => {
-  const slots = (served: ReadonlyArray<string>, limit: number | null) =>
-    served.length === 0 ? "-" : limit === null ? "any" : count(limit)
-  return `${slots(orchestrations, orchestrationSlots)}/${slots(activities, activitySlots)}`
-}
+/** Slots in use and how many there are, such as `2 of 16`; `-` for what it does not serve. */
+export const slotColumns: ReadonlyArray<Column<ProcessInfo>> = [
+  {
+    title: "TURNS",
+    value: ({ orchestrationSlots, orchestrations, slotsInUse }) =>
+      slotsOf(orchestrations, slotsInUse?.orchestrations, orchestrationSlots)
+  },
+  {
+    title: "ACTIVITIES",
+    value: ({ activities, activitySlots, slotsInUse }) => slotsOf(activities, slotsInUse?.activities, activitySlots)
+  }
+]
+
+export const slotsJson = ({ activitySlots, orchestrationSlots, slotsInUse }: ProcessInfo) => ({
+  slots: { orchestrations: orchestrationSlots, activities: activitySlots },
+  slotsInUse: slotsInUse === null ? null : {
+    orchestrations: slotsInUse.orchestrations,
+    activities: slotsInUse.activities,
+    at: isoTime(slotsInUse.atMs)
+  }
+})
 
 // internal
 
@@ -51,7 +68,7 @@ const run = Effect.gen(function*() {
       orchestrations: process.orchestrations,
       activities: process.activities,
       tags: tagsOf(process.tags),
-      slots: { orchestrations: process.orchestrationSlots, activities: process.activitySlots }
+      ...slotsJson(process)
     })),
     text: found.length === 0 ? ["no processes"] : table(found, [
       { title: "BUILD", value: ({ build }) => shortened(build, 20) },
@@ -62,7 +79,7 @@ const run = Effect.gen(function*() {
         mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
       },
       { title: "SINCE", value: ({ sinceMs }) => `${age(nowMs - sinceMs)} ago` },
-      { title: "SLOTS", value: slotsOf },
+      ...slotColumns,
       { title: "SERVES", value: (process) => shortened(servedBy(process), Math.max(longestList, columns - 70)) }
     ], style)
   })
@@ -83,6 +100,9 @@ const tagsOf = (filter: TagFilter): ReadonlyArray<string | null> | null => {
       return filter.tags
   }
 }
+
+const slotsOf = (served: ReadonlyArray<string>, inUse: number | undefined, limit: number | null): string =>
+  served.length === 0 ? "-" : `${inUse === undefined ? "?" : count(inUse)} of ${limit === null ? "any" : count(limit)}`
 
 const servedBy = ({ activities, orchestrations, tags }: ProcessInfo): string => {
   const taken = tagsOf(tags)

@@ -9,7 +9,7 @@ import { Admin } from "../../provider/Admin.ts"
 import type { InstanceCount, ProcessInfo } from "../../provider/AdminDriver.ts"
 import { serversOfActivity, serversOfOrchestration } from "../../provider/shared/served.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
-import { slotsOf } from "../commands/processes.ts"
+import { slotColumns, slotsJson } from "../commands/processes.ts"
 import * as Counts from "./counts.ts"
 import { isoTime, pauseJson, shownPause } from "./instances.ts"
 import type { Style } from "./Output.ts"
@@ -80,7 +80,7 @@ export const toJson = (report: Report) => {
       pid: process.pid,
       build: process.build,
       alive: process.isAlive,
-      slots: { orchestrations: process.orchestrationSlots, activities: process.activitySlots }
+      ...slotsJson(process)
     }))
   }
 }
@@ -168,7 +168,7 @@ export const shown = (report: Report, options: { readonly style: Style; readonly
         mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
       },
       { title: "SINCE", value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
-      { title: "SLOTS", value: slotsOf }
+      ...slotColumns
     ])
   ]
 }

@@ -24,6 +24,8 @@ export interface Options {
     readonly applicationName: string
     readonly channels: ReadonlyArray<string>
     readonly locks: ReadonlyArray<string>
+    /** Words that the heartbeats say. */
+    readonly shows: ReadonlyArray<string>
   }
   /** Opened when `wanted` has changed. */
   readonly changed: Latch.Latch
@@ -75,7 +77,11 @@ export const open = Effect.fnUntraced(
     yield* answered(() => client.connect())
     state.isOpen = true
     /** A comment alone is an empty query. It says in pg_stat_activity what the connection is for. */
-    let heartbeat = ""
+    const heartbeat = () => {
+      const { channels, shows } = options.wanted()
+      const slots = shows.length === 0 ? "" : `; slots ${shows.join(" ")}`
+      return `-- duroxide-prisma listens on ${channels.map(quoted).join(", ")}${slots}`
+    }
     const held = new Set<string>()
     let hasLocks = true
     // One transaction: what was listened to before, and still is, misses nothing.
@@ -83,7 +89,6 @@ export const open = Effect.fnUntraced(
       options.changed.closeUnsafe()
       const { applicationName, channels, ...wanted } = options.wanted()
       const names = channels.map(quoted)
-      heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
       const statements = [
         // The server may be set to end sessions that are idle.
         "SET idle_session_timeout = 0",
@@ -118,7 +123,7 @@ export const open = Effect.fnUntraced(
     })
     yield* adapt
     const beat = Effect.raceFirst(
-      answered(() => client.query(heartbeat)),
+      answered(() => client.query(heartbeat())),
       Effect.andThen(
         patience(heartbeatTimeoutMs),
         Effect.fail(

@@ -31,6 +31,8 @@ export interface Listener {
   readonly locks?: (() => ReadonlyArray<string>) | undefined
   /** From now on it holds these locks, and whenever it is connected again; also those of other listeners. */
   readonly locked?: ((locks: ReadonlyArray<string>) => void) | undefined
+  /** What the heartbeats of the connection say, one word each: others find it in pg_stat_activity. */
+  readonly shows?: (() => ReadonlyArray<string>) | undefined
   /** Opened when `applicationName` or `locks` have changed. */
   readonly renamed?: Latch.Latch | undefined
   /** What `sendEcho` sends, through the pool. Only once it has arrived is the connection relied on. */
@@ -155,7 +157,8 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
       return {
         applicationName: listeners.map(({ applicationName }) => applicationName()).sort()[0] ?? "",
         channels: listeners.flatMap(({ channels }) => channels),
-        locks: listeners.flatMap(({ locks }) => locks?.() ?? [])
+        locks: listeners.flatMap(({ locks }) => locks?.() ?? []),
+        shows: listeners.flatMap(({ shows }) => shows?.() ?? [])
       }
     },
     accepted: (channels, locks) => {

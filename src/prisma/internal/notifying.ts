@@ -26,13 +26,14 @@ export interface Ear {
   readonly applicationName: () => string
   readonly renamed?: Latch.Latch
   readonly locks?: () => ReadonlyArray<string>
+  readonly shows?: () => ReadonlyArray<string>
   readonly locked?: (locks: ReadonlyArray<string>) => void
 }
 
 /** Fails with `ProviderError`, operation `listen` and reason `ConfigurationInvalid`, if the URL cannot be read. */
 export const make = Effect.fnUntraced(function*(
   { listens, ...place }: Options,
-  { applicationName, channels: heard, locked, locks, renamed }: Ear
+  { applicationName, channels: heard, locked, locks, renamed, shows }: Ear
 ): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
   const { listen, notifies, query, schema } = yield* Database
   const login = yield* Login.make({ ...place, schema }).pipe(
@@ -67,6 +68,7 @@ export const make = Effect.fnUntraced(function*(
             locks,
             locked,
             renamed,
+            shows,
             echo,
             sendEcho: notify("checkNotifications", [echo]),
             connected,

@@ -219,7 +219,8 @@ export const processRow = (process: ProcessRegistration) => ({
   tags: process.tags._tag === "None" ? [] : acceptedTags(process.tags),
   orchestration_slots: process.orchestrationSlots,
   activity_slots: process.activitySlots,
-  listens: process.isListening
+  listens: process.isListening,
+  slots_in_use: process.slotsInUse()
 })
 
 export const progressRow = (item: ReadProgress) => ({
@@ -444,6 +445,9 @@ export interface ProcessInfoRow {
   readonly out_seen_ms: bigint
   readonly out_listens: boolean
   readonly out_is_alive: boolean
+  readonly out_orchestrations_in_use: number | null
+  readonly out_activities_in_use: number | null
+  readonly out_in_use_ms: bigint | null
 }
 
 export const processInfo = (row: ProcessInfoRow): ProcessInfo => ({
@@ -459,7 +463,12 @@ export const processInfo = (row: ProcessInfoRow): ProcessInfo => ({
   sinceMs: Number(row.out_since_ms),
   seenMs: Number(row.out_seen_ms),
   isListening: row.out_listens,
-  isAlive: row.out_is_alive
+  isAlive: row.out_is_alive,
+  slotsInUse: row.out_in_use_ms === null ? null : {
+    orchestrations: row.out_orchestrations_in_use ?? 0,
+    activities: row.out_activities_in_use ?? 0,
+    atMs: Number(row.out_in_use_ms)
+  }
 })
 
 const tagFilter = (untagged: boolean, tags: ReadonlyArray<string> | null): TagFilter =>

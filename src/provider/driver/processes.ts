@@ -2,6 +2,7 @@
  * The processes that run work: who they are, and what they serve.
  */
 import type { TagFilter } from "../../model/Instance.ts"
+import type { SlotsInUse } from "../../waking/Notifier.ts"
 
 /**
  * What a process serves, and with which code.
@@ -46,4 +47,6 @@ export interface ProcessReport extends ProcessDuties {
 export interface ProcessRegistration extends ProcessReport {
   /** Whether the notifier shows that it lives: `showAlive` of `Notifier`. */
   readonly isListening: boolean
+  /** The slots in use now, to be read when it is written. */
+  readonly slotsInUse: () => SlotsInUse
 }

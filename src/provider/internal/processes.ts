@@ -20,7 +20,7 @@ export const make = (
   hints: Pick<Hints, "isConnected" | "subscribe">,
   notifier: Notifier["Service"] | undefined
 ): Pick<Provider["Service"], "announceProcess"> => ({
-  announceProcess: Effect.fnUntraced(function*(duties) {
+  announceProcess: Effect.fnUntraced(function*(duties, slotsInUse) {
     const id = randomUUID()
     const report = { ...duties, id, host: hostname(), pid: process.pid }
     const changed = Latch.makeUnsafe()
@@ -32,7 +32,7 @@ export const make = (
     const isListening = () => isShown && hints.isConnected()
 
     const show = notifier?.showAlive === undefined ? undefined : Effect.andThen(
-      notifier.showAlive(id),
+      notifier.showAlive(id, slotsInUse),
       Effect.sync(() => {
         isShown = true
         change()
@@ -49,7 +49,7 @@ export const make = (
 
     const write = Effect.suspend(() => {
       isWritten = true
-      return driver.registerProcess({ ...report, isListening: isListening() })
+      return driver.registerProcess({ ...report, isListening: isListening(), slotsInUse })
     }).pipe(
       Effect.tapError((error) =>
         Effect.logDebug("Provider: the process is not registered yet").pipe(ours({ error: error.message }))

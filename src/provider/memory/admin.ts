@@ -161,7 +161,12 @@ const queues = (store: tables.Tables) => {
 
     listProcesses: tables.statement((now) =>
       [...store.processes.values()]
-        .map((process) => ({ ...process, seenMs: now, isAlive: true }))
+        .map(({ slotsInUse, ...process }) => ({
+          ...process,
+          seenMs: now,
+          isAlive: true,
+          slotsInUse: { ...slotsInUse(), atMs: now }
+        }))
         .sort((a, b) => a.sinceMs - b.sinceMs || (a.id < b.id ? -1 : 1))
     ),
 

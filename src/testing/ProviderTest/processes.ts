@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { TagFilter } from "../../model/Instance.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { ProcessInfo } from "../../provider/AdminDriver.ts"
 import {
   announce,
   claimActivity,
@@ -50,6 +51,15 @@ export const processes = topic("processes", {
     yield* closes[0]!
     assert.deepStrictEqual((yield* listProcesses).map(({ build }) => build), ["a"])
     yield* closes[1]!
+  }),
+
+  process_says_how_many_slots_are_in_use: Effect.gen(function*() {
+    const close = yield* announce(duties("a", { activitySlots: null }), { orchestrations: 3, activities: 21 })
+    const [{ seenMs, sinceMs, slotsInUse }] = (yield* listed(1)) as [ProcessInfo]
+    assert.deepInclude(slotsInUse, { orchestrations: 3, activities: 21 })
+    assert.isAtLeast(slotsInUse!.atMs, sinceMs)
+    assert.isAtMost(slotsInUse!.atMs, seenMs)
+    yield* close
   }),
 
   process_says_which_tags_it_takes: Effect.gen(function*() {

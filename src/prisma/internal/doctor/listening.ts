@@ -32,7 +32,7 @@ export const notifications = Effect.fnUntraced(function*({ direct, used }: Exami
     advice(name, `${what} is refused: ${problemOf(reason)}`, without + more)
   const listen = ListenerSession.open({
     login: direct.one,
-    wanted: () => ({ applicationName: "duroxide-prisma doctor", channels: [channel], locks: [] }),
+    wanted: () => ({ applicationName: "duroxide-prisma doctor", channels: [channel], locks: [], shows: [] }),
     changed: Latch.makeUnsafe(),
     accepted: () => {},
     onNotification: (notification) => {

@@ -8,6 +8,7 @@ import * as Scope from "effect/Scope"
 import { Admin } from "../../../provider/Admin.ts"
 import { Provider } from "../../../provider/Provider.ts"
 import type { ProcessDuties } from "../../../provider/ProviderDriver.ts"
+import type { SlotsInUse } from "../../../waking/Notifier.ts"
 import { elapse } from "./time.ts"
 
 export const duties = (build: string, others: Partial<ProcessDuties> = {}): ProcessDuties => ({
@@ -33,9 +34,12 @@ export const listedProcesses = Effect.fnUntraced(function*(count: number) {
 })
 
 /** Announces a process, until the returned effect. */
-export const announce = Effect.fnUntraced(function*(process: ProcessDuties) {
+export const announce = Effect.fnUntraced(function*(
+  process: ProcessDuties,
+  slotsInUse: SlotsInUse = { orchestrations: 0, activities: 0 }
+) {
   const { announceProcess } = yield* Provider
   const scope = yield* Scope.make()
-  yield* Scope.provide(announceProcess(process), scope)
+  yield* Scope.provide(announceProcess(process, () => slotsInUse), scope)
   return Scope.close(scope, Exit.void)
 })
