@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as pg from "pg"
 import type { Finding } from "../../src/prisma/shared/doctor.ts"
 import { Hint } from "../../src/waking/Notifier.ts"
 import * as Cli from "../cli/cli.ts"
@@ -51,6 +52,19 @@ describe("PgBouncer in transaction mode", () => {
       yield* aDaysWork(test).pipe(
         Effect.provide(Errand.app("ME", { url, preparedStatements: false, migrate: "verify" }))
       )
+    }))
+
+  it.live("a pool of the application that leads to it: noticed, and whole orchestrations run", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.emptyDatabase
+      const url = yield* PgBouncer.inFrontOf(test.url)
+      const pool = yield* Effect.acquireRelease(
+        Effect.sync(() => new pg.Pool({ connectionString: url })),
+        (pool) => Effect.promise(() => pool.end())
+      )
+      const error = yield* Errand.run("anna", "heard").pipe(Effect.provide(Errand.app("ME", { pool })), Effect.flip)
+      assert.include(error.message, "set directUrl")
+      yield* aDaysWork(test).pipe(Effect.provide(Errand.app("ME", { pool, directUrl: test.url })))
     }))
 
   it.live("pgbouncer=true without directUrl: migrating is refused before anything is sent", () =>

@@ -132,6 +132,26 @@ describe("a pool of the application:", () => {
       yield* Effect.promise(() => prisma.$disconnect())
     }).pipe(Effect.scoped, silently))
 
+  it.live("queues alone run on it, with one more connection that listens", () =>
+    Effect.gen(function*() {
+      const { names, pool, schema } = yield* shared()
+      yield* Effect.gen(function*() {
+        const { publish, receive } = yield* Queue.Queue
+        const receiving = yield* Effect.forkChild(
+          receive("work", { maxMessages: 1, visibilityTimeout: "1 minute", wait: "20 seconds" })
+        )
+        yield* waitUntil(Effect.map(names, (all) => all.some((name) => name.startsWith("duroxide-prisma queues"))))
+        yield* publish("work", { kind: "new" })
+        assert.lengthOf(yield* Fiber.join(receiving), 1)
+        assert.isAtMost((yield* names).length, pool.totalCount + 1)
+      }).pipe(Effect.provide(
+        PgQueue.layer({ queues: { work: {} } }).pipe(
+          Layer.provide(PrismaProvider.layerDatabase({ pool, schema, migrate: "verify" }))
+        )
+      ))
+      assert.deepStrictEqual((yield* Effect.promise(() => pool.query("SELECT 1 AS one"))).rows, [{ one: 1 }])
+    }).pipe(silently))
+
   it.live("it migrates a new schema, and two layers with different schemas work on one connection", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.emptyDatabase

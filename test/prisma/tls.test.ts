@@ -7,14 +7,18 @@ import * as Result from "effect/Result"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import * as pg from "pg"
 import { Credentials } from "../../src/prisma/Credentials.ts"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
 import * as Tls from "../../src/prisma/internal/tls.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import { authority } from "../utils/certificates.ts"
+import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { tlsServer } from "../utils/tlsServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const silently = Effect.provide(Logger.layer([]))
 
@@ -77,6 +81,33 @@ describe("a server with a certificate of an authority of our own", () => {
         "authority only"
       )
     }).pipe(silently))
+
+  it.live("is reached by a pool of the application, and by the connection that listens beside it", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const server = yield* tlsServer(test.url, ours.issue("127.0.0.1"))
+      for (
+        const [tls, ssl] of [
+          ["verified", { ca: ours.cert }],
+          ["authority only", { ca: ours.cert, checkServerIdentity: () => undefined }],
+          ["unverified", { rejectUnauthorized: false }]
+        ] as const
+      ) {
+        const pool = yield* Effect.acquireRelease(
+          Effect.sync(() => new pg.Pool({ connectionString: server.through(test.url), ssl })),
+          (pool) => Effect.promise(() => pool.end())
+        )
+        const log = Listening.logging()
+        yield* log.into(
+          Effect.gen(function*() {
+            yield* Layer.build(PrismaProvider.layer({ pool, migrate: "verify" }))
+            yield* waitUntil(Effect.sync(() => log.of("Info").length > 0))
+          }).pipe(Effect.scoped)
+        )
+        assert.deepStrictEqual(log.of("Warn"), [])
+        assert.strictEqual(log.lines.find(({ text }) => text === "Provider: open")?.annotations["tls"], tls)
+      }
+    }))
 
   it.live("a file of authorities that is replaced is used by the next connection", () =>
     Effect.gen(function*() {

@@ -36,7 +36,7 @@ export const runtime = (sender: string) =>
   ]))
 
 /** The application: migrated schema, runtime and client. Its activities return which process ran them. */
-export const app = (sender: string, options: PrismaProvider.Options) =>
+export const app = (sender: string, options: PrismaProvider.Options | PrismaProvider.PoolOptions) =>
   runtime(sender).pipe(
     Layer.provideMerge(Client.layer),
     Layer.provideMerge(PrismaProvider.layer(options)),

@@ -35,7 +35,7 @@ export const examine = Effect.fnUntraced(
       return yield* new ProviderError.ConfigurationInvalid({ problem: `the sessions of \`pool\` have ${problem}` })
     }
     return {
-      tls: protectionOf(client.connection.stream),
+      tls: protectionOf(client.connection),
       isThroughPooler: !ServerProcess.isThat(client, row.pid),
       notifies: row.notify !== "off"
     }
@@ -70,10 +70,12 @@ const problemOf = ({ isolation, style }: Row): string | undefined =>
     ? `DateStyle = '${style}', and must have ISO`
     : undefined
 
-/** Whether the name of a verified certificate was checked is not seen here. */
-const protectionOf = (stream: object): Protection.Protection["name"] =>
+const protectionOf = ({ stream, ...connection }: pg.Connection): Protection.Protection["name"] =>
   !(Predicate.hasProperty(stream, "encrypted") && stream.encrypted === true)
     ? "off"
-    : Predicate.hasProperty(stream, "authorized") && stream.authorized === true
-    ? "verified"
-    : "unverified"
+    : !(Predicate.hasProperty(stream, "authorized") && stream.authorized === true)
+    ? "unverified"
+    // The application decides which name the certificate must have.
+    : Predicate.hasProperty(connection, "ssl") && Predicate.hasProperty(connection.ssl, "checkServerIdentity")
+    ? "authority only"
+    : "verified"
