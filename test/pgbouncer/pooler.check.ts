@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as pg from "pg"
 import type { Finding } from "../../src/prisma/shared/doctor.ts"
 import { Hint } from "../../src/waking/Notifier.ts"
 import * as Cli from "../cli/cli.ts"
+import * as ApplicationPool from "../utils/applicationPool.ts"
 import * as Errand from "../utils/errand.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -58,10 +58,7 @@ describe("PgBouncer in transaction mode", () => {
     Effect.gen(function*() {
       const test = yield* PgServer.emptyDatabase
       const url = yield* PgBouncer.inFrontOf(test.url)
-      const pool = yield* Effect.acquireRelease(
-        Effect.sync(() => new pg.Pool({ connectionString: url })),
-        (pool) => Effect.promise(() => pool.end())
-      )
+      const pool = yield* ApplicationPool.open({ connectionString: url })
       const error = yield* Errand.run("anna", "heard").pipe(Effect.provide(Errand.app("ME", { pool })), Effect.flip)
       assert.include(error.message, "set directUrl")
       yield* aDaysWork(test).pipe(Effect.provide(Errand.app("ME", { pool, directUrl: test.url })))

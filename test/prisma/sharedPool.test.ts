@@ -17,6 +17,7 @@ import * as pg from "pg"
 import { Prisma, PrismaClient } from "../../src/prisma/generated/client.js"
 import { inUtc } from "../../src/prisma/internal/parsers.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
+import * as ApplicationPool from "../utils/applicationPool.ts"
 import * as Listening from "../utils/listening.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -26,10 +27,7 @@ const silently = Effect.provide(Logger.layer([]))
 
 /** A pool of the application, which ends it after the test. */
 const poolOf = (url: string, options: pg.PoolConfig = {}) =>
-  Effect.acquireRelease(
-    Effect.sync(() => new pg.Pool({ connectionString: url, application_name: "app", max: 3, ...options })),
-    (pool) => Effect.promise(async () => pool.ended || (await pool.end()))
-  )
+  ApplicationPool.open({ connectionString: url, application_name: "app", max: 3, ...options })
 
 /** With a database, and what of the application is to be seen in it. */
 const shared = Effect.fnUntraced(function*(options: pg.PoolConfig = {}) {
@@ -185,6 +183,13 @@ describe("a pool of the application:", () => {
             client.instance.count({ where: { createdAt: { gt: new Date(at - 1), lt: new Date(at + 1000) } } })
           )
         assert.strictEqual(yield* found(createdAt.getTime()), 1)
+        const joined = yield* Effect.promise(() =>
+          client.$transaction([
+            client.instance.count({ where: { createdAt: { lt: new Date(createdAt.getTime() + 1000) } } }),
+            client.instance.findFirst({ where: { createdAt: { gt: new Date(createdAt.getTime() - 1000) } } })
+          ])
+        )
+        assert.deepStrictEqual([joined[0], joined[1]?.createdAt], [1, createdAt])
         assert.strictEqual(yield* found(createdAt.getTime() + 60_000), 0)
         const [info] = (yield* (yield* Admin.Admin).list()).instances
         assert.strictEqual(info!.status, "Completed")
@@ -432,21 +437,16 @@ describe("a pool of the application, its login:", () => {
       const at = new URL(role.at(url, "hunter2"))
       const { hostname: host, pathname, port, username: user } = at
       let asked = 0
-      const pool = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          new pg.Pool({
-            host,
-            port: Number(port),
-            user,
-            database: pathname.slice(1),
-            password: async () => {
-              asked++
-              return "hunter2"
-            }
-          })
-        ),
-        (pool) => Effect.promise(() => pool.end())
-      )
+      const pool = yield* ApplicationPool.open({
+        host,
+        port: Number(port),
+        user,
+        database: pathname.slice(1),
+        password: async () => {
+          asked++
+          return "hunter2"
+        }
+      })
       const log = Listening.logging()
       yield* log.into(Layer.build(PrismaProvider.layer({ pool, schema, migrate: "none" })))
       yield* waitUntil(Effect.sync(() => log.of("Info").length > 0))

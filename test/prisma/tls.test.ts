@@ -7,13 +7,13 @@ import * as Result from "effect/Result"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import * as pg from "pg"
 import { Credentials } from "../../src/prisma/Credentials.ts"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
 import * as Tls from "../../src/prisma/internal/tls.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import * as ApplicationPool from "../utils/applicationPool.ts"
 import { authority } from "../utils/certificates.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -93,10 +93,7 @@ describe("a server with a certificate of an authority of our own", () => {
           ["unverified", { rejectUnauthorized: false }]
         ] as const
       ) {
-        const pool = yield* Effect.acquireRelease(
-          Effect.sync(() => new pg.Pool({ connectionString: server.through(test.url), ssl })),
-          (pool) => Effect.promise(() => pool.end())
-        )
+        const pool = yield* ApplicationPool.open({ connectionString: server.through(test.url), ssl })
         const log = Listening.logging()
         yield* log.into(
           Effect.gen(function*() {

@@ -2,6 +2,7 @@
  * A pool that saves the server from logins it does not need. A login costs more than most statements, so a burst of
  * them, in every process of a fleet, slows down everything else.
  */
+import * as Predicate from "effect/Predicate"
 import * as pg from "pg"
 import * as Parsers from "./parsers.ts"
 
@@ -70,7 +71,8 @@ export class Pool extends (pg.Pool as unknown as new(options: pg.PoolConfig) => 
  * raises.
  */
 export const isRefusedStatement = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError && refusals.test(error.code ?? "")
+  // The pool of an application may have another copy of `pg`, and so another class.
+  Predicate.hasProperty(error, "severity") && Predicate.hasProperty(error, "code") && refusals.test(String(error.code))
 
 // internal
 

@@ -93,12 +93,11 @@ export class TextAdapter extends PrismaPg {
   }
 
   override async connect(): ReturnType<PrismaPg["connect"]> {
-    const adapter = withRoutines(await super.connect())
+    const adapter = withZones(withRoutines(await super.connect()))
     const queryRaw = adapter.queryRaw.bind(adapter)
-    adapter.queryRaw = (given) => {
-      const query = zoned(given)
-      return queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
-    }
+    adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
+    const startTransaction = adapter.startTransaction.bind(adapter)
+    adapter.startTransaction = async (level) => withZones(await startTransaction(level))
     return adapter
   }
 
@@ -142,7 +141,15 @@ const withRoutines = (adapter: Adapter): Adapter => {
   return adapter
 }
 
-/** The adapter sends points in time without their zone, which is that of the session. */
+/** The adapter sends points in time without their zone, which is then that of the session. */
+const withZones = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(sender: Sender): Sender => {
+  const executeRaw = sender.executeRaw.bind(sender)
+  const queryRaw = sender.queryRaw.bind(sender)
+  sender.executeRaw = (query) => executeRaw(zoned(query))
+  sender.queryRaw = (query) => queryRaw(zoned(query))
+  return sender
+}
+
 const zoned = (query: Query): Query => {
   const isTime = query.argTypes.map(({ dbType, scalarType }) =>
     scalarType === "datetime" && (dbType === undefined || dbType.startsWith("TIMESTAMP"))
