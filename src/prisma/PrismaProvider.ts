@@ -174,16 +174,16 @@ export const environment: Config.Config<Options> = Config.map(
 
 /**
  * `layer` with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those
- * of `defaults`.
+ * of `defaults`. With a pool of the application, variables of the URL and of our own pool are not read.
  *
  * @category layers
  * @since 0.2.0
  */
 export const layerEnvironment = (
-  defaults?: Partial<Options>
+  defaults?: Partial<Options> | PoolOptions
 ): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(
-    Effect.map(Environment.providerConfig<Options>(defaults), ({ options, origins }) =>
+    Effect.map(Environment.providerConfig<Options | PoolOptions>(defaults), ({ options, origins }) =>
       Layer.provide(layer(options), [Layer.succeed(SettingOrigins, origins), Credentials.layerConfig]))
   )
 
@@ -243,16 +243,16 @@ export const databaseEnvironment: Config.Config<DatabaseOptions> = Config.map(
 
 /**
  * `layerDatabase` with options from `databaseEnvironment`, and `Credentials.layerConfig`. Options that no variable
- * sets are those of `defaults`.
+ * sets are those of `defaults`, as in `layerEnvironment`.
  *
  * @category layers
  * @since 0.2.0
  */
 export const layerDatabaseEnvironment = (
-  defaults?: Partial<DatabaseOptions>
+  defaults?: Partial<DatabaseOptions> | DatabasePoolOptions
 ): Layer.Layer<DatabaseServices, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(
-    Effect.map(Environment.databaseConfig<DatabaseOptions>(defaults), ({ options, origins }) =>
+    Effect.map(Environment.databaseConfig<DatabaseOptions | DatabasePoolOptions>(defaults), ({ options, origins }) =>
       Layer.provide(layerDatabase(options), [Layer.succeed(SettingOrigins, origins), Credentials.layerConfig]))
   )
 

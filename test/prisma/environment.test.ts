@@ -14,6 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { inspect } from "node:util"
 import * as Runtime from "../../src/Runtime.ts"
+import * as ApplicationPool from "../utils/applicationPool.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
@@ -234,5 +235,28 @@ describe("Options from the environment:", () => {
       assert.include(settings("Database: open"), "maxConnections=3 (POSTGRES_MAX_CONNECTIONS)")
       assert.lengthOf(log.lines.filter(({ text }) => text.endsWith(": open")), 2)
       if (password !== "") assert.notInclude(JSON.stringify(log.lines), password)
+    }))
+
+  it.live("with a pool of the application, those of the URL and of our own pool are not read", () =>
+    Effect.gen(function*() {
+      const { schema, url } = yield* PgServer.database
+      const env = {
+        DATABASE_URL: "postgresql://someone@127.0.0.1:1/other",
+        POSTGRES_MAX_CONNECTIONS: "3",
+        DUROXIDE_PG_IDLE_TIMEOUT: "1 minute",
+        DUROXIDE_PG_SCHEMA: schema,
+        DUROXIDE_PG_MIGRATE: "verify"
+      }
+      const pool = yield* ApplicationPool.open({ connectionString: url })
+      const log = Listening.logging()
+      yield* log.into(within(env)(Layer.build(PrismaProvider.layerEnvironment({ pool, lanes: 3 }))))
+      yield* log.into(within(env)(Layer.build(PrismaProvider.layerDatabaseEnvironment({ pool }))))
+      assert.deepStrictEqual(
+        log.lines.filter(({ text }) => text.endsWith(": open")).map(({ annotations }) => annotations["settings"]),
+        [
+          "lanes=3, migrate=verify (DUROXIDE_PG_MIGRATE), pool=given",
+          "migrate=verify (DUROXIDE_PG_MIGRATE), pool=given"
+        ]
+      )
     }))
 })

@@ -79,11 +79,12 @@ export const credentialsConfig = Config.mapEffect(Environment.config(credentials
     : Effect.succeed({ ...options, credentials: kind })
 })
 
-interface Urls {
-  readonly url: string | Redacted.Redacted<string>
+interface Place {
+  readonly url?: string | Redacted.Redacted<string> | undefined
+  readonly pool?: object | undefined
 }
 
-interface Polling extends Urls {
+interface Polling extends Place {
   readonly longPolling?: object | undefined
 }
 
@@ -99,17 +100,29 @@ export const databaseConfig = <Options extends Polling>(defaults?: Partial<Optio
 
 const prefix = "longPolling."
 
+/** Variables that do not matter to a pool of the application, which may be made with them. */
+const ofOwnPools: ReadonlySet<string> = new Set([
+  "url",
+  "maxConnections",
+  "idleTimeout",
+  "maxLifetime",
+  "applicationName"
+])
+
 const configOf = <Options extends Polling>(
   variables: Parameters<typeof Environment.config>[0],
   defaults: Partial<Options> = {}
 ) =>
-  Config.mapEffect(Environment.config(variables), ({ options, origins }) => {
+  Config.mapEffect(Environment.config(defaults.pool === undefined ? variables : ofPool(variables)), ({
+    options,
+    origins
+  }) => {
     const given = Object.entries(options)
     const polling = given.flatMap(([name, value]) =>
       name.startsWith(prefix) ? [[name.slice(prefix.length), value]] : []
     )
     return Effect.map(
-      withUrl<Options>({
+      withPlace<Options>({
         ...defaults,
         ...Object.fromEntries(given.filter(([name]) => !name.startsWith(prefix))),
         longPolling: { ...defaults.longPolling, ...Object.fromEntries(polling) }
@@ -118,8 +131,11 @@ const configOf = <Options extends Polling>(
     )
   })
 
-/** `DATABASE_URL` must be set unless the application has a URL. */
-const withUrl = <Options extends Urls>(options: Partial<Options>): Effect.Effect<Options, Config.ConfigError> =>
-  options.url === undefined
+const ofPool = <Variables extends object>(variables: Variables) =>
+  Object.fromEntries(Object.entries(variables).filter(([option]) => !ofOwnPools.has(option))) as Variables
+
+/** `DATABASE_URL` must be set unless the application has a URL or a pool. */
+const withPlace = <Options extends Place>(options: Partial<Options>): Effect.Effect<Options, Config.ConfigError> =>
+  options.url === undefined && options.pool === undefined
     ? Environment.refused([`DATABASE_URL is not set; it must be ${url.allowed}`])
     : Effect.succeed(options as Options)

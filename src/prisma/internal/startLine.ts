@@ -29,7 +29,7 @@ export const annotated = (
         address,
         schema,
         tls,
-        ...(Option.isSome(credentials) ? { credentials: credentials.value.kind } : {}),
+        ...(Option.isSome(credentials) && options.pool === undefined ? { credentials: credentials.value.kind } : {}),
         settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
       })
     )
