@@ -18,6 +18,7 @@ const program = `
   import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
   import { Database, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
   import { Effect, Layer, Schema } from "effect"
+  import { Pool } from "pg"
 
   const Greet = Activity.make("Greet", { payload: Schema.String, success: Schema.String })
   const GreetLive = Greet.toLayer((name) => Effect.succeed(\`Hello, \${name}!\`))
@@ -52,7 +53,14 @@ const program = `
     console.log("sqlState" in refused.reason && refused.reason.sqlState)
   }).pipe(Effect.provide(Database.layer({ url })))
 
-  await Effect.runPromise(Effect.andThen(runs, queries))
+  const pool = new Pool({ connectionString: url })
+  const shares = Effect.gen(function*() {
+    const client = yield* Client.Client
+    console.log(yield* client.execute(Welcome, { instanceId: "third", payload: "pool" }))
+  }).pipe(Effect.provide(Layer.mergeAll(RuntimeLive, Client.layer).pipe(Layer.provide(PrismaProvider.layer({ pool })))))
+
+  await Effect.runPromise(Effect.andThen(runs, Effect.andThen(queries, shares)))
+  await pool.end()
 `
 
 const { dependencies } = JSON.parse(Docs.read("package.json")) as {
@@ -99,7 +107,8 @@ const runs = (made: Packed.Project) =>
       "InstanceAlreadyExists",
       "first Completed, second Running",
       "1",
-      "42601"
+      "42601",
+      "Hello, pool!"
     ])
   })
 
