@@ -17,4 +17,20 @@ describe("Events as the command line shows them", () => {
     ]
     assert.deepStrictEqual(ends.map(events.describe), ["#2 died: boom", "#2 died: boom", "#2 \"declined\"", "boom"])
   })
+
+  it("a cancellation, which is stored as a failure, is called one", () => {
+    const failed = { ...at, sourceEventId: 2, details: ErrorDetails.cancelled("out of stock") }
+    const ends: ReadonlyArray<Event.Event> = [
+      { ...failed, _tag: "OrchestrationFailed", sourceEventId: null },
+      { ...failed, _tag: "ActivityFailed" },
+      { ...failed, _tag: "SubOrchestrationFailed" },
+      { ...failed, _tag: "SubOrchestrationFailed", details: ErrorDetails.application("OrchestrationFailed", "\"no\"") }
+    ]
+    assert.deepStrictEqual(ends.map((event) => `${events.kindOf(event, new Set())} ${events.shown(event)}`), [
+      "cancelled out of stock",
+      "activity cancelled #2 out of stock",
+      "child cancelled #2 out of stock",
+      "child failed #2 \"no\""
+    ])
+  })
 })

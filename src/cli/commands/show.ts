@@ -17,7 +17,7 @@ import type { Wait } from "../../provider/Explanation.ts"
 import { Provider } from "../../provider/Provider.ts"
 import * as Waits from "../../provider/shared/openWaits.ts"
 import { definitionOf, unservedOf } from "../../provider/shared/unserved.ts"
-import { describe, kindOf } from "../internal/events.ts"
+import * as Events from "../internal/events.ts"
 import {
   isoTime,
   marked,
@@ -87,6 +87,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const ids = yield* admin.listExecutions(id)
   const executions: Array<ExecutionInfo> = []
   for (const one of ids.slice(-mostListed)) executions.push(yield* admin.getExecutionInfo(id, one))
+  // The tables call a cancelled one Failed, too; only the current one can be either.
+  const statusOf = ({ executionId, status }: ExecutionInfo) =>
+    executionId === state.executionId && status === "Failed" ? outcome.status : status
   const history = yield* admin.readHistoryWithExecutionId(id, executionId)
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
   const { instances: children } = yield* admin.list({ parentId: id, limit: full ? 1000 : mostListed })
@@ -130,7 +133,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const redrive = `redrive ${id}${
     executionId === state.executionId ? "" : ` --execution ${executionId}`
   } --event <event>`
-  const kindWidth = Math.max(0, ...shownEvents.map((event) => kindOf(event, lost).length))
+  const kindWidth = Math.max(0, ...shownEvents.map((event) => Events.kindOf(event, lost).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
   const cut = (text: string, taken: number) =>
@@ -180,7 +183,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       })),
       executions: executions.map((one) => ({
         executionId: one.executionId,
-        status: one.status,
+        status: statusOf(one),
         events: one.eventCount,
         startedAt: isoTime(one.startedAtMs),
         endedAt: one.completedAtMs === null ? null : isoTime(one.completedAtMs)
@@ -193,7 +196,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           at: isoTime(event.timestampMs),
           event: event._tag,
           answers: event.sourceEventId,
-          text: brief(describe(event)),
+          text: brief(Events.describe(event)),
           ...(lost.has(event.eventId) && { lost: true })
         }))
       }
@@ -288,7 +291,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : "Executions",
         table(executions, [
           { title: "#", align: "right", value: (one) => String(one.executionId) },
-          { title: "STATUS", value: (one) => one.status },
+          { title: "STATUS", value: statusOf },
           { title: "EVENTS", align: "right", value: (one) => count(one.eventCount) },
           { title: "STARTED", value: (one) => time(one.startedAtMs) },
           { title: "ENDED", value: (one) => one.completedAtMs === null ? "-" : time(one.completedAtMs) }
@@ -300,8 +303,8 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : ""),
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
-            `${time(event.timestampMs).slice(11)}  ${kindOf(event, lost).padEnd(kindWidth)}  `
-          return `${start}${style.dim(cut(describe(event), start.length))}`.trimEnd()
+            `${time(event.timestampMs).slice(11)}  ${Events.kindOf(event, lost).padEnd(kindWidth)}  `
+          return `${start}${style.dim(cut(Events.shown(event), start.length))}`.trimEnd()
         })
       )
     ]

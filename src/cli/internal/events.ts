@@ -1,6 +1,7 @@
 /**
  * Events of a history as a person reads them.
  */
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
@@ -16,6 +17,8 @@ export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): st
     ? kindsOfMarkers[event.name]!
     : event._tag === "ExternalEventPersistent" && event.name === retrySignal.name && retrySignal.isOfFork(event.data)
     ? "forked"
+    : isCancellation(event)
+    ? kindsOfCancellations[event._tag]!
     : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
     : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]
@@ -55,12 +58,31 @@ const kindsOfSignals: { readonly [name: string]: string } = {
   [retrySignal.name]: "retried"
 }
 
+/** Duroxide stores a cancellation as a failure. */
+const kindsOfCancellations: { readonly [type: string]: string } = {
+  OrchestrationFailed: "cancelled",
+  ActivityFailed: "activity cancelled",
+  SubOrchestrationFailed: "child cancelled"
+}
+
+const reasonOf = (event: Event.Event): string | undefined =>
+  "details" in event ? ErrorDetails.cancellationOf(event.details) : undefined
+
+const isCancellation = (event: Event.Event): boolean => reasonOf(event) !== undefined
+
 const kindsOfMarkers: { readonly [name: string]: string } = {
   [markers.changed]: "change recorded",
   [markers.setAside]: "signal set aside"
 }
 
-/** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
+/** What people read after the kind of an event: `describe` without what the kind says. */
+export const shown = (event: Event.Event): string => {
+  const reason = reasonOf(event)
+  if (reason === undefined) return describe(event)
+  return event.sourceEventId === null ? reason : `#${event.sourceEventId} ${reason}`
+}
+
+/** What an event says besides its stored type. Completions name the event that they answer, as `#4`. */
 export const describe = (event: Event.Event): string => {
   const answered = event.sourceEventId === null ? "" : `#${event.sourceEventId}`
   switch (event._tag) {
