@@ -13,7 +13,6 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { noDuration, wholeMs } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
-import { age } from "../model/shared/quantities.ts"
 import { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import type { Backlog as OutboxBacklog } from "../outbox/OutboxDriver.ts"
 import type { Backlog } from "../provider/Backlog.ts"
@@ -23,6 +22,7 @@ import { Runtime } from "../Runtime.ts"
 import { RuntimeConfig } from "../RuntimeConfig.ts"
 import { TaskDriver } from "../tasks/TaskDriver.ts"
 import type { TaskBacklog } from "../tasks/TaskDriver.ts"
+import * as Late from "./shared/late.ts"
 
 /**
  * The result of a check.
@@ -32,7 +32,7 @@ import type { TaskBacklog } from "../tasks/TaskDriver.ts"
  */
 export interface Report {
   readonly status: "healthy" | "unhealthy"
-  /** Why it is unhealthy, for people; no secrets. */
+  /** Why it is unhealthy, and the command that says more, for people; no secrets. */
   readonly problems: ReadonlyArray<string>
   /** What waits in the store; null when it did not answer. */
   readonly backlog: Backlog | null
@@ -76,11 +76,8 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
   ], { concurrency: 2 })
   if (read === null) problems.push("the store did not answer")
   else {
-    problems.push(...late("message", read.orchestrator.oldestAgeMs, takeoverMs(orchestrationLockTimeout)))
-    for (const { oldestAgeMs, tag } of read.worker) {
-      const what = tag === null ? "activity" : `activity with the tag ${tag}`
-      problems.push(...late(what, oldestAgeMs, takeoverMs(workerLockTimeout)))
-    }
+    const lockTimeouts = { orchestrationLockTimeout, workerLockTimeout }
+    problems.push(...Late.ofBacklog(read, lockTimeouts).map(Late.problem))
   }
   problems.push(...queues.problems)
   return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read, queues: queues.report }
@@ -138,8 +135,8 @@ export const layerTasks = (options: {
   Layer.effect(
     TaskHealth,
     Effect.gen(function*() {
-      const longestSendMs = yield* duration("longestSend", options.longestSend ?? "65 seconds")
-      const longestWaitMs = yield* duration("longestWait", options.longestWait ?? "5 minutes")
+      const longestSendMs = yield* duration("longestSend", options.longestSend ?? Late.defaults.longestSendMs)
+      const longestWaitMs = yield* duration("longestWait", options.longestWait ?? Late.defaults.longestWaitMs)
       const outbox = yield* OutboxDriver
       const tasks = yield* TaskDriver
       const read = answered(
@@ -151,10 +148,9 @@ export const layerTasks = (options: {
           report,
           problems: [
             ...new Set([...tasks.problems].flatMap((problem) => problem() ?? [])),
-            ...(report === null ? ["the database of queues did not answer"] : [
-              ...late("message of the outbox", report.outbox.oldestAgeMs, longestSendMs),
-              ...late("task", report.tasks.oldestAgeMs, longestWaitMs)
-            ])
+            ...(report === null
+              ? ["the database of queues did not answer"]
+              : Late.ofQueues(report, { longestSendMs, longestWaitMs }).map(Late.problem))
           ]
         }))
       })
@@ -205,16 +201,6 @@ const answered = <A>(what: string, read: Effect.Effect<A, ProviderError>): Effec
     Effect.catch(({ message, operation, reason }) => noAnswer({ operation, error_type: reason._tag, error: message }))
   )
 }
-
-/** When another process has claimed what the lock of a crashed one has held, and its statement was stored. */
-const takeoverMs = (lockTimeout: Duration.Duration) => Duration.toMillis(Duration.sum(lockTimeout, grace))
-
-const grace = Duration.seconds(2)
-
-const late = (what: string, ageMs: number | null, limitMs: number): ReadonlyArray<string> =>
-  ageMs === null || ageMs <= limitMs
-    ? []
-    : [`the oldest ${what} has waited for ${age(ageMs)}, more than ${age(limitMs)}`]
 
 const duration = (field: string, input: Duration.Input) => {
   const ms = wholeMs(input)

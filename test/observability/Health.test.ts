@@ -53,7 +53,9 @@ describe("Health", () => {
       yield* TestClock.adjust("1 second")
       const late = yield* check
       assert.strictEqual(late.status, "unhealthy")
-      assert.deepStrictEqual(late.problems, ["the oldest message has waited for 8 s, more than 7 s"])
+      assert.deepStrictEqual(late.problems, [
+        "the oldest message has waited for 8 s, more than 7 s: see duroxide-prisma status"
+      ])
       assert.strictEqual(late.backlog?.orchestrator.depth, 1)
       yield* TestClock.adjust("30 seconds")
       assert.lengthOf((yield* check).problems, 2)
@@ -65,7 +67,7 @@ describe("Health", () => {
       yield* provider.enqueueForWorker(activity(1, "gpu"))
       yield* TestClock.adjust("90 seconds")
       assert.deepStrictEqual((yield* check).problems, [
-        "the oldest activity with the tag gpu has waited for 90 s, more than 62 s"
+        "the oldest activity with the tag gpu has waited for 90 s, more than 62 s: see duroxide-prisma status"
       ])
     }).pipe(Effect.provide([store, RuntimeConfig.layer({ workerLockTimeout: "1 minute" })])))
 

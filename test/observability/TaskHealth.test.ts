@@ -55,8 +55,14 @@ describe("Health.layerTasks:", () => {
       yield* sql("UPDATE queue_outbox SET deliver_at = now() - interval '70 seconds' WHERE queue = 'orders'")
       const { problems } = yield* check
       assert.lengthOf(problems, 2)
-      assert.match(problems[0]!, /^the oldest message of the outbox has waited for 7\d s, more than 65 s$/)
-      assert.match(problems[1]!, /^the oldest task has waited for 7 min, more than 5 min$/)
+      assert.match(
+        problems[0]!,
+        /^the oldest message of the outbox has waited for 7\d s, more than 65 s: see duroxide-prisma queues$/
+      )
+      assert.match(
+        problems[1]!,
+        /^the oldest task has waited for 7 min, more than 5 min: see duroxide-prisma tasks --status pending$/
+      )
 
       yield* sql("UPDATE queue_tasks SET status = 'Dead', look_at = NULL, dead_at = now() WHERE id = $1", [id])
       const { report, problems: [, ...others] } = yield* check

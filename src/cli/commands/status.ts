@@ -4,11 +4,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
+import * as Late from "../../observability/shared/late.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as ServerReport from "../../prisma/shared/serverReport.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { UnservedWork } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
+import { RuntimeConfig } from "../../RuntimeConfig.ts"
 import * as Counts from "../internal/counts.ts"
 import { CommandError } from "../internal/failure.ts"
 import { pauseJson, shownPause } from "../internal/instances.ts"
@@ -17,6 +19,7 @@ import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
 import { bytes, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
+import * as Work from "../internal/work.ts"
 import { outboxOf } from "./queues.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
@@ -51,10 +54,22 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const counts = yield* admin.count()
   const instances = Counts.grouped(counts, ({ status }) => status)
   const beforeStart = yield* admin.countMessagesBeforeStart
-  const unserved = yield* admin.findUnserved
+  const works = Work.ofLoads(yield* admin.getQueueLoads)
+  const unserved = works.filter(({ servedBy, waiting }) => servedBy === 0 && waiting > 0)
+  const retrying = yield* admin.list({ isRetrying: true, limit: mostRetrying })
+  const deadLetters = yield* QueueReport.countDeadByQueue
+  const deadProcesses = (yield* admin.listProcesses).filter(({ isAlive }) => !isAlive).length
   const pauses = yield* admin.getPauses
   const nowMs = yield* Clock.currentTimeMillis
-  const { backlog, problems, queues, status } = yield* Health.check
+  const { backlog, problems: found, queues, status } = yield* Health.check
+  const late = [
+    ...(backlog === null ? [] : Late.ofBacklog(backlog, yield* RuntimeConfig)),
+    ...(queues === null ? [] : Late.ofQueues(queues, Late.defaults))
+  ]
+  const problems = found.map((problem) => {
+    const one = late.find((one) => Late.problem(one) === problem)
+    return one === undefined ? problem : Work.explainLate(one, works, pauses.targets)
+  })
   const total = Counts.sum(counts)
   yield* answer({
     json: {
@@ -68,7 +83,10 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       paused: { targets: pauses.targets.map(pauseJson), instances: pauses.instances },
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
-      unserved,
+      unserved: unserved.map(({ servedBy: _servedBy, ...work }) => work),
+      retrying: { instances: retrying.instances.length, isMore: retrying.next !== null },
+      deadLetters,
+      deadProcesses,
       tasks: queues === null ? null : tasksOf(queues),
       outbox: queues === null ? null : outboxOf(queues.outbox),
       listening: {
@@ -106,7 +124,15 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       ]),
       ...(backlog === null ? [] : waiting(backlog, beforeStart)),
       ...(unserved.length === 0 ? [] : [["unserved", shownUnserved(unserved), style.red] as const]),
+      ...(retrying.instances.length === 0 ? [] : [
+        [
+          "retrying",
+          `${counted(retrying.instances.length, "instance")}${retrying.next === null ? "" : " or more"}; ` +
+          "see list --retrying"
+        ] as const
+      ]),
       ...(queues === null ? [] : waitingInQueues(queues)),
+      ...deaths(queues, deadLetters, deadProcesses).map((text): Field => ["dead", text, style.red]),
       [
         "listening",
         server.listening === 0
@@ -129,7 +155,23 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
 /** Definitions that are listed for people. */
 const mostUnserved = 3
 
-const shownUnserved = (unserved: ReadonlyArray<UnservedWork>): string => {
+/** Instances that are counted, among the 1,000 that one statement looks at. */
+const mostRetrying = 100
+
+const deaths = (
+  queues: Health.TaskReport | null,
+  letters: ReadonlyArray<QueueReport.DeadLetters>,
+  processes: number
+): ReadonlyArray<string> => {
+  const tasks = queues?.tasks.dead ?? 0
+  return [
+    ...(tasks === 0 ? [] : [`${counted(tasks, "task")}; see tasks --status dead`]),
+    ...letters.map(({ dead, queue }) => `${counted(dead, "letter")} of queue ${queue}; see queues dead ${queue}`),
+    ...(processes === 0 ? [] : [`${counted(processes, "process", "processes")} within a day; see processes`])
+  ]
+}
+
+const shownUnserved = (unserved: ReadonlyArray<Work.Work>): string => {
   const shown = unserved.slice(0, mostUnserved).map((work) => {
     const waiting = counted(work.waiting, "waits", "wait")
     return `${definitionOf(work)}: ${waiting}${

@@ -1,7 +1,7 @@
 /**
  * What is in the queues of `PgQueue`, and which tasks there are, for operators.
  *
- * Bounds: all messages of the queues, all tasks.
+ * Bounds: all messages of the queues, all tasks; what says otherwise less.
  */
 import * as Effect from "effect/Effect"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
@@ -70,6 +70,27 @@ export const countDead = (queue: string): Effect.Effect<number, ProviderError, D
     Database,
     ({ client }) => models("countDeadMessages", () => client.queueDeadMessage.count({ where: { queue } }))
   )
+
+export interface DeadLetters {
+  readonly queue: string
+  readonly dead: number
+}
+
+/** Queues with dead letters; of all queues together, at most `mostDead` letters are counted. */
+export const countDeadByQueue: Effect.Effect<ReadonlyArray<DeadLetters>, ProviderError, Database> = Effect.flatMap(
+  Database,
+  ({ query, schemaSql }) =>
+    query<DeadLetters>(
+      "countDeadMessages",
+      Prisma.sql`
+        SELECT item.queue, count(*)::float8 AS dead
+        FROM (SELECT d.queue FROM ${schemaSql}.queue_dead AS d LIMIT ${mostDead}::bigint) AS item
+        GROUP BY item.queue
+        ORDER BY item.queue`
+    )
+)
+
+export const mostDead = 10_000
 
 /** The dead letters of a queue, the oldest first. */
 export const listDead = (

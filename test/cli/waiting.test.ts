@@ -1,0 +1,69 @@
+/**
+ * What `status`, `queues` and `top` say of work that waits: whose it is, and why no process takes it.
+ */
+import { assert, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Cli from "./cli.ts"
+
+/** Messages of three definitions, of one without an instance, activities with a tag; a process that lives. */
+const contents = `
+  INSERT INTO instances (instance_id, orchestration_name, orchestration_version, created_at, updated_at)
+  SELECT name || n, name, version, now(), now()
+  FROM (VALUES ('Order', '1.0.0'), ('Booking', '2.0.0'), ('Trip', '1.0.0')) AS one (name, version)
+  CROSS JOIN generate_series(1, 2) AS n;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+  SELECT id, '{}', now() - ago::interval, now() - interval '1 day', route
+  FROM (VALUES
+    ('Order1', '6 minutes', '1000.1.0 =1.0.0 Order'),
+    ('Order2', '1 second', '1000.1.0 =1.0.0 Order'),
+    ('Booking1', '12 minutes', '1000.1.0 =2.0.0 Booking'),
+    ('Trip1', '8 minutes', '1000.1.0 =1.0.0 Trip')
+  ) AS one (id, ago, route);
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  VALUES ('early', '{"QueueMessage":{}}', now() - interval '1 hour', now() - interval '1 hour');
+  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, tag)
+  VALUES
+    ('{"ActivityExecute":{"name":"Render"}}', now() - interval '5 minutes', now(), 'Trip1', 1, 1, 'gpu'),
+    ('{"ActivityExecute":{"name":"Charge"}}', now() - interval '5 minutes', now(), 'Trip1', 1, 2, NULL);
+  UPDATE worker_queue SET created_at = visible_at, attempt_count = 2;
+  INSERT INTO processes (
+    id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
+    seen_at, listens
+  )
+  VALUES
+    ('a0000000-0000-4000-8000-000000000000', 'new', 'h', 1, '{Order@1.0.0,Trip@1.0.0}', '{Charge,Render}', true,
+      '{gpu}', 16, 8, now(), now(), true);
+  SELECT pg_advisory_lock_shared(dx_process_key('a0000000-0000-4000-8000-000000000000'))`
+
+class Store extends Context.Service<Store, PgServer.TestDatabase>()("test/Waiting") {}
+
+const make = Effect.tap(PgServer.database, ({ sql }) => sql(contents))
+
+const run = (args: string) => Effect.flatMap(Store, ({ url }) => Cli.run(args, { env: { DATABASE_URL: url } }))
+
+it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that waits", (it) => {
+  it.effect("status: an unhealthy store names whose work is late and why, and what to do about it", () =>
+    Effect.gen(function*() {
+      yield* run("pause --orchestration Trip")
+      yield* run("pause --tag gpu")
+      const { exitCode, stderr, stdout } = yield* run("status")
+      assert.strictEqual(exitCode, 1)
+      assert.strictEqual(
+        stderr,
+        "error: the oldest message has waited for 12 min, more than 7 s: Booking 2.0.0 (no living process serves it: " +
+          "see processes), Trip 1.0.0 (paused: resume --orchestration Trip), Order 1.0.0 (1 process serves it: see " +
+          "queues); the oldest activity with the tag gpu has waited for 5 min, more than 32 s: activity Render with " +
+          "tag gpu (paused: resume --tag gpu); the oldest activity has waited for 5 min, more than 32 s: activity " +
+          "Charge (1 process serves it: see queues)\n"
+      )
+      assert.match(stdout, /^retrying +1 instance; see list --retrying$/m)
+      assert.match(stdout, /^unserved +Booking 2\.0\.0: 1 waits, the oldest for 12 min$/m)
+      const json = yield* run("status --json")
+      assert.strictEqual(JSON.parse(json.stdout).health.problems.join("; "), JSON.parse(json.stderr).error.message)
+      yield* run("resume --orchestration Trip")
+      yield* run("resume --tag gpu")
+    }))
+})
