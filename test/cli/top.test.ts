@@ -122,7 +122,7 @@ it.live("--once says what happened in the interval, and what is due", () =>
     )
     // The lock of the oldest activity that waits ran out a minute ago; that of the session has waited longer.
     assert.deepStrictEqual(ages, new Map([["Order null", 5], ["Render gpu", 2], ["Render null", null]]))
-    const none = { version: null, isMore: false, oldestAgeMs: 0 }
+    const none = { version: null, isMore: false, oldestAgeMs: 0, paused: false }
     assert.deepStrictEqual(due.map((one: object) => ({ ...one, oldestAgeMs: 0 })), [
       {
         ...none,

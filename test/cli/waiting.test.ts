@@ -66,4 +66,28 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       yield* run("resume --orchestration Trip")
       yield* run("resume --tag gpu")
     }))
+
+  it.effect("queues and top: work that is paused is marked, although processes serve it", () =>
+    Effect.gen(function*() {
+      yield* run("pause --orchestration Trip")
+      yield* run("pause --tag gpu")
+      const { stdout } = yield* run("queues")
+      assert.match(stdout, /^Trip +1\.0\.0 +1 .* 1, paused$/m)
+      assert.match(stdout, /^Render +gpu +1 .* 1, paused$/m)
+      assert.match(stdout, /^Order +1\.0\.0 +2 .* 1$/m)
+      assert.match(stdout, /^\(no instance yet\) +- +1 .* -$/m)
+      const loads = JSON.parse((yield* run("queues --json")).stdout)
+      assert.deepStrictEqual(loads.orchestrations.map(({ paused }: { paused: boolean }) => paused), [
+        false,
+        false,
+        true,
+        false
+      ])
+      const top = yield* run("top --once")
+      assert.match(top.stdout, /^Trip 1\.0\.0 +1 .* 1, paused$/m)
+      assert.match(top.stdout, /^activity Render with tag gpu +1 .* 1, paused$/m)
+      assert.match(top.stdout, /^Order 1\.0\.0 +2 .* 1$/m)
+      yield* run("resume --orchestration Trip")
+      yield* run("resume --tag gpu")
+    }))
 })

@@ -5,13 +5,14 @@ import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
 import type { Backlog } from "../../outbox/OutboxDriver.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { Served } from "../../provider/Admin.ts"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
+import type { Definition } from "../../provider/shared/unserved.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
+import * as Work from "../internal/work.ts"
 import { dead, redrive } from "./deadLetters.ts"
 import { orphans } from "./orphans.ts"
 
@@ -38,8 +39,21 @@ export const outboxOf = ({ delayed, failing, oldestAgeMs, waiting }: Backlog) =>
 
 const run = Effect.gen(function*() {
   const { answer, style } = yield* Output
+  const admin = yield* Admin
+  const { activities, orchestrations } = yield* admin.getQueueLoads
+  const { targets } = yield* admin.getPauses
+  const isPaused = (definition: Definition) => Work.pauseOf(definition, targets) !== undefined
   const found = {
-    ...yield* (yield* Admin).getQueueLoads,
+    orchestrations: orchestrations.map((one) => ({
+      ...one,
+      // Processes of Duroxide in Rust know only pauses of instances.
+      paused: one.orchestration !== null && !one.isOfRust &&
+        isPaused({ kind: "orchestration", name: one.orchestration, version: one.version, tag: null })
+    })),
+    activities: activities.map((one) => ({
+      ...one,
+      paused: isPaused({ kind: "activity", name: one.activity, version: null, tag: one.tag })
+    })),
     queues: yield* QueueReport.readQueues,
     outbox: outboxOf(yield* (yield* OutboxDriver).readBacklog),
     tasks: yield* QueueReport.countTasks
@@ -50,13 +64,13 @@ const run = Effect.gen(function*() {
       { title: "MESSAGES TO", value: ({ orchestration }) => orchestration ?? "(no instance yet)" },
       { title: "VERSION", value: ({ version }) => version ?? "-" },
       ...depths,
-      served(style)
+      Work.servedBy(style)
     ]),
     section(style, found.activities, [
       { title: "ACTIVITY", value: ({ activity }) => activity },
       { title: "TAG", value: ({ tag }) => tag ?? "-" },
       ...depths,
-      served(style)
+      Work.servedBy(style)
     ]),
     section(style, found.queues, [
       { title: "QUEUE", value: ({ queue }) => queue },
@@ -97,13 +111,6 @@ const number = <Row>(title: string, value: (row: Row) => number): Column<Row> =>
 const alarming = <Row>(title: string, value: (row: Row) => number, style: Style): Column<Row> => ({
   ...number(title, value),
   mark: (row, text) => value(row) > 0 ? style.red(text) : text
-})
-
-const served = (style: Style): Column<Served> => ({
-  title: "SERVED BY",
-  align: "right",
-  value: ({ servedBy }) => servedBy === null ? "-" : count(servedBy),
-  mark: ({ servedBy }, text) => servedBy === 0 ? style.red(text) : text
 })
 
 const oldest: Column<{ readonly oldestAgeMs: number | null }> = {

@@ -16,6 +16,7 @@ import type { Style } from "./Output.ts"
 import type { Target } from "./settings.ts"
 import { fields, shortened, table, time } from "./table.ts"
 import type { Column, Field } from "./table.ts"
+import * as Work from "./work.ts"
 
 export interface Report extends LiveReport.LiveReport {
   readonly address: string
@@ -64,7 +65,7 @@ export const toJson = (report: Report) => {
       isEstimate: running.isEstimate,
       perSecond
     })),
-    due: dueOf(report).map(({ isMore, kind, name, oldestAgeMs, running, servedBy, tag, version, waiting }) => ({
+    due: dueOf(report).map(({ isMore, kind, name, oldestAgeMs, paused, running, servedBy, tag, version, waiting }) => ({
       kind,
       name,
       version,
@@ -73,7 +74,8 @@ export const toJson = (report: Report) => {
       running,
       isMore,
       oldestAgeMs,
-      servedBy
+      servedBy,
+      paused
     })),
     processes: report.processes.map((process) => ({
       host: process.host,
@@ -152,12 +154,7 @@ export const shown = (report: Report, options: { readonly style: Style; readonly
         align: "right",
         value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
       },
-      {
-        title: "SERVED BY",
-        align: "right",
-        value: ({ servedBy }) => servedBy === null ? "-" : count(servedBy),
-        mark: ({ servedBy }, text) => servedBy === 0 ? style.red(text) : text
-      }
+      Work.servedBy(style)
     ]),
     ...section([...alive, ...dead], most, style, [
       { title: "PROCESS", value: ({ host, pid }) => shortened(`${host}/${pid}`, longestName) },
@@ -229,9 +226,10 @@ const activityOf = ({ counts, paces, seconds }: Report) => {
 }
 
 /** What waits, then what only runs; those first that have waited longest. */
-const dueOf = ({ due, processes }: Report) =>
+const dueOf = ({ due, pauses, processes }: Report) =>
   due.map((one) => ({
     ...one,
+    paused: !one.isOfRust && Work.pauseOf(one, pauses.targets) !== undefined,
     servedBy: one.isOfRust ? null : one.kind === "orchestration"
       ? serversOfOrchestration(processes, one.name, one.version)
       : serversOfActivity(processes, one.name, one.tag)

@@ -7,6 +7,8 @@ import * as Late from "../../observability/shared/late.ts"
 import type { QueueLoads } from "../../provider/Admin.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import type { Definition } from "../../provider/shared/unserved.ts"
+import type { Style } from "./Output.ts"
+import type { Column } from "./table.ts"
 
 export interface Work extends Definition {
   readonly waiting: number
@@ -53,6 +55,14 @@ export const pauseOf = (
         return false
     }
   })
+
+/** How many living processes serve it, and whether it is paused nevertheless. */
+export const servedBy = (style: Style): Column<Pick<Work, "servedBy"> & { readonly paused: boolean }> => ({
+  title: "SERVED BY",
+  align: "right",
+  value: ({ paused, servedBy }) => `${servedBy === null ? "-" : count(servedBy)}${paused ? ", paused" : ""}`,
+  mark: ({ paused, servedBy }, text) => servedBy === 0 || paused ? style.red(text) : text
+})
 
 /** The fact, whose work it is, why it waits as far as that is known, and the command to run next. */
 export const explainLate = (late: Late.Late, all: ReadonlyArray<Work>, pauses: ReadonlyArray<Pause>): string => {
