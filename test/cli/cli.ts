@@ -19,6 +19,8 @@ export interface Options {
   readonly folder?: string
   /** Width of the terminal that both outputs are, instead of files. */
   readonly terminal?: number
+  /** Lines of that terminal. Defaults to 30. */
+  readonly rows?: number
   /** The next line that a person types on the terminal. Defaults to none: standard input has ended. */
   readonly typed?: () => Promise<string>
   /** Called when keys are to be reported, with how to press one. */
@@ -43,7 +45,7 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       written: () => options.lost === undefined ? Promise.resolve() : Promise.reject(options.lost),
       isTerminal: options.terminal !== undefined,
       columns: options.terminal,
-      rows: options.terminal === undefined ? undefined : 30
+      rows: options.terminal === undefined ? undefined : options.rows ?? 30
     })
     const io: Io = {
       args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args, options),

@@ -74,6 +74,7 @@ it.live("--once says what happened in the interval, and what is due", () =>
     const { at, due, perSecond, orchestrations, ...found } = JSON.parse(stdout)
     assert.isAbove(Date.parse(at), 0)
     assert.deepInclude(found, {
+      deadTasks: 0,
       seconds: 3600,
       instances: { Cancelled: 1, Completed: 4, Failed: 1, Running: 3 },
       instancesAreEstimates: false,
@@ -176,6 +177,73 @@ it.live("a large store is not read as a whole", () =>
     assert.isBelow((yield* scanned).rows - before.rows, 100)
   }))
 
+const name = (n: number) => `SynchroniseEveryCustomerOfAllRegions${n}`
+
+/** More names, and longer ones, than a small terminal shows. */
+const many = `
+  INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at, route)
+  SELECT 'i' || n, '${name(0).slice(0, -1)}' || n, now(), now(), '- * ${name(0).slice(0, -1)}' || n
+  FROM generate_series(1, 9) AS n;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+  SELECT i.instance_id, '{}', now() - interval '5 minutes', now() - interval '1 hour', i.route FROM instances AS i;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, attempt_count)
+  VALUES ('{"ActivityExecute":{"name":"Render"}}', now(), now(), 'i1', 1, 2, 2);
+  INSERT INTO queue_tasks
+    (id, name, payload, status, max_attempts, run_at, queue, created_at, updated_at, dead_at)
+  VALUES (gen_random_uuid(), 'resize', '{}', 'Dead', 20, now(), 'tasks', now(), now(), now());
+  INSERT INTO processes (
+    id, build, host, pid, orchestrations, activities, untagged, tags, orchestration_slots, activity_slots, since,
+    seen_at, listens
+  )
+  SELECT
+    gen_random_uuid(), 'a-build-with-a-name', 'worker-7f6d8c9b5-' || n, 1, '{}', '{}', true, '{}', 1, 1, now(), now(),
+    true
+  FROM generate_series(1, 9) AS n`
+
+/** The lines of the first frame on a terminal of this size. */
+const frame = Effect.fnUntraced(function*(run: ReturnType<typeof on>, columns: number, rows: number) {
+  let text = ""
+  let press = (_key: string) => {}
+  const fiber = yield* Effect.forkChild(run([], {
+    terminal: columns,
+    rows,
+    onKeys: (pressed) => (press = pressed),
+    onPrint: (printed) => (text += printed)
+  }))
+  yield* waitUntil(Effect.sync(() => text.includes("\u001b[J")))
+  press("q")
+  yield* Fiber.join(fiber)
+  return text.split("\u001b[J")[0]!.split("\u001b[H")[1]!.split("\r\n").map((line) => line.replace("\u001b[K", ""))
+    .slice(0, -1)
+})
+
+it.live("on a small terminal it shortens names and leaves columns and rows out, and says so", () =>
+  Effect.gen(function*() {
+    const test = yield* PgServer.database
+    yield* test.sql(many)
+    const run = on(test)
+    for (const [columns, rows] of [[60, 24], [44, 24], [60, 40], [100, 14], [60, 10], [30, 5]] as const) {
+      const lines = yield* frame(run, columns, rows)
+      const size = `${columns} x ${rows}:\n${lines.join("\n")}`
+      assert.isAtMost(lines.length, rows - 1, size)
+      if (columns > 30) assert.isAtMost(Math.max(...lines.map((line) => line.length)), columns, size)
+      if (rows >= 10) assert.strictEqual(lines.at(-1), "q quits", size)
+      if (rows >= 14) assert.match(lines.join("\n"), /^DUE +WAITING.* SERVED BY$/m, size)
+    }
+    const small = (yield* frame(run, 60, 24)).join("\n")
+    assert.match(small, /^DUE +WAITING +RUNNING +OLDEST +SERVED BY\nSync[a-zA-Z]+…[a-zA-Z]+Regions\d +1 +0 +5 min +0$/m)
+    assert.lengthOf(small.match(/^and [78] more$/gm) ?? [], 3, small)
+    assert.match(small, /^dead +1 task; see tasks --status dead$/m)
+    const narrow = (yield* frame(run, 44, 24)).join("\n")
+    assert.match(narrow, /^DUE +WAITING +OLDEST +SERVED BY$/m)
+    assert.match(narrow, /^PROCESS +STATE/m)
+    const low = (yield* frame(run, 100, 14)).join("\n")
+    assert.include(low, "and 9 orchestrations, 9 processes")
+    assert.include((yield* frame(run, 30, 5)).join("\n"), "…")
+    // A pipe has no width.
+    assert.include((yield* run(["--once"])).stdout, name(9))
+  }))
+
 /** The frames that it has drawn. */
 const watched = (run: ReturnType<typeof on>, ...args: ReadonlyArray<string>) => {
   const screen = { text: "", press: (_key: string) => {} }
@@ -204,9 +272,9 @@ it.live("draws again until q or Ctrl-C, and leaves the terminal as it was", () =
       yield* shows("instances   none")
       yield* test.sql(
         `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at)
-         SELECT 'a' || n, 'Order' || n, now(), now() FROM generate_series(1, 20) AS n`
+         SELECT 'a' || n, 'Order' || n, now(), now() FROM generate_series(1, 40) AS n`
       )
-      yield* shows("instances   20: 20 Running")
+      yield* shows("instances   40: 40 Running")
       press("x")
       press(key)
       const { exitCode, stderr, stdout } = yield* Fiber.join(fiber)
@@ -215,7 +283,7 @@ it.live("draws again until q or Ctrl-C, and leaves the terminal as it was", () =
       assert.isTrue(stdout.endsWith("\u001b[?1049l"))
       const frame = stdout.split("\u001b[H").at(-1)!
       assert.isAtMost(frame.split("\r\n").length, 30)
-      assert.include(frame, "and 16 others")
+      assert.match(frame, /and \d+ more.*\r\nq quits/)
     }
   }))
 

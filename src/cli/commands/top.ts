@@ -11,6 +11,7 @@ import * as Screen from "../internal/screen.ts"
 import { Settings } from "../internal/settings.ts"
 import type { Target } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
+import { shortened } from "../internal/table.ts"
 import * as Top from "../internal/top.ts"
 
 export const top = Command.make("top", {
@@ -48,12 +49,15 @@ const run = Effect.fnUntraced(function*({ interval, once }: {
   if (Duration.isLessThan(given, shortest)) {
     return yield* misused("--interval: it is at least 100 milliseconds")
   }
-  const { answer, isJson, isTerminal, style } = yield* Output
+  const { answer, columns, isJson, isTerminal, style } = yield* Output
   const { stdin } = yield* Process
   const target = yield* (yield* Settings).target
   const first = yield* Top.read(target, { agoMs: Duration.toMillis(given) })
   if (once) {
-    return yield* answer({ json: Top.toJson(first), text: Top.shown(first, { style, most: Number.POSITIVE_INFINITY }) })
+    return yield* answer({
+      json: Top.toJson(first),
+      text: Top.shown(first, { style, columns, rows: Number.POSITIVE_INFINITY })
+    })
   }
   if (isJson || !isTerminal || !stdin.isTerminal) {
     return yield* misused("it draws on a terminal: give --once to print it")
@@ -67,13 +71,16 @@ const watch = Effect.fnUntraced(function*(target: Target, first: Top.Report, int
   const screen = yield* Screen.open
   let last = first
   const draw = (problem?: string) =>
-    Effect.suspend(() =>
-      screen.draw([
-        style.dim(`every ${Duration.format(interval)}, q ends`) +
-        (problem === undefined ? "" : `  ${style.red(problem)}`),
-        ...Top.shown(last, { style, most: Top.rowsOfATable(stdout.rows || 24) })
+    Effect.suspend(() => {
+      const columns = stdout.columns || 80
+      const title = `every ${Duration.format(interval)}`
+      return screen.draw([
+        style.dim(title) +
+        (problem === undefined ? "" : `  ${style.red(shortened(problem, columns - title.length - 2))}`),
+        ...Top.shown(last, { style, columns, rows: Screen.rowsOf(stdout) - 2 }),
+        style.dim("q quits")
       ])
-    )
+    })
   yield* draw()
   yield* Effect.raceFirst(
     screen.quit,

@@ -5,13 +5,17 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { Process } from "./io.ts"
+import type { Stream } from "./io.ts"
 
 export interface Screen {
-  /** Shows these lines in place of the last ones; what does not fit is cut off. */
+  /** Shows these lines in place of the last ones; an ellipsis stands for those that do not fit. */
   readonly draw: (lines: ReadonlyArray<string>) => Effect.Effect<void>
   /** Waits until someone presses q, or Ctrl-C. */
   readonly quit: Effect.Effect<void>
 }
+
+/** Lines that it can show. */
+export const rowsOf = ({ rows }: Pick<Stream, "rows">): number => Math.max(2, (rows || 24) - 1)
 
 /** Takes the terminal until the scope is closed. */
 export const open: Effect.Effect<Screen, never, Process | Scope.Scope> = Effect.gen(function*() {
@@ -34,7 +38,8 @@ export const open: Effect.Effect<Screen, never, Process | Scope.Scope> = Effect.
     draw: (lines) =>
       Effect.sync(() => {
         // The last row stays free: a line break there would scroll.
-        const shown = lines.slice(0, (stdout.rows || 24) - 1)
+        const most = rowsOf(stdout)
+        const shown = lines.length <= most ? lines : [...lines.slice(0, most - 1), "…"]
         stdout.write(home + shown.map((line) => `${line}${eraseRest}\r\n`).join("") + eraseBelow)
       }),
     quit: Deferred.await(pressed)

@@ -11,6 +11,10 @@ export interface Column<Row> {
   readonly align?: "right"
   /** Marks a value, after its width is known. */
   readonly mark?: (row: Row, text: string) => string
+  /** Whether its values are abridged where a table is too wide. At most one column of a table. */
+  readonly shrinks?: true
+  /** Left out where a table is too wide even then, the highest number first. Defaults to never. */
+  readonly dropped?: number
 }
 
 /** A line of titles and a line for each row; two spaces between columns, none at the end of a line. */
@@ -32,13 +36,47 @@ export const table = <Row>(
   ]
 }
 
+/** A table that keeps to a width, as far as its columns can be shortened or left out. */
+export const fitted = <Row>(
+  rows: ReadonlyArray<Row>,
+  columns: ReadonlyArray<Column<Row>>,
+  style: Style,
+  width: number
+): ReadonlyArray<string> => {
+  const widthOf = ({ title, value }: Column<Row>) =>
+    Math.max(title.length, ...rows.map((row) => displayWidth(oneLine(value(row)))))
+  let kept = columns
+  for (;;) {
+    const fixed = kept.filter(({ shrinks }) => shrinks !== true)
+    const room = width - fixed.reduce((sum, column) => sum + widthOf(column) + 2, 0)
+    const needed = kept.reduce(
+      (most, column) => column.shrinks === true ? Math.min(widthOf(column), shortest) : most,
+      0
+    )
+    const [next] = fixed.filter(({ dropped }) => dropped !== undefined).sort((a, b) => b.dropped! - a.dropped!)
+    if (room >= needed || next === undefined) {
+      const shrunk = kept.map((column) =>
+        column.shrinks === true
+          ? { ...column, value: (row: Row) => abridged(column.value(row), Math.max(room, shortest)) }
+          : column
+      )
+      return table(rows, shrunk, style)
+    }
+    kept = kept.filter((column) => column !== next)
+  }
+}
+
 export type Field = readonly [name: string, value: string, mark?: (text: string) => string]
 
-/** Names and values, the values in one column. */
-export const fields = (all: ReadonlyArray<Field>, style: Style): ReadonlyArray<string> => {
+/** Names and values, the values in one column, within a width. */
+export const fields = (
+  all: ReadonlyArray<Field>,
+  style: Style,
+  columns = Number.POSITIVE_INFINITY
+): ReadonlyArray<string> => {
   const width = Math.max(...all.map(([name]) => name.length))
   return all.map(([name, value, mark]) => {
-    const text = oneLine(value)
+    const text = shortened(value, Math.max(shortest, columns - width - 2))
     return `${style.dim(name.padEnd(width))}  ${mark === undefined ? text : mark(text)}`
   })
 }
@@ -53,6 +91,18 @@ export const shortened = (text: string, columns: number): string => {
     kept += segment
   }
   return `${kept}…`
+}
+
+/** At most so many columns, with both ends of the text: names often differ in the last letters. */
+export const abridged = (text: string, columns: number): string => {
+  const line = oneLine(text)
+  if (displayWidth(line) <= columns) return line
+  let end = ""
+  for (const { segment } of [...new Intl.Segmenter().segment(line)].toReversed()) {
+    if (displayWidth(segment + end) > Math.floor(columns / 2)) break
+    end = segment + end
+  }
+  return shortened(line, columns - displayWidth(end)) + end
 }
 
 /** 1234567 as 1.2 MB. */
@@ -71,6 +121,9 @@ export const bytes = (value: number): string => {
 export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
 
 // internal
+
+/** Columns that something which is shortened keeps. */
+const shortest = 16
 
 /** Without line breaks, other control characters and marks of direction, which a terminal would obey. */
 export const oneLine = (text: string) => text.replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, " ")

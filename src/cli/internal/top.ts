@@ -14,7 +14,7 @@ import * as Counts from "./counts.ts"
 import { isoTime, pauseJson, shownPause } from "./instances.ts"
 import type { Style } from "./Output.ts"
 import type { Target } from "./settings.ts"
-import { fields, shortened, table, time } from "./table.ts"
+import { fields, fitted, shortened, time } from "./table.ts"
 import type { Column, Field } from "./table.ts"
 import * as Work from "./work.ts"
 
@@ -58,6 +58,7 @@ export const toJson = (report: Report) => {
     instancesAreEstimates: total.isEstimate,
     blocked: report.blocked,
     paused: { targets: report.pauses.targets.map(pauseJson), instances: report.pauses.instances },
+    deadTasks: report.deadTasks,
     perSecond: all,
     orchestrations: orchestrations.map(({ orchestration, running, ...perSecond }) => ({
       orchestration,
@@ -87,12 +88,11 @@ export const toJson = (report: Report) => {
   }
 }
 
-/** Entries of each of the three tables that fit a terminal, below the lines about the whole store. */
-export const rowsOfATable = (rows: number): number => Math.max(2, Math.floor((rows - linesOfAll - linesAround) / 3))
-
-/** Lines for people; each table with at most so many entries. */
-export const shown = (report: Report, options: { readonly style: Style; readonly most: number }) => {
-  const { most, style } = options
+/** Lines for people, within a width and a number of lines. */
+export const shown = (
+  report: Report,
+  { columns: width, rows, style }: { readonly style: Style; readonly columns: number; readonly rows: number }
+): ReadonlyArray<string> => {
   const { all, orchestrations } = activityOf(report)
   const due = dueOf(report)
   const [oldest] = due.filter(({ oldestAgeMs }) => oldestAgeMs !== null).sort((a, b) => b.oldestAgeMs! - a.oldestAgeMs!)
@@ -129,54 +129,54 @@ export const shown = (report: Report, options: { readonly style: Style; readonly
         style.red
       ] as const
     ]),
+    ...(report.deadTasks === 0
+      ? []
+      : [["dead", `${counted(report.deadTasks, "task")}; see tasks --status dead`, style.red] as const]),
     ["processes", `${count(alive.length)} alive${dead.length === 0 ? "" : `, ${count(dead.length)} dead`}`]
   ]
-  return [
-    ...fields(states, style),
-    ...section(orchestrations, most, style, [
-      { title: "ORCHESTRATION", value: ({ orchestration }) => shortened(orchestration, longestName) },
+  const lines = fields(states, style, width)
+  const tables = [
+    section("orchestration", orchestrations, { style, width }, [
+      { title: "ORCHESTRATION", shrinks: true, value: ({ orchestration }) => orchestration },
       { title: "RUNNING", align: "right", value: ({ running }) => Counts.shown(running) },
-      { title: "STARTED/S", align: "right", value: ({ started }) => rate(started) },
-      { title: "ENDED/S", align: "right", value: (one) => rate(ended(one)) },
+      { title: "STARTED/S", align: "right", dropped: 2, value: ({ started }) => rate(started) },
+      { title: "ENDED/S", align: "right", dropped: 3, value: (one) => rate(ended(one)) },
       {
         title: "FAILED/S",
         align: "right",
+        dropped: 1,
         value: ({ failed }) => rate(failed),
         mark: ({ failed }, text) => failed > 0 ? style.red(text) : text
       }
     ]),
-    ...section(due, most, style, [
-      { title: "DUE", value: (one) => shortened(definitionOf(one), longestName) },
+    section("due definition", due, { style, width }, [
+      { title: "DUE", shrinks: true, value: definitionOf },
       { title: "WAITING", align: "right", value: ({ isMore, waiting }) => `${count(waiting)}${isMore ? "+" : ""}` },
-      { title: "RUNNING", align: "right", value: ({ running }) => count(running) },
+      { title: "RUNNING", align: "right", dropped: 2, value: ({ running }) => count(running) },
       {
         title: "OLDEST",
         align: "right",
+        dropped: 1,
         value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
       },
       Work.servedBy(style)
     ]),
-    ...section([...alive, ...dead], most, style, [
-      { title: "PROCESS", value: ({ host, pid }) => shortened(`${host}/${pid}`, longestName) },
-      { title: "BUILD", value: ({ build }) => shortened(build, 20) },
+    section("process", [...alive, ...dead], { style, width }, [
+      { title: "PROCESS", shrinks: true, value: ({ host, pid }) => `${host}/${pid}` },
+      { title: "BUILD", dropped: 3, value: ({ build }) => shortened(build, 20) },
       {
         title: "STATE",
         value: ({ isAlive }) => isAlive ? "alive" : "dead",
         mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
       },
-      { title: "SINCE", value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
-      ...slotColumns
+      { title: "SINCE", dropped: 2, value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
+      ...slotColumns.map((column) => ({ ...column, dropped: 1 }))
     ])
-  ]
+  ].filter(({ entries }) => entries > 0)
+  return [...lines, ...within(rows - lines.length, tables, style)]
 }
 
 // internal
-
-const longestName = 40
-
-/** The line above all, those of `states`, and for each table an empty line, its titles, and how many are left out. */
-const linesOfAll = 8
-const linesAround = 3 * 3 + 1
 
 interface PerSecond {
   readonly started: number
@@ -236,12 +236,53 @@ const dueOf = ({ due, pauses, processes }: Report) =>
   })).filter(({ running, waiting }) => waiting + running > 0)
     .sort((a, b) => (b.oldestAgeMs ?? -1) - (a.oldestAgeMs ?? -1) || b.running - a.running)
 
-const section = <Row>(rows: ReadonlyArray<Row>, most: number, style: Style, columns: ReadonlyArray<Column<Row>>) => {
-  if (rows.length === 0) return []
-  const others = rows.length - most
+interface Section {
+  /** What an entry is. */
+  readonly noun: string
+  readonly entries: number
+  /** An empty line, the titles, and so many lines of entries; the last one says how many are left out. */
+  readonly lines: (most: number) => ReadonlyArray<string>
+}
+
+const section = <Row>(
+  noun: string,
+  rows: ReadonlyArray<Row>,
+  { style, width }: { readonly style: Style; readonly width: number },
+  columns: ReadonlyArray<Column<Row>>
+): Section => ({
+  noun,
+  entries: rows.length,
+  lines: (most) => {
+    const shown = rows.length <= most ? rows : rows.slice(0, most - 1)
+    const others = rows.length - shown.length
+    return [
+      "",
+      ...fitted(shown, columns, style, width),
+      ...(others > 0 ? [style.dim(`and ${count(others)} more`)] : [])
+    ]
+  }
+})
+
+/** The sections that fit into so many lines: what is due stays longest, processes are left out first. */
+const within = (rows: number, sections: ReadonlyArray<Section>, style: Style): ReadonlyArray<string> => {
+  const shown = sections.map((section) => ({ section, most: Math.min(section.entries, 2) }))
+  const omitted: Array<Section> = []
+  const free = () => rows - shown.reduce((sum, { most }) => sum + 2 + most, 0) - (omitted.length > 0 ? 1 : 0)
+  while (shown.length > 0 && free() < 0) {
+    const last = shown.length === 3 || shown.at(-1)!.section.noun === "process" ? shown.length - 1 : 0
+    omitted.unshift(...shown.splice(last, 1).map(({ section }) => section))
+  }
+  for (let left = free(); left > 0; left--) {
+    const [next] = shown.filter(({ most, section }) => most < section.entries).sort((a, b) => a.most - b.most)
+    if (next === undefined) break
+    next.most++
+  }
   return [
-    "",
-    ...table(rows.slice(0, most), columns, style),
-    ...(others > 0 ? [style.dim(`and ${counted(others, "other", "others")}`)] : [])
+    ...shown.flatMap(({ most, section }) => section.lines(most)),
+    ...(omitted.length === 0 ? [] : [
+      style.dim(`and ${omitted.map(({ entries, noun }) => counted(entries, noun, pluralOf(noun))).join(", ")}`)
+    ])
   ]
 }
+
+const pluralOf = (noun: string) => noun.endsWith("s") ? `${noun}es` : `${noun}s`

@@ -2,7 +2,8 @@
  * What happens in a store now, for operators who look at it every other second.
  *
  * Bounds, however large the store is: one look at an index for each status and name of instances and for each route of
- * the queues; of each of them `mostEnded` and `mostStarted` instances, or `mostWaiting` rows that are due.
+ * the queues; of each of them `mostEnded` and `mostStarted` instances, or `mostWaiting` rows that are due;
+ * `mostBlocked` blocked instances, `mostDead` dead tasks.
  */
 import * as Effect from "effect/Effect"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -20,6 +21,8 @@ export const mostEnded = 1_000
 const mostStarted = 100_000
 
 const mostBlocked = 10_000
+
+const mostDead = 1_000
 
 /** What instances of a name did within the time asked for. */
 export interface Pace {
@@ -53,6 +56,8 @@ export interface LiveReport {
   /** Milliseconds since the Unix epoch, by the clock of the server. */
   readonly nowMs: number
   readonly blocked: number
+  /** At most `mostDead`. */
+  readonly deadTasks: number
   readonly paces: ReadonlyArray<Pace>
   readonly due: ReadonlyArray<Due>
 }
@@ -65,9 +70,9 @@ export const read = Effect.fnUntraced(function*(since: Since): Effect.fn.Return<
   const sinceSql = "atMs" in since
     ? Prisma.sql`to_timestamp(${since.atMs}::float8 / 1000)`
     : Prisma.sql`now() - ${since.agoMs}::float8 * interval '1 millisecond'`
-  const [present] = yield* query<{ readonly nowMs: number; readonly blocked: number }>(
-    "readBlocked",
-    blockedSql(schemaSql)
+  const [present] = yield* query<{ readonly nowMs: number; readonly blocked: number; readonly deadTasks: number }>(
+    "readTotals",
+    totalsSql(schemaSql)
   )
   return {
     ...present!,
@@ -85,7 +90,7 @@ interface DueRow extends Pick<Due, "waiting" | "running" | "oldestAgeMs" | "isMo
   readonly route: string
 }
 
-const blockedSql = (schemaSql: Prisma.Sql) =>
+const totalsSql = (schemaSql: Prisma.Sql) =>
   Prisma.sql`
     SELECT
       floor(extract(epoch FROM now()) * 1000)::float8 AS "nowMs",
@@ -98,7 +103,13 @@ const blockedSql = (schemaSql: Prisma.Sql) =>
           WHERE ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
           LIMIT ${mostBlocked}::bigint
         ) AS blocked
-      ) AS blocked`
+      ) AS blocked,
+      (
+        SELECT count(*)::float8
+        FROM (
+          SELECT FROM ${schemaSql}.queue_tasks AS t WHERE t.dead_at IS NOT NULL LIMIT ${mostDead}::bigint
+        ) AS dead
+      ) AS "deadTasks"`
 
 const pacesSql = (schemaSql: Prisma.Sql, sinceSql: Prisma.Sql) =>
   Prisma.sql`
