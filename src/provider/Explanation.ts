@@ -134,6 +134,8 @@ export interface Explanation {
   readonly cause: Cause
   /** All that could continue it, in the order they began; one of them is enough. */
   readonly waits: ReadonlyArray<Wait>
+  /** Signals that have come and that the program has not taken, oldest first. */
+  readonly untaken: ReadonlyArray<{ readonly name: string; readonly eventId: number; readonly sinceMs: number }>
   /** Since when it is interrupted, and why; null if it is not. */
   readonly interruption: { readonly sinceMs: number; readonly reason: string } | null
 }

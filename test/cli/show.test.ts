@@ -240,6 +240,18 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       ])
     }))
 
+  it.effect("explain names a signal that has come and that the instance does not wait for", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* run("explain decided")
+      assert.match(
+        stdout,
+        /^decided waits for signal Orders for \d+ s \(since \d{4}-\d\d-\d\d \S+Z\), .*; 1 signal "Notes" has come and was not taken\.\n$/
+      )
+      const { untaken } = yield* json("explain decided")
+      assert.lengthOf(untaken, 1)
+      assert.deepInclude(untaken[0], { name: "Notes" })
+    }))
+
   // The last one: it deletes rows of the others.
   it.effect("an id with control characters: they reach no terminal", () =>
     Effect.gen(function*() {

@@ -108,9 +108,8 @@ const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: numbe
 })
 
 const runOne = Effect.fnUntraced(function*(id: string) {
-  const { cause, instanceId, interruption, sentence, status, waits } = yield* (yield* Admin.Admin).explain(id).pipe(
-    orMessages(id)
-  )
+  const { cause, instanceId, interruption, sentence, status, untaken, waits } = yield* (yield* Admin.Admin).explain(id)
+    .pipe(orMessages(id))
   const { answer } = yield* Output
   const { _tag, ...parts } = cause
   yield* answer({
@@ -129,6 +128,7 @@ const runOne = Effect.fnUntraced(function*(id: string) {
         since: isoTime(sinceMs),
         ...placeJson(place)
       })),
+      untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       interrupted: interruption === null ? null : { since: isoTime(interruption.sinceMs), reason: interruption.reason }
     },
     text: [oneLine(sentence)]

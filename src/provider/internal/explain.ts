@@ -40,10 +40,10 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
     if (end !== undefined) {
       const { error, status } = outcomeOf(end)
       const cause = Cause.Ended({ atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs, error })
-      const sentence = sentenceOf(state, status, cause, null, nowMs)
-      return { instanceId, status, sentence, cause, waits: [], interruption: null } satisfies Explanation
+      const sentence = sentenceOf(state, status, cause, { interruption: null, untaken: [] }, nowMs)
+      return { instanceId, status, sentence, cause, waits: [], untaken: [], interruption: null } satisfies Explanation
     }
-    const { interruption = null, waits } = OpenWaits.of(events, queued)
+    const { interruption = null, untaken, waits } = OpenWaits.of(events, queued)
     const cause = causeOf({
       state,
       queued,
@@ -55,8 +55,8 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
       processes: yield* reads.listProcesses,
       pauses: (yield* reads.getPauses).targets
     })
-    const sentence = sentenceOf(state, "Running", cause, interruption, nowMs)
-    return { instanceId, status: "Running", sentence, cause, waits, interruption } satisfies Explanation
+    const sentence = sentenceOf(state, "Running", cause, { interruption, untaken }, nowMs)
+    return { instanceId, status: "Running", sentence, cause, waits, untaken, interruption } satisfies Explanation
   })
 })
 
@@ -208,14 +208,39 @@ const sentenceOf = (
   { instanceId, orchestrationName }: InstanceState,
   status: InstanceStatus,
   cause: Cause,
-  interruption: Explanation["interruption"],
+  { interruption, untaken }: Pick<Explanation, "interruption" | "untaken">,
   nowMs: number
 ): string => {
   const about = interruption === null
     ? instanceId
     : `${instanceId} was interrupted ${ago(interruption.sinceMs, nowMs)} and cleans up: it`
-  return `${about} ${predicate(cause, status, orchestrationName, nowMs)}.`
+  const others = waitsForOthers.has(cause._tag) ? shownUntaken(untaken) : ""
+  return `${about} ${predicate(cause, status, orchestrationName, nowMs)}${others}.`
 }
+
+/** Causes that a signal which has come might have been meant to end. */
+const waitsForOthers: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
+  "Child",
+  "Task",
+  "Signal",
+  "Timer",
+  "Nothing"
+])
+
+/** Such as `; 1 signal "aproved" has come and was not taken`. */
+const shownUntaken = (untaken: Explanation["untaken"]): string => {
+  if (untaken.length === 0) return ""
+  const names = [...new Set(untaken.map(({ name }) => name))]
+  const shown = names.slice(0, mostNames).map((name) =>
+    `${counted(untaken.filter((one) => one.name === name).length, "signal")} ${JSON.stringify(name)}`
+  )
+  const others = names.length - shown.length
+  return `; ${[...shown, ...(others === 0 ? [] : [counted(others, "other name")])].join(", ")} ${
+    untaken.length === 1 ? "has come and was not taken" : "have come and were not taken"
+  }`
+}
+
+const mostNames = 3
 
 const ago = (ms: number, nowMs: number) => `${age(nowMs - ms)} ago`
 
@@ -223,6 +248,9 @@ const at = (ms: number, nowMs: number) =>
   `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z${ms > nowMs ? `, in ${age(ms - nowMs)}` : ""}`
 
 const since = (ms: number, nowMs: number) => `for ${age(nowMs - ms)}`
+
+/** With the time, which a log or a ticket has. */
+const sinceTime = (ms: number, nowMs: number) => `${since(ms, nowMs)} (since ${at(ms, nowMs)})`
 
 const named = ({ name, tag }: AwaitedActivity) => `activity ${name}${tag === null ? "" : ` with tag ${tag}`}`
 
@@ -284,12 +312,12 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
         at(untilMs, nowMs)
       }${tried(activity)}`,
     Child: (child) =>
-      `waits for child ${child.instanceId} (${child.name}) ${since(child.sinceMs, nowMs)}${
+      `waits for child ${child.instanceId} (${child.name}) ${sinceTime(child.sinceMs, nowMs)}${
         child.isInterrupted ? "; it was interrupted, and cleans up" : ""
       }`,
-    Task: (task) => `waits for the end of task ${task.name} ${since(task.sinceMs, nowMs)}`,
+    Task: (task) => `waits for the end of task ${task.name} ${sinceTime(task.sinceMs, nowMs)}`,
     Signal: ({ name, sinceMs, untilMs }) =>
-      `waits for signal ${name} ${since(sinceMs, nowMs)}${
+      `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
       }`,
     Timer: ({ untilMs }) => `sleeps until ${at(untilMs, nowMs)}`,

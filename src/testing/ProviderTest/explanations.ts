@@ -184,6 +184,20 @@ export const explanations = topic("explanations", {
     assert.isNull(
       (yield* expectCause("signal", "Signal", /waits for signal Approved for .*, without a limit\.$/)).untilMs
     )
+    yield* waiting("misspelt", [
+      signal(2, "Approved"),
+      { _tag: "ExternalEventPersistent", eventId: 3, name: "aproved", data: "1" },
+      { _tag: "ExternalEventPersistent", eventId: 4, name: "aproved", data: "2" }
+    ])
+    const misspelt = yield* explain("misspelt")
+    assert.match(
+      misspelt.sentence,
+      /since \S+ \S+Z\), without a limit; 2 signals "aproved" have come and were not taken\.$/
+    )
+    assert.deepStrictEqual(misspelt.untaken.map(({ eventId, name }) => [name, eventId]), [["aproved", 3], [
+      "aproved",
+      4
+    ]])
     yield* waiting("limited", [signal(2, "Approved"), timer("limited", 3, untilMs)], {
       items: [timerFired("limited", 3, untilMs)]
     })
