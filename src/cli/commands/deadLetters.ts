@@ -12,7 +12,7 @@ import { isoTime } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Progress from "../internal/Progress.ts"
 import * as Store from "../internal/store.ts"
-import { oneLine, shortened, table } from "../internal/table.ts"
+import { fitted, oneLine } from "../internal/table.ts"
 
 const queue = Argument.String("queue").pipe(Argument.withDescription("Name of the queue"))
 
@@ -49,10 +49,8 @@ export const redrive = Command.make(
 
 // internal
 
-const longestReason = 60
-
 const runDead = Effect.fnUntraced(function*({ limit, queue }: { readonly queue: string; readonly limit: number }) {
-  const { answer, style } = yield* Output
+  const { answer, columns, style } = yield* Output
   const found = yield* QueueReport.listDead(queue, limit)
   const all = yield* QueueReport.countDead(queue)
   const nowMs = yield* Clock.currentTimeMillis
@@ -66,13 +64,18 @@ const runDead = Effect.fnUntraced(function*({ limit, queue }: { readonly queue: 
     text: found.length === 0
       ? [oneLine(`no dead letters in ${queue}`)]
       : [
-        ...table(found, [
-          { title: "ID", align: "right", value: ({ id }) => id },
-          { title: "KIND", value: ({ kind }) => kind ?? "-" },
-          { title: "DELIVERIES", align: "right", value: ({ attempts }) => count(attempts) },
-          { title: "DIED", value: ({ diedAtMs }) => `${age(nowMs - diedAtMs)} ago` },
-          { title: "REASON", value: ({ reason }) => shortened(reason ?? "delivered too often", longestReason) }
-        ], style),
+        ...fitted(
+          found,
+          [
+            { title: "ID", align: "right", value: ({ id }) => id },
+            { title: "KIND", value: ({ kind }) => kind ?? "-" },
+            { title: "DELIVERIES", align: "right", value: ({ attempts }) => count(attempts) },
+            { title: "DIED", value: ({ diedAtMs }) => `${age(nowMs - diedAtMs)} ago` },
+            { title: "REASON", shrinks: "end", value: ({ reason }) => reason ?? "delivered too often" }
+          ],
+          style,
+          columns
+        ),
         ...(others > 0 ? ["", `and ${counted(others, "other", "others")}`] : [])
       ]
   })

@@ -10,7 +10,7 @@ import * as Filters from "../internal/filters.ts"
 import { markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
-import { shortened, table } from "../internal/table.ts"
+import { fitted } from "../internal/table.ts"
 
 export const list = Command.make("list", {
   ...Filters.flags,
@@ -49,16 +49,13 @@ export const list = Command.make("list", {
 
 // internal
 
-/** What an instance shows of itself, or why it failed. */
-const longestDetail = 40
-
 const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Filters.Filter & {
   readonly order: Option.Option<"newest" | "oldest" | "id">
   readonly cursor: Option.Option<string>
   readonly limit: number
 }) {
   const admin = yield* Admin
-  const { answer, style } = yield* Output
+  const { answer, columns, style } = yield* Output
   const search = { ...yield* Filters.searchOf(filter), orderBy: Option.getOrUndefined(order) }
   const found: Array<InstanceState> = []
   let next = Option.getOrNull(cursor)
@@ -78,18 +75,24 @@ const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Fil
     text: rows.length === 0
       ? ["no instances"]
       : [
-        ...table(rows, [
-          { title: "INSTANCE", value: ({ instanceId }) => instanceId },
-          { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
-          { title: "VERSION", value: ({ orchestrationVersion }) => orchestrationVersion ?? "-" },
-          { title: "STATUS", value: ({ shown }) => shown, mark: (row, text) => markedState(row, text, style) },
-          { title: "CREATED", value: ({ createdAtMs }) => `${age(nowMs - createdAtMs)} ago` },
-          { title: "LAST TURN", value: ({ updatedAtMs }) => `${age(nowMs - updatedAtMs)} ago` },
-          ...(rows.every(({ detail }) => detail === "") ? [] : [{
-            title: "DETAIL",
-            value: ({ detail }: typeof rows[number]) => shortened(detail, longestDetail)
-          }])
-        ], style),
+        ...fitted(
+          rows,
+          [
+            { title: "INSTANCE", value: ({ instanceId }) => instanceId },
+            { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
+            { title: "VERSION", value: ({ orchestrationVersion }) => orchestrationVersion ?? "-" },
+            { title: "STATUS", value: ({ shown }) => shown, mark: (row, text) => markedState(row, text, style) },
+            { title: "CREATED", value: ({ createdAtMs }) => `${age(nowMs - createdAtMs)} ago` },
+            { title: "LAST TURN", value: ({ updatedAtMs }) => `${age(nowMs - updatedAtMs)} ago` },
+            ...(rows.every(({ detail }) => detail === "") ? [] : [{
+              title: "DETAIL",
+              shrinks: "end" as const,
+              value: ({ detail }: typeof rows[number]) => detail
+            }])
+          ],
+          style,
+          columns
+        ),
         ...(next === null ? [] : ["", `More follow: repeat the command with --cursor ${next}`])
       ]
   })

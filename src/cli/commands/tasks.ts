@@ -12,7 +12,7 @@ import * as Bulk from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
-import { shortened, table } from "../internal/table.ts"
+import { fitted } from "../internal/table.ts"
 import { errorOf, marked, shownTime, toJson } from "../internal/tasks.ts"
 
 const name = Flag.String("name").pipe(
@@ -116,15 +116,13 @@ export const tasks = Command.make("tasks", {
 
 const layer = Layer.provideMerge(Tasks.layer, Store.layerForChanges)
 
-const longestError = 40
-
 const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
   readonly name: Option.Option<string>
   readonly status: Option.Option<TaskReport.Status>
   readonly cursor: Option.Option<string>
   readonly limit: number
 }) {
-  const { answer, style } = yield* Output
+  const { answer, columns, style } = yield* Output
   const page = yield* TaskReport.list({
     name: Option.getOrUndefined(name),
     status: Option.getOrUndefined(status),
@@ -137,21 +135,27 @@ const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
     text: page.tasks.length === 0
       ? ["no tasks"]
       : [
-        ...table(page.tasks, [
-          { title: "TASK", value: ({ id }) => id },
-          { title: "NAME", value: ({ name }) => name },
-          { title: "STATUS", value: ({ status }) => status, mark: (task, text) => marked(task, text, style) },
-          {
-            title: "ATTEMPTS",
-            align: "right",
-            value: ({ counted, maxAttempts }) => `${counted}/${maxAttempts}`
-          },
-          { title: "TIME", value: (task) => shownTime(task, nowMs) },
-          ...(page.tasks.every(({ error }) => error === null) ? [] : [{
-            title: "ERROR",
-            value: (task: TaskReport.ListedTask) => shortened(errorOf(task) ?? "", longestError)
-          }])
-        ], style),
+        ...fitted(
+          page.tasks,
+          [
+            { title: "TASK", value: ({ id }) => id },
+            { title: "NAME", value: ({ name }) => name },
+            { title: "STATUS", value: ({ status }) => status, mark: (task, text) => marked(task, text, style) },
+            {
+              title: "ATTEMPTS",
+              align: "right",
+              value: ({ counted, maxAttempts }) => `${counted}/${maxAttempts}`
+            },
+            { title: "TIME", value: (task) => shownTime(task, nowMs) },
+            ...(page.tasks.every(({ error }) => error === null) ? [] : [{
+              title: "ERROR",
+              shrinks: "end" as const,
+              value: (task: TaskReport.ListedTask) => errorOf(task) ?? ""
+            }])
+          ],
+          style,
+          columns
+        ),
         ...(page.next === null ? [] : ["", `More follow: repeat the command with --cursor ${page.next}`])
       ]
   })

@@ -11,8 +11,8 @@ export interface Column<Row> {
   readonly align?: "right"
   /** Marks a value, after its width is known. */
   readonly mark?: (row: Row, text: string) => string
-  /** Whether its values are abridged where a table is too wide. At most one column of a table. */
-  readonly shrinks?: true
+  /** Where a table is too wide, its values lose their middle or their end. At most one column of a table. */
+  readonly shrinks?: "middle" | "end"
   /** Left out where a table is too wide even then, the highest number first. Defaults to never. */
   readonly dropped?: number
 }
@@ -47,18 +47,20 @@ export const fitted = <Row>(
     Math.max(title.length, ...rows.map((row) => displayWidth(oneLine(value(row)))))
   let kept = columns
   for (;;) {
-    const fixed = kept.filter(({ shrinks }) => shrinks !== true)
+    const fixed = kept.filter(({ shrinks }) => shrinks === undefined)
     const room = width - fixed.reduce((sum, column) => sum + widthOf(column) + 2, 0)
     const needed = kept.reduce(
-      (most, column) => column.shrinks === true ? Math.min(widthOf(column), shortest) : most,
+      (most, column) => column.shrinks !== undefined ? Math.min(widthOf(column), shortest) : most,
       0
     )
     const [next] = fixed.filter(({ dropped }) => dropped !== undefined).sort((a, b) => b.dropped! - a.dropped!)
     if (room >= needed || next === undefined) {
       const shrunk = kept.map((column) =>
-        column.shrinks === true
-          ? { ...column, value: (row: Row) => abridged(column.value(row), Math.max(room, shortest)) }
-          : column
+        column.shrinks === undefined ? column : {
+          ...column,
+          value: (row: Row) =>
+            (column.shrinks === "middle" ? abridged : shortened)(column.value(row), Math.max(room, shortest))
+        }
       )
       return table(rows, shrunk, style)
     }

@@ -137,7 +137,7 @@ export const shown = (
   const lines = fields(states, style, width)
   const tables = [
     section("orchestration", orchestrations, { style, width }, [
-      { title: "ORCHESTRATION", shrinks: true, value: ({ orchestration }) => orchestration },
+      { title: "ORCHESTRATION", shrinks: "middle", value: ({ orchestration }) => orchestration },
       { title: "RUNNING", align: "right", value: ({ running }) => Counts.shown(running) },
       { title: "STARTED/S", align: "right", dropped: 2, value: ({ started }) => rate(started) },
       { title: "ENDED/S", align: "right", dropped: 3, value: (one) => rate(ended(one)) },
@@ -150,7 +150,7 @@ export const shown = (
       }
     ]),
     section("due definition", due, { style, width }, [
-      { title: "DUE", shrinks: true, value: definitionOf },
+      { title: "DUE", shrinks: "middle", value: definitionOf },
       { title: "WAITING", align: "right", value: ({ isMore, waiting }) => `${count(waiting)}${isMore ? "+" : ""}` },
       { title: "RUNNING", align: "right", dropped: 2, value: ({ running }) => count(running) },
       {
@@ -162,7 +162,7 @@ export const shown = (
       Work.servedBy(style)
     ]),
     section("process", [...alive, ...dead], { style, width }, [
-      { title: "PROCESS", shrinks: true, value: ({ host, pid }) => `${host}/${pid}` },
+      { title: "PROCESS", shrinks: "middle", value: ({ host, pid }) => `${host}/${pid}` },
       { title: "BUILD", dropped: 3, value: ({ build }) => shortened(build, 20) },
       {
         title: "STATE",
