@@ -70,7 +70,7 @@ export interface InstanceSearch {
   readonly status?: InstanceStatus | "Blocked" | "Paused" | undefined
   /** Name of the orchestration. */
   readonly name?: string | undefined
-  /** Version of the orchestration. */
+  /** Version of the orchestration; of those that have not begun, the one that they were started with. */
   readonly version?: string | undefined
   /** Only those without a parent. Defaults to false: all. */
   readonly isRoot?: boolean | undefined

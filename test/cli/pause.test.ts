@@ -38,8 +38,13 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     yield* says(["pause", "a", "--reason", "asked the customer"], "paused instance a: asked the customer")
     yield* says("pause --orchestration Order", "paused orchestration Order")
     yield* says("pause --orchestration Order@1.0.0", "paused orchestration Order@1.0.0")
-    yield* says("pause --activity Charge", "paused activity Charge")
-    yield* says("pause --tag gpu", "paused tag gpu")
+    const unknown = (target: string) =>
+      `paused ${target}\nwarning: nothing is known of ${target}: no process serves it, and no work has it`
+    yield* says("pause --activity Charge", unknown("activity Charge"))
+    yield* says("pause --tag gpu", unknown("tag gpu"))
+    yield* says("pause --orchestration Ordr", unknown("orchestration Ordr"))
+    yield* says("pause --orchestration Order@1.0.1", unknown("orchestration Order@1.0.1"))
+    for (const target of ["Ordr", "Order@1.0.1"]) yield* run(`resume --orchestration ${target}`)
     assert.deepStrictEqual(yield* json("pause --all --reason incident"), {
       action: "paused",
       target: "everything",

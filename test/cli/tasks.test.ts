@@ -124,7 +124,9 @@ it.live("tasks redrive: by id without a question, by name with one", () =>
     const named = yield* run(`tasks redrive ${id("a", 1)} ${id("c", 1)} nope`)
     assert.deepStrictEqual([named.exitCode, named.stdout], [
       1,
-      `redriven 1 task\n2 refused:\n  task ${id("c", 1)} is Pending, not Dead\n  task nope not found\n`
+      `redriven 1 task\n2 refused:\n  task ${
+        id("c", 1)
+      } is Pending, not Dead\n  task nope not found: ids are UUIDs; to select tasks by name, give --name nope\n`
     ])
     assert.deepStrictEqual(yield* statuses("a"), ["Pending", ...repeated("Dead", 4)])
     assert.lengthOf(yield* sql("SELECT FROM queue_outbox"), 1)
@@ -216,4 +218,14 @@ it.live("queues dead lists dead letters without payloads, queues redrive puts th
     assert.deepInclude(yield* json("queues redrive mails --yes"), { matched: 999, done: 999 })
     assert.strictEqual(yield* left, 0)
     assert.strictEqual((yield* run("queues redrive mails --yes")).stdout, "no dead letters in mails\n")
+    const unknown = yield* run("queues dead mials")
+    assert.deepStrictEqual([unknown.exitCode, unknown.stdout], [0, "no dead letters in mials\n"])
+    assert.strictEqual(unknown.stderr, "warning: no queue mials has messages; these have some: mails\n")
+    assert.strictEqual((yield* run("queues dead mails")).stderr, "")
+    const one = yield* run("tasks redrive SendMail")
+    assert.strictEqual(one.stderr, "error: 1 of 1 task was refused\n")
+    assert.include(
+      one.stdout,
+      "task SendMail not found: ids are UUIDs; to select tasks by name, give --name SendMail\n"
+    )
   }))

@@ -315,5 +315,15 @@ it.live("without a terminal it prints once or not at all", () =>
       assert.include(stderr, "it draws on a terminal: give --once to print it")
     }
     assert.strictEqual((yield* run(["--once", "--interval", "1 millis"])).exitCode, 2)
+    for (
+      const [given, problem] of [
+        ["1", "add a unit, such as \"1 second\""],
+        ["0.5", "add a unit, such as \"0.5 seconds\""],
+        ["soon", "it is not a duration of 0 or more: write \"10 minutes\" or \"1 hour\""]
+      ] as const
+    ) {
+      const { exitCode, stderr } = yield* run(["--once", "--interval", given])
+      assert.deepStrictEqual([exitCode, stderr], [2, `error: --interval: ${problem}\n`])
+    }
     assert.match((yield* run(["--once"])).stdout, /^instances +none$/m)
   }))

@@ -32,6 +32,20 @@ describe("a value that begins with a dash", () => {
     }))
 })
 
+describe("bad usage", () => {
+  it.effect("names the command or the flag that was probably meant", () =>
+    Effect.gen(function*() {
+      const says = (args: string) =>
+        Effect.map(Cli.run(args, { env: { DATABASE_URL: nowhere } }), ({ exitCode, stderr }) => {
+          assert.strictEqual(exitCode, 2, args)
+          return stderr
+        })
+      assert.include(yield* says("shwo order-1"), ": did you mean show? See: duroxide-prisma --help")
+      assert.include(yield* says("list --stauts failed"), ": did you mean --status? See: duroxide-prisma list --help")
+      assert.notInclude(yield* says("qqqq"), "did you mean")
+    }))
+})
+
 describe("help", () => {
   it.effect("lists the commands and the flags of all commands, in lines of 80 columns", () =>
     Effect.gen(function*() {

@@ -55,6 +55,7 @@ const runDead = Effect.fnUntraced(function*({ limit, queue }: { readonly queue: 
   const all = yield* QueueReport.countDead(queue)
   const nowMs = yield* Clock.currentTimeMillis
   const others = all - found.length
+  if (all === 0) yield* warnIfUnknown(queue)
   yield* answer({
     json: {
       queue,
@@ -81,6 +82,14 @@ const runDead = Effect.fnUntraced(function*({ limit, queue }: { readonly queue: 
   })
 })
 
+/** Queues are made by their first message: the name may be wrong. */
+const warnIfUnknown = Effect.fnUntraced(function*(name: string) {
+  const queues = (yield* QueueReport.readQueues).map(({ queue }) => queue)
+  if (queues.includes(name)) return
+  const known = queues.length === 0 ? "" : `; these have some: ${queues.slice(0, 10).join(", ")}`
+  yield* (yield* Output).warn(oneLine(`no queue ${name} has messages${known}`))
+})
+
 /** Messages that one statement takes. */
 const mostAtOnce = 500
 
@@ -93,6 +102,7 @@ const runRedrive = Effect.fnUntraced(function*(
   const queue = yield* PgQueue.make({ queues: { [name]: {} } })
   const matched = Math.min(yield* QueueReport.countDead(name), Option.getOrElse(limit, () => Number.POSITIVE_INFINITY))
   const json = { action: words.done, queue: name, matched }
+  if (matched === 0) yield* warnIfUnknown(name)
   if (matched === 0 || dryRun) {
     return yield* answer({
       json: { ...json, done: 0, dryRun },

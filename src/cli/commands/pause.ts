@@ -85,12 +85,47 @@ interface Flags {
 const runPause = Effect.fnUntraced(function*({ reason, ...flags }: Flags & { readonly reason: Option.Option<string> }) {
   const target = yield* targetOf(flags)
   yield* (yield* Admin).pause(target, { reason: Option.getOrUndefined(reason) })
+  yield* warnIfUnknown(target)
   const { answer } = yield* Output
   const why = Option.match(reason, { onNone: () => "", onSome: (text) => `: ${text}` })
   yield* answer({
     json: { action: "paused", ...targetJson(target), reason: Option.getOrNull(reason) },
     text: [oneLine(`paused ${shownTarget(target)}${why}`)]
   })
+})
+
+/** The name may be wrong. A pause of it is kept nevertheless: the definition may come with the next deploy. */
+const warnIfUnknown = Effect.fnUntraced(function*(target: PauseTarget) {
+  if (target._tag === "Instance" || target._tag === "Everything" || (yield* isKnown(target))) return
+  yield* (yield* Output).warn(
+    oneLine(`nothing is known of ${shownTarget(target)}: no process serves it, and no work has it`)
+  )
+})
+
+/** Whether a process that is listed serves it, or the store has work of it. */
+const isKnown = Effect.fnUntraced(function*(target: Exclude<PauseTarget, { _tag: "Instance" | "Everything" }>) {
+  const admin = yield* Admin
+  const processes = yield* admin.listProcesses
+  if (target._tag === "Orchestration") {
+    const { name, version } = target
+    if (
+      processes.some(({ orchestrations }) =>
+        orchestrations.some((one) =>
+          version === undefined ? parseDefinition(one).name === name : one === `${name}@${version}`
+        )
+      )
+    ) return true
+    const { instances, next } = yield* admin.list({ name, version, limit: 1 })
+    return instances.length > 0 || next !== null
+  }
+  if (target._tag === "Activity" && processes.some(({ activities }) => activities.includes(target.name))) return true
+  if (target._tag === "Tag" && processes.some(({ tags }) => "tags" in tags && tags.tags.includes(target.tag))) {
+    return true
+  }
+  const { activities } = yield* admin.getQueueLoads
+  return activities.some(({ activity, tag }) =>
+    target._tag === "Activity" ? activity === target.name : tag === target.tag
+  )
 })
 
 const runResume = Effect.fnUntraced(function*(flags: Flags) {

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
+import { isUuid } from "../../model/shared/identifiers.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import * as Tasks from "../../tasks/Tasks.ts"
 import * as Bulk from "../internal/bulk.ts"
@@ -234,5 +235,9 @@ const chosen = Effect.fnUntraced(function*(
 
 const refusal = (id: string, status: string, code: string, problem: string) =>
   status === "NotFound"
-    ? new CommandError({ code: "TaskNotFound", message: `task ${id} not found`, exit: "no" })
+    ? new CommandError({
+      code: "TaskNotFound",
+      message: `task ${id} not found${isUuid(id) ? "" : `: ids are UUIDs; to select tasks by name, give --name ${id}`}`,
+      exit: "no"
+    })
     : new CommandError({ code, message: `task ${id} ${problem}`, exit: "no" })

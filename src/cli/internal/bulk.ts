@@ -168,7 +168,9 @@ export const run = Effect.fnUntraced(function*<E, R, R2, R3>(
   if (tally.refusals > 0) {
     return yield* new CommandError({
       code: "Refused",
-      message: `${count(tally.refusals)} of ${nouns(tally.done + tally.refusals)} were refused`,
+      message: `${count(tally.refusals)} of ${nouns(tally.done + tally.refusals)} ${
+        tally.refusals === 1 ? "was" : "were"
+      } refused`,
       exit: "no"
     })
   }

@@ -15,6 +15,13 @@ export const durationOf = (
   if (Option.isNone(given)) return Effect.succeed(undefined)
   const duration = Durations.durationOf(given.value as never)
   return duration === undefined
-    ? Effect.fail(misused(`--${flag}: ${Durations.noDuration}: write "10 minutes" or "1 hour"`))
+    ? Effect.fail(misused(`--${flag}: ${problemOf(given.value.trim())}`))
     : Effect.succeed(duration)
 }
+
+// internal
+
+const problemOf = (text: string): string =>
+  /^\d+(\.\d+)?$/.test(text)
+    ? `add a unit, such as "${text} ${Number(text) === 1 ? "second" : "seconds"}"`
+    : `${Durations.noDuration}: write "10 minutes" or "1 hour"`

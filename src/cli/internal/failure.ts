@@ -63,9 +63,7 @@ export const ofUsage = (
   code: "Usage",
   message: errors.length === 0
     ? `name a command. See: ${commandPath.join(" ")} --help`
-    : `${errors.map(({ message }) => numberExpected(message.split("\n")[0]!)).join("; ")}. See: ${
-      commandPath.join(" ")
-    } --help`,
+    : `${errors.map(shownError).join(" ")} See: ${commandPath.join(" ")} --help`,
   exitCode: exitCodes.usage
 })
 
@@ -111,6 +109,13 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
 }
 
 // internal
+
+/** In one line; the parser shows names that are similar on lines of their own. */
+const shownError = (error: CliError.CliError): string => {
+  const similar = "suggestions" in error ? error.suggestions : []
+  return numberExpected(error.message.split("\n")[0]!) +
+    (similar.length === 0 ? "." : `: did you mean ${similar.join(" or ")}?`)
+}
 
 /** In place of the parser's words for types. */
 const numberExpected = (message: string) =>

@@ -202,7 +202,12 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
     ...(orderBy !== "id" || parentInstanceId === null
       ? []
       : [Prisma.sql`i.parent_instance_id = ${parentInstanceId}`]),
-    ...(orchestrationVersion === null ? [] : [Prisma.sql`i.orchestration_version = ${orchestrationVersion}`]),
+    ...(orchestrationVersion === null ? [] : [Prisma.sql`
+      COALESCE(
+        i.orchestration_version,
+        -- Before its first turn, its route says which version it asks for.
+        CASE WHEN split_part(i.route, ' ', 2) LIKE '=%' THEN substr(split_part(i.route, ' ', 2), 2) END
+      ) = ${orchestrationVersion}`]),
     ...(isRoot ? [Prisma.sql`i.parent_instance_id IS NULL`] : []),
     ...(hasPrefixIndex || idPrefix === null ? [] : [prefixSql(idPrefix)]),
     ...(updatedFromMs === null ? [] : [Prisma.sql`i.updated_at >= ${updatedAt(updatedFromMs)}`]),

@@ -450,7 +450,9 @@ const isRetrying = (store: tables.Tables, instanceId: string): boolean => {
 }
 
 const isListed = (store: tables.Tables, instanceId: string, listing: Listing): boolean => {
-  const { createdAtMs, customStatus, name, parentInstanceId, updatedAtMs, version } = store.instances.get(instanceId)!
+  const { asksFor, createdAtMs, customStatus, name, parentInstanceId, takesNewer, updatedAtMs, version } = store
+    .instances
+    .get(instanceId)!
   const status = tables.statusOf(store, instanceId)
   const execution = currentOf(store, instanceId)
   const contains = (text: string | null | undefined, part: string) =>
@@ -466,7 +468,8 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
       ? status !== "Running"
       : status === listing.status)) &&
     (listing.orchestrationName === null || name === listing.orchestrationName) &&
-    (listing.orchestrationVersion === null || version === listing.orchestrationVersion) &&
+    (listing.orchestrationVersion === null ||
+      (version ?? (takesNewer ? null : asksFor)) === listing.orchestrationVersion) &&
     (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
     (!listing.isRoot || parentInstanceId === null) &&
     (!listing.isRetrying || isRetrying(store, instanceId)) &&

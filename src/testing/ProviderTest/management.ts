@@ -95,6 +95,13 @@ export const management = topic("management", {
     assert.deepStrictEqual(yield* listed({ name: "Rare" }), ["order-2"])
     assert.deepStrictEqual(yield* listed({ name: "Rare", status: "Failed" }), [])
     assert.deepStrictEqual(yield* listed({ version: "1.2.0" }), ["order-1"])
+    yield* (yield* Provider).startOrchestration({
+      start: startItem("not-begun", { version: "3.0.0" }),
+      pinnedVersion: { major: 1000, minor: 1, patch: 0 },
+      delay: Option.none()
+    })
+    assert.deepStrictEqual(yield* listed({ version: "3.0.0" }), ["not-begun"])
+    yield* admin.deleteInstance("not-begun", { force: true })
     assert.deepStrictEqual(yield* listed({ parentId: "other" }), ["order-1"])
     assert.deepStrictEqual(yield* listed({ parentId: "other", orderBy: "id", status: "Failed" }), [])
     assert.deepStrictEqual(yield* listed({ isRoot: true }), ["broken", "order-2", "other", "old"])
