@@ -4,8 +4,10 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { InstanceState } from "../../model/Instance.ts"
+import { explainEnd, isDeath } from "../../model/shared/explained.ts"
 import { age } from "../../model/shared/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
+import { endOf } from "../../provider/shared/endOf.ts"
 import * as Filters from "../internal/filters.ts"
 import { markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -34,7 +36,8 @@ export const list = Command.make("list", {
   Command.withShortDescription("List instances"),
   Command.withDescription(
     "List instances, the newest first, by status, orchestration, id, parent, times and texts. Indexes lead to a status, " +
-      "an orchestration, a parent and times of creation; the rest is looked for in one instance after the other."
+      "an orchestration, a parent and times of creation; the rest is looked for in one instance after the other. " +
+      "A typed error is shown as JSON, such as {\"_tag\":\"Declined\"}; what a program died of, a bug, as \"died: …\"."
   ),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },
@@ -48,6 +51,12 @@ export const list = Command.make("list", {
 )
 
 // internal
+
+/** What a program died of, marked as such: a typed error has no other mark than to be JSON. */
+const deathOf = (state: InstanceState): string | undefined => {
+  const end = endOf(state)
+  return end?._tag === "Failed" && isDeath(end.details) ? explainEnd(end.details) : undefined
+}
 
 const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Filters.Filter & {
   readonly order: Option.Option<"newest" | "oldest" | "id">
@@ -67,7 +76,7 @@ const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Fil
   const nowMs = yield* Clock.currentTimeMillis
   const rows = found.map((state) => {
     const { error, status } = outcomeOf(state)
-    const detail = error ?? state.pause?.reason ?? state.block?.problem ?? state.customStatus ?? ""
+    const detail = deathOf(state) ?? error ?? state.pause?.reason ?? state.block?.problem ?? state.customStatus ?? ""
     return { ...state, shown: shownStatus(state, status), status, detail }
   })
   yield* answer({

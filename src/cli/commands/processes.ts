@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { TagFilter } from "../../model/Instance.ts"
 import { age, count } from "../../model/shared/quantities.ts"
+import * as ProcessReport from "../../prisma/shared/processReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProcessInfo } from "../../provider/AdminDriver.ts"
 import { isoTime } from "../internal/instances.ts"
@@ -47,6 +48,8 @@ export const slotsJson = ({ activitySlots, orchestrationSlots, slotsInUse }: Pro
 
 // internal
 
+const isoTimeOf = (ms: number | undefined) => ms === undefined ? null : isoTime(ms)
+
 /** Columns of what a process serves, where output has no width. */
 const longestList = 60
 
@@ -54,6 +57,8 @@ const run = Effect.gen(function*() {
   const { answer, columns, style } = yield* Output
   const all = yield* (yield* Admin).listProcesses
   const found = [...all.filter(({ isAlive }) => isAlive), ...all.filter(({ isAlive }) => !isAlive)]
+  const deaths = yield* ProcessReport.readDeaths
+  const hasDead = found.some(({ isAlive }) => !isAlive)
   const nowMs = yield* Clock.currentTimeMillis
   yield* answer({
     json: found.map((process) => ({
@@ -64,6 +69,7 @@ const run = Effect.gen(function*() {
       pid: process.pid,
       since: isoTime(process.sinceMs),
       seenAt: isoTime(process.seenMs),
+      foundDeadAt: isoTimeOf(deaths.get(process.id)),
       listening: process.isListening,
       orchestrations: process.orchestrations,
       activities: process.activities,
@@ -78,7 +84,14 @@ const run = Effect.gen(function*() {
         value: ({ isAlive, isListening }) => isAlive ? isListening ? "alive" : "alive, polls" : "dead",
         mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
       },
-      { title: "SINCE", value: ({ sinceMs }) => `${age(nowMs - sinceMs)} ago` },
+      { title: "STARTED", value: ({ sinceMs }) => `${age(nowMs - sinceMs)} ago` },
+      ...(hasDead
+        ? [{
+          title: "FOUND DEAD",
+          // Those that no other process has found yet are found by this look.
+          value: ({ id, isAlive }: ProcessInfo) => isAlive ? "-" : `${age(nowMs - (deaths.get(id) ?? nowMs))} ago`
+        }]
+        : []),
       ...slotColumns,
       { title: "SERVES", value: (process) => shortened(servedBy(process), Math.max(longestList, columns - 70)) }
     ], style)

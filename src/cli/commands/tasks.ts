@@ -13,8 +13,8 @@ import * as Bulk from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
-import { fitted } from "../internal/table.ts"
-import { errorOf, marked, shownTime, toJson } from "../internal/tasks.ts"
+import { fitted, shortened } from "../internal/table.ts"
+import { errorOf, longestPayload, marked, shownTime, toJson } from "../internal/tasks.ts"
 
 const name = Flag.String("name").pipe(
   Flag.withMetavar("<name>"),
@@ -90,6 +90,11 @@ export const tasks = Command.make("tasks", {
     ),
     Flag.optional
   ),
+  payloads: Flag.Boolean("payloads").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Also payloads, shortened; they may contain data of your application"),
+    Flag.withDefault(false)
+  ),
   cursor: Flag.String("cursor").pipe(
     Flag.withMetavar("<cursor>"),
     Flag.withDescription("Continue where an earlier list with the same flags has ended"),
@@ -117,8 +122,9 @@ export const tasks = Command.make("tasks", {
 
 const layer = Layer.provideMerge(Tasks.layer, Store.layerForChanges)
 
-const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
+const runList = Effect.fnUntraced(function*({ cursor, limit, name, payloads, status }: {
   readonly name: Option.Option<string>
+  readonly payloads: boolean
   readonly status: Option.Option<TaskReport.Status>
   readonly cursor: Option.Option<string>
   readonly limit: number
@@ -127,6 +133,7 @@ const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
   const page = yield* TaskReport.list({
     name: Option.getOrUndefined(name),
     status: Option.getOrUndefined(status),
+    hasPayloads: payloads,
     cursor: Option.getOrUndefined(cursor),
     limit
   })
@@ -134,13 +141,21 @@ const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
   yield* answer({
     json: { tasks: page.tasks.map(toJson), next: page.next },
     text: page.tasks.length === 0
-      ? ["no tasks"]
+      ? [
+        Option.isSome(status)
+          ? "no tasks"
+          : "no open or dead tasks; --status completed or --status cancelled lists those that have ended"
+      ]
       : [
         ...fitted(
           page.tasks,
           [
             { title: "TASK", value: ({ id }) => id },
             { title: "NAME", value: ({ name }) => name },
+            ...(page.tasks.every(({ key }) => key === null) ? [] : [{
+              title: "KEY",
+              value: ({ key }: TaskReport.ListedTask) => key ?? "-"
+            }]),
             { title: "STATUS", value: ({ status }) => status, mark: (task, text) => marked(task, text, style) },
             {
               title: "ATTEMPTS",
@@ -150,9 +165,17 @@ const runList = Effect.fnUntraced(function*({ cursor, limit, name, status }: {
             { title: "TIME", value: (task) => shownTime(task, nowMs) },
             ...(page.tasks.every(({ error }) => error === null) ? [] : [{
               title: "ERROR",
-              shrinks: "end" as const,
+              // With payloads, the last column takes what is left.
+              ...(!payloads && { shrinks: "end" as const }),
               value: (task: TaskReport.ListedTask) => errorOf(task) ?? ""
-            }])
+            }]),
+            ...(payloads
+              ? [{
+                title: "PAYLOAD",
+                shrinks: "end" as const,
+                value: ({ payload }: TaskReport.ListedTask) => shortened(payload ?? "", longestPayload)
+              }]
+              : [])
           ],
           style,
           columns

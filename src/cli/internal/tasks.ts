@@ -6,6 +6,7 @@ import type { ListedTask } from "../../prisma/shared/taskReport.ts"
 import * as failures from "../../tasks/shared/failure.ts"
 import { isoTime } from "./instances.ts"
 import type { Style } from "./Output.ts"
+import { shortened } from "./table.ts"
 
 /** Why its last attempt failed, or why it was cancelled; null if neither happened. */
 export const errorOf = ({ error }: ListedTask): string | null => {
@@ -26,7 +27,7 @@ export const errorOf = ({ error }: ListedTask): string | null => {
   }
 }
 
-export const toJson = (task: ListedTask) => ({
+export const toJson = (task: ListedTask): object => ({
   taskId: task.id,
   name: task.name,
   key: task.key,
@@ -39,8 +40,12 @@ export const toJson = (task: ListedTask) => ({
   createdAt: isoTime(task.createdAtMs),
   runAt: isoTime(task.runAtMs),
   startedAt: task.startedAtMs === null ? null : isoTime(task.startedAtMs),
-  endedAt: task.endedAtMs === null ? null : isoTime(task.endedAtMs)
+  endedAt: task.endedAtMs === null ? null : isoTime(task.endedAtMs),
+  ...(task.payload !== null && { payload: shortened(task.payload, longestPayload) })
 })
+
+/** Columns of a payload, as in `show`. */
+export const longestPayload = 200
 
 /** Such as `due for 3 min`, `due in 5 s`, `runs for 2 s`, `died 3 h ago`. */
 export const shownTime = ({ endedAtMs, runAtMs, startedAtMs, status }: ListedTask, nowMs: number): string => {

@@ -169,7 +169,7 @@ export const shown = (
         value: ({ isAlive }) => isAlive ? "alive" : "dead",
         mark: ({ isAlive }, text) => isAlive ? style.green(text) : style.red(text)
       },
-      { title: "SINCE", dropped: 2, value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
+      { title: "STARTED", dropped: 2, value: ({ sinceMs }) => `${age(report.nowMs - sinceMs)} ago` },
       ...slotColumns.map((column) => ({ ...column, dropped: 1 }))
     ])
   ].filter(({ entries }) => entries > 0)

@@ -11,7 +11,8 @@ export const explain = (details: ErrorDetails.ErrorDetails): string =>
 export const explainEnd = (details: ErrorDetails.ErrorDetails): string =>
   isDeath(details) ? `died: ${details.message}` : ErrorDetails.display(details)
 
-// internal
-
-const isDeath = (details: ErrorDetails.ErrorDetails): details is Extract<typeof details, { _tag: "Application" }> =>
+/** Whether it is a defect, which no type names. */
+export const isDeath = (
+  details: ErrorDetails.ErrorDetails
+): details is Extract<typeof details, { _tag: "Application" }> =>
   details._tag === "Application" && details.kind === "Panicked"

@@ -22,6 +22,8 @@ export interface Search {
   /** `Open`: `Pending` or `Running`. Defaults to those that are dead or open. */
   readonly status?: Status | "Open" | undefined
   readonly name?: string | undefined
+  /** Whether to read the beginning of each payload. Defaults to false. */
+  readonly hasPayloads?: boolean | undefined
   /** Only tasks that were created by then: `createdUntil` of a page. Defaults to now. */
   readonly createdUntil?: string | undefined
 }
@@ -38,6 +40,8 @@ export interface ListedTask {
   /** The failure of the last attempt, as it is stored; or the reason of the cancellation. */
   readonly error: string | null
   readonly workerId: string | null
+  /** Its first 10,000 characters, if they were asked for. */
+  readonly payload: string | null
   /** Milliseconds since the Unix epoch, as the next three. */
   readonly createdAtMs: number
   /** From when on its next attempt may begin, or its last one might. */
@@ -180,7 +184,8 @@ const pageSql = (
   return Prisma.sql`
     SELECT
       t.id::text AS id, t.name, t.key, t.status, t.attempt AS attempts, t.attempt - t.uncounted AS counted,
-      t.max_attempts AS "maxAttempts", t.error, t.worker_id AS "workerId", ${
+      t.max_attempts AS "maxAttempts", t.error, t.worker_id AS "workerId",
+      CASE WHEN ${search.hasPayloads ?? false}::boolean THEN left(t.payload::text, 10000) END AS payload, ${
     msOf(Prisma.sql`t.created_at`)
   } AS "createdAtMs",
       ${msOf(Prisma.sql`greatest(t.run_at, 'epoch')`)} AS "runAtMs", ${msOf(Prisma.sql`t.started_at`)} AS "startedAtMs",
