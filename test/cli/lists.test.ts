@@ -67,7 +67,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("lists", (it)
   it.effect("processes: when one started, and when it was found dead", () =>
     Effect.gen(function*() {
       const { stdout } = yield* run("processes")
-      assert.match(stdout, /^BUILD +HOST +STATE +STARTED +FOUND DEAD +SLOTS/)
+      assert.match(stdout, /^BUILD +HOST +STATE +STARTED +FOUND DEAD +TURNS/)
       assert.match(stdout, /^old +h\/1 +dead +5 h ago +3 h ago /m)
       assert.match(stdout, /^old +h\/2 +dead +4 h ago +0 s ago /m)
       const [first, second] = JSON.parse((yield* run("processes --json")).stdout)

@@ -5,6 +5,7 @@ import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Event from "../../src/model/Event.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Cli from "./cli.ts"
 
@@ -89,5 +90,39 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       assert.match(top.stdout, /^Order 1\.0\.0 +2 .* 1$/m)
       yield* run("resume --orchestration Trip")
       yield* run("resume --tag gpu")
+    }))
+
+  it.effect("list --retrying: which delivery of an activity waits or runs", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Store
+      const at = { instanceId: "again", executionId: 1, timestampMs: 0, duroxideVersion: "1000.1.0" }
+      const details = { _tag: "Application", kind: "ActivityFailed", message: "\"declined\"", retryable: true } as const
+      const events: ReadonlyArray<Event.Event> = [
+        { ...at, _tag: "ActivityScheduled", eventId: 2, sourceEventId: null, name: "Charge", input: "1" },
+        { ...at, _tag: "ActivityFailed", eventId: 3, sourceEventId: 2, details },
+        { ...at, _tag: "ActivityScheduled", eventId: 4, sourceEventId: null, name: "Charge", input: "1" }
+      ]
+      yield* sql(
+        "INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('again', 'Trip', now(), now())"
+      )
+      for (const event of events) {
+        yield* sql(
+          `INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+           VALUES ('again', 1, $1, $2, $3, now())`,
+          [event.eventId, event._tag, Event.encode(event)]
+        )
+      }
+      yield* sql(
+        `INSERT INTO worker_queue
+           (work_item, visible_at, created_at, instance_id, execution_id, activity_id, attempt_count, locked_until)
+         VALUES ('{"ActivityExecute":{"name":"Charge","try_number":2}}', now(), now(), 'again', 1, 4, 1,
+           extract(epoch FROM now() + interval '1 hour') * 1000)`
+      )
+      const { stdout } = yield* run("list --retrying --order oldest")
+      assert.match(stdout, /^INSTANCE .* DETAIL\nTrip1 .*  an activity, try 1, delivery 2, due for 5 min\nagain .*  /)
+      assert.match(stdout, /  Charge, try 2, runs: "declined"\n$/)
+      const { instances: [found, again] } = JSON.parse((yield* run("list --retrying --order oldest --json")).stdout)
+      assert.deepInclude(found.retrying, { activity: null, tryNumber: 1, deliveries: 2, error: null })
+      assert.deepInclude(again.retrying, { activity: "Charge", tryNumber: 2, deliveries: 1, error: "\"declined\"" })
     }))
 })

@@ -6,10 +6,11 @@ import * as Option from "effect/Option"
 import type { InstanceState } from "../../model/Instance.ts"
 import { explainEnd, isDeath } from "../../model/shared/explained.ts"
 import { age } from "../../model/shared/quantities.ts"
+import * as RetryReport from "../../prisma/shared/retryReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import * as Filters from "../internal/filters.ts"
-import { markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
+import { isoTime, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fitted } from "../internal/table.ts"
@@ -52,6 +53,30 @@ export const list = Command.make("list", {
 
 // internal
 
+/** Such as `Charge again in 60 min: "the bank is down"`, or `Charge, try 2, runs: "the bank is down"`. */
+const shownRetry = (
+  { activity, atMs, deliveries, error, isRunning, tryNumber }: RetryReport.Retry,
+  nowMs: number
+): string => {
+  const name = activity ?? "an activity"
+  const when = atMs > nowMs ? `in ${age(atMs - nowMs)}` : `due for ${age(nowMs - atMs)}`
+  const what = deliveries === null ? [`${name} again ${when}`] : [
+    name,
+    `try ${tryNumber}`,
+    ...(deliveries > 1 ? [`delivery ${deliveries}`] : []),
+    isRunning ? "runs" : when
+  ]
+  return `${what.join(", ")}${error === null ? "" : `: ${error}`}`
+}
+
+const retryJson = ({ activity, atMs, deliveries, error, tryNumber }: RetryReport.Retry) => ({
+  activity,
+  tryNumber,
+  deliveries,
+  error,
+  at: isoTime(atMs)
+})
+
 /** What a program died of, marked as such: a typed error has no other mark than to be JSON. */
 const deathOf = (state: InstanceState): string | undefined => {
   const end = endOf(state)
@@ -74,13 +99,24 @@ const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Fil
     next = page.next
   } while (next !== null && found.length < limit)
   const nowMs = yield* Clock.currentTimeMillis
+  const retries: ReadonlyMap<string, RetryReport.Retry> = filter.retrying
+    ? yield* RetryReport.read(found.map(({ instanceId }) => instanceId))
+    : new Map()
   const rows = found.map((state) => {
+    const retry = retries.get(state.instanceId)
     const { error, status } = outcomeOf(state)
-    const detail = deathOf(state) ?? error ?? state.pause?.reason ?? state.block?.problem ?? state.customStatus ?? ""
+    const detail = (retry && shownRetry(retry, nowMs)) ?? deathOf(state) ?? error ?? state.pause?.reason ??
+      state.block?.problem ?? state.customStatus ?? ""
     return { ...state, shown: shownStatus(state, status), status, detail }
   })
   yield* answer({
-    json: { instances: found.map(toJson), next },
+    json: {
+      instances: found.map((state) => {
+        const retry = retries.get(state.instanceId)
+        return { ...toJson(state), ...(retry !== undefined && { retrying: retryJson(retry) }) }
+      }),
+      next
+    },
     text: rows.length === 0
       ? ["no instances"]
       : [
