@@ -16,6 +16,7 @@ import type * as KeyValue from "./KeyValue.ts"
 import type { Block } from "./model/Block.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
 import type { Pause } from "./model/Pause.ts"
+import * as attributes from "./model/shared/attributes.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
 import type { Ids, ServedBy } from "./model/shared/definitions.ts"
@@ -530,6 +531,9 @@ const checkedStart = Effect.fnUntraced(
     const input = yield* orchestration.codecs.payload.encode(options.payload)
     const instanceId = idOf(orchestration, options)
     yield* refused("Client.start")(checkRootId(instanceId))
+    const given = options.attributes === undefined
+      ? attributes.none
+      : yield* refused("Client.start")(attributes.encode(options.attributes))
     const start: Start = {
       start: {
         _tag: "StartOrchestration",
@@ -539,7 +543,8 @@ const checkedStart = Effect.fnUntraced(
         version: options.version === "newest" ? null : orchestration.version,
         parentInstance: null,
         parentId: null,
-        executionId: 1
+        executionId: 1,
+        ...(attributes.hasAny(given) && { attributes: given })
       },
       pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
       delay: Option.none()

@@ -9,6 +9,7 @@
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { recordKey as attributesKey } from "./model/shared/attributes.ts"
 import { checkKey } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
@@ -90,7 +91,9 @@ export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<num
 export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<SchemaOf<V>> => {
   const schema = payloads.schemaOf(value)
   const codec = payloads.make(`value of key "${key}"`, schema)
-  const checked = Effect.flatMap(OrchestrationContext, ({ instanceId }) => fit.orDie(checkKey(key, instanceId)))
+  const checked = key === attributesKey
+    ? Effect.die(new Error("key is refused: it is reserved, use Orchestration.setAttributes"))
+    : Effect.flatMap(OrchestrationContext, ({ instanceId }) => fit.orDie(checkKey(key, instanceId)))
   return {
     key,
     value: schema,

@@ -12,7 +12,9 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
+import type * as Attribute from "./model/Attribute.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
+import * as attributes from "./model/shared/attributes.ts"
 import { checkNameUnsafe, checkVersionUnsafe, idOf } from "./model/shared/definitions.ts"
 import type { Ids, OnInterrupt, ServedBy } from "./model/shared/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/shared/identifiers.ts"
@@ -147,6 +149,13 @@ export interface ChildOptions<in Success> {
  * @since 0.2.0
  */
 export type Start<Payload, Id extends Ids = undefined> =
+  & {
+    /**
+     * Attributes that the instance begins with, by which `Admin.list` finds it: at most 20, with names of letters,
+     * digits, `_`, `.` and `-`, and with texts of at most 256 characters, finite numbers, or times. Defaults to none.
+     */
+    readonly attributes?: Attribute.Attributes | undefined
+  }
   & ([Id] extends [undefined] ? { readonly instanceId: string } : { readonly instanceId?: string | undefined })
   & ([Payload] extends [void] ? { readonly payload?: Payload } : { readonly payload: Payload })
 
@@ -267,6 +276,36 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
   engine,
   ({ customStatus }) => customStatus
 )
+
+/**
+ * Sets attributes of the instance, by which `Admin.list` finds it; null removes one. Those that are not named stay. The
+ * next execution inherits them.
+ *
+ * **Details**
+ *
+ * An instance has at most 20 attributes. A name begins with a letter and has only letters, digits, `_`, `.` and `-`, at
+ * most 64 of them. A value is a text of at most 256 characters, a finite number, or a time, which is kept in whole
+ * milliseconds. Anything else is a defect. They are stored with the turn.
+ *
+ * **Example** (Finding the orders of a customer that are late)
+ *
+ * ```ts
+ * yield* Orchestration.setAttributes({ customer: order.customer, due: yield* DateTime.now, coupon: null })
+ * ```
+ *
+ * @category attributes
+ * @since 0.3.0
+ */
+export const setAttributes = (
+  changes: Attribute.Changes
+): Effect.Effect<void, never, OrchestrationContext> =>
+  Effect.gen(function*() {
+    const { attributes: current, request } = yield* engine
+    const encoded = yield* fit.orDie(attributes.encodeChanges(changes))
+    if (Object.keys(encoded).length === 0) return
+    yield* fit.orDie(attributes.checkCount(attributes.changed(yield* current, encoded)))
+    yield* request({ _tag: "SetAttributes", changes: encoded })
+  })
 
 /**
  * Says whether a change of the program applies to this execution: true if it reaches this place with the new code,
@@ -462,14 +501,25 @@ const startableOf = <
   const execute = Effect.fnUntraced(function*(
     instance: string | null,
     value: Payload["Type"],
-    { onInterrupt = "interrupt", onLateSuccess }: ChildOptions<Success["Type"]>
+    { onInterrupt = "interrupt", onLateSuccess }: ChildOptions<Success["Type"]>,
+    given?: Attribute.Attributes
   ) {
     const { perform } = yield* engine
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
     const context = yield* OrchestrationContext
     const answer = yield* perform(
-      { _tag: "StartSubOrchestration", name, version, instance, input, servedBy, decode, onInterrupt },
+      {
+        _tag: "StartSubOrchestration",
+        name,
+        version,
+        instance,
+        input,
+        servedBy,
+        decode,
+        onInterrupt,
+        attributes: yield* attributesOf(given)
+      },
       (answer) =>
         onLateSuccess === undefined || answer._tag !== "SubOrchestrationCompleted"
           ? Effect.void
@@ -495,7 +545,7 @@ const startableOf = <
   const calls = (options: ChildOptions<Success["Type"]>) => ({
     execute: (value: Payload["Type"]) => execute(null, value, options),
     executeWithId: (start: Start<Payload["Type"], Id>) =>
-      Effect.suspend(() => execute(idOf({ instanceId }, start), start.payload, options))
+      Effect.suspend(() => execute(idOf({ instanceId }, start), start.payload, options, start.attributes))
   })
   return {
     name,
@@ -511,10 +561,26 @@ const startableOf = <
       const input = yield* Effect.orDie(codecs.payload.encode(options.payload))
       const instance = idOf({ instanceId }, options)
       yield* fit.orDie(checkRootId(instance))
-      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input, servedBy, decode })
+      yield* request({
+        _tag: "StartOrchestrationDetached",
+        name,
+        version,
+        instance,
+        input,
+        servedBy,
+        decode,
+        attributes: yield* attributesOf(options.attributes)
+      })
     })
   }
 }
+
+/** Undefined without any. */
+const attributesOf = (given: Attribute.Attributes | undefined) =>
+  given === undefined ? Effect.succeed(undefined) : Effect.map(
+    fit.orDie(attributes.encode(given)),
+    (encoded) => attributes.hasAny(encoded) ? encoded : undefined
+  )
 
 const withProgram = <
   const Name extends string,

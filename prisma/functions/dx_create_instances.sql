@@ -1,9 +1,9 @@
--- Creates instances whose id is free, each with execution 1. A part of dx_start_orchestrations and dx_store_instances.
+-- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and dx_store_instances.
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
--- executions.
+-- executions and attributes.
 CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION dx_create_instances(
 AS $$
 DECLARE
   v_created bigint[];
+  v_attributes boolean;
 BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
@@ -53,8 +54,19 @@ BEGIN
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality) INTO v_created FROM created
+  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM created
   JOIN free ON free.instance_id = created.instance_id;
+  IF v_attributes THEN
+    INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+    SELECT
+      instance.instance_id, attribute.name, attribute.text, attribute.number,
+      to_timestamp(attribute.time_ms::float8 / 1000), p_now
+    FROM unnest(p_instances) WITH ORDINALITY AS instance
+    CROSS JOIN LATERAL jsonb_to_recordset(instance.attributes)
+      AS attribute (name text, text text, number double precision, time_ms bigint)
+    WHERE instance.ordinality = ANY (v_created)
+    ON CONFLICT (instance_id, name) DO NOTHING;
+  END IF;
   RETURN v_created;
 END
 $$;

@@ -8,7 +8,7 @@
 --
 -- Bound: the events that are removed, the values and the queued work of the instance. Locks: the advisory lock of the
 -- id (waits for claims); the instance lock; the instance row; then rows of executions, history, removed_events,
--- key-values, worker queue, orchestrator queue and blocked_instances.
+-- key-values, attributes, worker queue, orchestrator queue and blocked_instances.
 CREATE OR REPLACE FUNCTION dx_cut_history(
   p_instance_id text, p_execution_id bigint,
   p_last_event_id bigint, p_status text, -- as the caller has read them
@@ -21,6 +21,7 @@ CREATE OR REPLACE FUNCTION dx_cut_history(
   p_messages text[],
   p_cancelled_activities bigint[], -- event ids
   p_withdrawn text[],              -- texts of messages that are deleted
+  p_attributes jsonb,              -- [{name, text, number, time_ms}], all those of the events that stay
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql
 -- settings of the hot path
@@ -84,6 +85,15 @@ BEGIN
   INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
   SELECT p_instance_id, v.key, v.value, v.last_updated_at_ms
   FROM jsonb_to_recordset(p_changed) AS v (key text, value text, last_updated_at_ms bigint);
+
+  DELETE FROM attributes AS a WHERE a.instance_id = p_instance_id;
+  INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+  SELECT
+    i.instance_id, attribute.name, attribute.text, attribute.number,
+    to_timestamp(attribute.time_ms::float8 / 1000), i.created_at
+  FROM jsonb_to_recordset(p_attributes)
+    AS attribute (name text, text text, number double precision, time_ms bigint)
+  CROSS JOIN LATERAL (SELECT * FROM instances AS i WHERE i.instance_id = p_instance_id OFFSET 0) AS i;
 
   DELETE FROM worker_queue AS w
   WHERE w.instance_id = p_instance_id AND w.execution_id = p_execution_id

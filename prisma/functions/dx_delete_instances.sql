@@ -1,5 +1,5 @@
 -- Deletes instances with all their rows, or deletes nothing. The rows are histories, executions, both queues, locks,
--- key-values, instances.
+-- key-values, attributes, instances.
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
 -- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its
@@ -11,7 +11,7 @@
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
--- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
+-- key-values, attributes, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
 -- finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
@@ -85,6 +85,7 @@ BEGIN
   DELETE FROM paused AS p WHERE p.target = 'instance' AND p.name = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
+  DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
     SELECT locked.id FROM worker_queue AS locked

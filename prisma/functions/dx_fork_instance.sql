@@ -16,6 +16,7 @@ CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_stored jsonb,                  -- as in dx_cut_history, not null
   p_changed jsonb,
   p_messages text[],
+  p_attributes jsonb,              -- as in dx_cut_history
   p_now_ms bigint DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql
 -- settings of the hot path
@@ -60,6 +61,12 @@ BEGIN
   INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
   SELECT p_instance_id, v.key, v.value, v.last_updated_at_ms
   FROM jsonb_to_recordset(p_changed) AS v (key text, value text, last_updated_at_ms bigint);
+  INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+  SELECT
+    p_instance_id, attribute.name, attribute.text, attribute.number,
+    to_timestamp(attribute.time_ms::float8 / 1000), v_now
+  FROM jsonb_to_recordset(p_attributes)
+    AS attribute (name text, text text, number double precision, time_ms bigint);
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT p_instance_id, m.work_item, v_now, v_now
   FROM unnest(p_messages) WITH ORDINALITY AS m (work_item, position)

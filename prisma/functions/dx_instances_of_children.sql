@@ -14,7 +14,8 @@ BEGIN
     SELECT array_agg(
       ROW(
         message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
-        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true
+        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true,
+        child.attributes
       )::dx_instance
       ORDER BY message.position
     )

@@ -29,7 +29,7 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
       )::dx_instance
       ORDER BY start.ordinality
     )

@@ -87,6 +87,7 @@ BEGIN
           AND child.ordinality = ANY (v_created)
           AND v_turns[child.turn].execution_id IS NULL
       );
+      DELETE FROM attributes AS a WHERE a.instance_id = ANY (v_gone);
       DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
       DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
       v_children := ARRAY(

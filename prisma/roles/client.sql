@@ -30,6 +30,7 @@ REVOKE ALL ON
   "duroxide".paused,
   "duroxide".kv_store,
   "duroxide".kv_delta,
+  "duroxide".attributes,
   "duroxide".queue_messages,
   "duroxide".queue_dead,
   "duroxide".queue_outbox,
@@ -59,6 +60,7 @@ GRANT SELECT ON
   "duroxide".paused,
   "duroxide".kv_store,
   "duroxide".kv_delta,
+  "duroxide".attributes,
   "duroxide".queue_messages,
   "duroxide".queue_dead,
   "duroxide".queue_outbox,
@@ -75,7 +77,12 @@ GRANT SELECT ON
 TO "duroxide_client";
 
 -- Starting instances, sending signals and cancellations.
-GRANT INSERT ON "duroxide".instances, "duroxide".executions, "duroxide".orchestrator_queue TO "duroxide_client";
+GRANT INSERT ON
+  "duroxide".instances,
+  "duroxide".executions,
+  "duroxide".attributes,
+  "duroxide".orchestrator_queue
+TO "duroxide_client";
 -- A start comes before the messages that its id has already received. Claims need other columns.
 GRANT UPDATE (route, visible_at, created_at) ON "duroxide".orchestrator_queue TO "duroxide_client";
 

@@ -10,6 +10,7 @@
 import type * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
+import { Encoding } from "./shared/attributes.ts"
 import { U64 } from "./shared/numbers.ts"
 import { internallyTagged } from "./shared/wire.ts"
 import type { Union, UnreadableText } from "./shared/wire.ts"
@@ -43,10 +44,12 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     carryForwardEvents: Schema.optionalKey(Schema.Array(CarriedMessage)),
     initialCustomStatus: optionalText,
-    // See `shared/tracing.ts`. Only this package writes it and the next one; Duroxide ignores them.
+    // See `shared/tracing.ts`. Only this package writes it and the next two; Duroxide ignores them.
     traceparent: optionalText,
     // Of a fork: the id that seeds its random numbers, that of the instance whose events it continues.
-    seedId: optionalText
+    seedId: optionalText,
+    // Those with which the execution begins.
+    attributes: Schema.optionalKey(Encoding)
   },
   OrchestrationCompleted: { output: text },
   OrchestrationFailed: { details: ErrorDetails.ErrorDetails },

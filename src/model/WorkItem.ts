@@ -9,6 +9,7 @@
 import type * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
+import { Encoding } from "./shared/attributes.ts"
 import { U64 } from "./shared/numbers.ts"
 import { externallyTagged } from "./shared/wire.ts"
 import type { Union, UnreadableText } from "./shared/wire.ts"
@@ -17,6 +18,8 @@ const text = Schema.String
 const optionalText = Schema.optionalKey(Schema.String)
 // See `internal/tracing.ts`. Duroxide ignores it.
 const traceparent = optionalText
+// Duroxide ignores them as well.
+const attributes = Schema.optionalKey(Encoding)
 const CarriedMessage = Schema.Tuple([Schema.String, Schema.String])
 
 const variants = {
@@ -29,7 +32,8 @@ const variants = {
     parentId: Schema.NullOr(U64),
     parentExecutionId: Schema.optionalKey(U64),
     executionId: U64,
-    traceparent
+    traceparent,
+    attributes
   },
   // The `id` of the four activity and timer items is the event id of the schedule. Only this package writes the fields
   // from `startedAtMs` on, the first three of them for idempotency keys; Duroxide ignores them.
@@ -66,7 +70,8 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     carryForwardEvents: Schema.optionalKey(Schema.Array(CarriedMessage)),
     initialCustomStatus: optionalText,
-    traceparent
+    traceparent,
+    attributes
   },
   QueueMessage: { instance: text, name: text, data: text, traceparent }
 }

@@ -30,7 +30,7 @@ import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import * as lists from "./internal/lists.ts"
 import { models } from "./internal/modelQueries.ts"
-import { bigint, json, processInfo } from "./internal/rows.ts"
+import { attributeRow, bigint, json, processInfo } from "./internal/rows.ts"
 import type { ProcessInfoRow } from "./internal/rows.ts"
 import * as statements from "./internal/statements.ts"
 import type { Options } from "./PrismaDriver.ts"
@@ -341,7 +341,8 @@ const deletions = ({ rows }: Store) => ({
         json(cut.changed.map(changedRow)),
         Prisma.sql`${[...cut.messages]}::text[]`,
         Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
-        Prisma.sql`${[...cut.withdrawn]}::text[]`
+        Prisma.sql`${[...cut.withdrawn]}::text[]`,
+        json(cut.attributes.map(attributeRow))
       ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_cut_history
     ),
@@ -360,7 +361,8 @@ const deletions = ({ rows }: Store) => ({
         Prisma.sql`${fork.customStatus}::text`,
         json(fork.stored.map(storedRow)),
         json(fork.changed.map(changedRow)),
-        Prisma.sql`${[...fork.messages]}::text[]`
+        Prisma.sql`${[...fork.messages]}::text[]`,
+        json(fork.attributes.map(attributeRow))
       ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_fork_instance
     ),

@@ -9,6 +9,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
+import type * as Attribute from "../model/Attribute.ts"
 import type * as Event from "../model/Event.ts"
 import type { InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { Pause, PauseTarget } from "../model/Pause.ts"
@@ -99,6 +100,11 @@ export interface InstanceSearch {
   readonly customStatus?: string | undefined
   /** What the text of the failure, or the reason of the cancellation contains, in upper or lower case. */
   readonly error?: string | undefined
+  /**
+   * What their attributes must be: equal to a text, a number or a time, or a number or a time in a range. All must
+   * hold; an instance without one of them is left out.
+   */
+  readonly attributes?: Attribute.Conditions | undefined
   /** By the time of their creation or by id. Defaults to `newest`, with `idPrefix` to `id`. */
   readonly orderBy?: ListOrder | undefined
 }
@@ -117,6 +123,17 @@ export interface PageSearch extends InstanceSearch {
 }
 
 /**
+ * The state of an instance, with its attributes.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface InstanceInfo extends InstanceState {
+  /** By name, in order. */
+  readonly attributes: { readonly [name: string]: Attribute.Value }
+}
+
+/**
  * A page of instances, in the order asked for.
  *
  * @category models
@@ -124,7 +141,7 @@ export interface PageSearch extends InstanceSearch {
  */
 export interface InstancePage {
   /** Fewer than the limit, even none, also where more follow: only `next` says whether any does. */
-  readonly instances: ReadonlyArray<InstanceState>
+  readonly instances: ReadonlyArray<InstanceInfo>
   /** The cursor of the next page; null if no instance follows. */
   readonly next: string | null
 }
@@ -139,6 +156,8 @@ export interface CountOptions {
   readonly status?: InstanceStatus | undefined
   /** Name of the orchestration. */
   readonly name?: string | undefined
+  /** What their attributes must be, as in `InstanceSearch`. */
+  readonly attributes?: Attribute.Conditions | undefined
   /** Counts versions apart. Defaults to false. */
   readonly byVersion?: boolean | undefined
 }
@@ -391,15 +410,17 @@ export class Admin extends Context.Service<Admin, {
   /**
    * A page of instances.
    *
-   * An index leads to the next instances of a status, a name or both, of a parent, or created between two times: such
-   * a page costs the same however many instances there are. Other fields are compared in 1,000 instances a page, so
-   * that a page may be short or empty although more follow. An id prefix, in the order of ids, has an index if the
-   * database sorts by bytes, or if you add one.
+   * An index leads to the next instances of a status, a name or both, of a parent, with an attribute of a value or in a
+   * range, or created between two times: such a page costs the same however many instances there are. Other fields are
+   * compared in 1,000 instances a page, so that a page may be short or empty although more follow. Beside an attribute,
+   * so are a status, a name and further attributes; and so is a range that more than 10,000 instances are in. An id
+   * prefix, in the order of ids, has an index if the database sorts by bytes, or if you add one.
    */
   readonly list: (search?: PageSearch) => Call<InstancePage>
   /**
    * How many instances there are, by name, status and version: the most first. Statuses that no instance has are left
-   * out. Beyond 10,000 of a name and status, the number is an estimate from the server's statistics.
+   * out. Beyond 10,000 of a name and status, the number is an estimate from the server's statistics; but with
+   * `attributes`, every instance that has them is read and counted.
    */
   readonly count: (options?: CountOptions) => Call<ReadonlyArray<InstanceCount>>
   /**
@@ -416,7 +437,7 @@ export class Admin extends Context.Service<Admin, {
   /** Empty when unknown. */
   readonly readHistoryWithExecutionId: (instanceId: string, executionId: number) => Call<ReadonlyArray<Event.Event>>
   /** A cancelled instance is `Failed`, with the reason in `output`. Fails with `InstanceNotFound`. */
-  readonly getInstanceInfo: (instanceId: string) => Call<InstanceState>
+  readonly getInstanceInfo: (instanceId: string) => Call<InstanceInfo>
   /** Fails with `ExecutionNotFound`. */
   readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
   readonly getSystemMetrics: Call<SystemMetrics>
@@ -535,10 +556,10 @@ export class Admin extends Context.Service<Admin, {
  * @category operations
  * @since 0.3.0
  */
-export const stream = (search?: InstanceSearch): Stream.Stream<InstanceState, ProviderError, Admin> =>
+export const stream = (search?: InstanceSearch): Stream.Stream<InstanceInfo, ProviderError, Admin> =>
   Stream.paginate(
     undefined as string | undefined,
-    (cursor): Effect.Effect<readonly [ReadonlyArray<InstanceState>, Option.Option<string>], ProviderError, Admin> =>
+    (cursor): Effect.Effect<readonly [ReadonlyArray<InstanceInfo>, Option.Option<string>], ProviderError, Admin> =>
       Effect.map(
         Effect.flatMap(Admin, ({ list }) => list({ ...search, cursor, limit: 1000 })),
         ({ instances, next }) => [instances, Option.fromNullOr(next)]

@@ -10,8 +10,9 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { PauseTarget } from "../model/Pause.ts"
+import type { Condition, Encoded } from "../model/shared/attributes.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
-import type { EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
+import type { AttributeChange, EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -84,6 +85,8 @@ export interface InstanceCount {
 export interface Counting {
   readonly status: InstanceStatus | null
   readonly orchestrationName: string | null
+  /** What their attributes must be. With any, every instance is counted. */
+  readonly attributes: ReadonlyArray<Condition>
   readonly byVersion: boolean
   /** Most instances of a name and status to count; more are estimated. */
   readonly exactUpTo: number
@@ -316,6 +319,8 @@ export interface Listing {
   readonly customStatus: string | null
   /** What the display text of their failure or cancellation contains, in upper or lower case. */
   readonly error: string | null
+  /** What their attributes must be; all must hold. */
+  readonly attributes: ReadonlyArray<Condition>
   readonly orderBy: ListOrder
   /** Only those behind it. */
   readonly after: ListPosition | null
@@ -333,6 +338,18 @@ export interface ListPage {
   readonly instanceIds: ReadonlyArray<string>
   /** Null if no instance follows. */
   readonly next: ListPosition | null
+}
+
+/**
+ * An attribute of an instance as it is stored.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface StoredAttribute {
+  readonly instanceId: string
+  readonly name: string
+  readonly value: Encoded
 }
 
 /**
@@ -356,6 +373,8 @@ export interface HistoryCut {
   /** For people who look at the removed events. */
   readonly reason: string
   readonly customStatus: string | null
+  /** All attributes that the instance has then. */
+  readonly attributes: ReadonlyArray<AttributeChange>
   /** Values that earlier executions have left; null: as stored. */
   readonly stored:
     | ReadonlyArray<
@@ -380,7 +399,9 @@ export interface HistoryCut {
  * @category models
  * @since 0.2.0
  */
-export interface ForkedInstance extends Pick<HistoryCut, "instanceId" | "executionId" | "customStatus" | "changed"> {
+export interface ForkedInstance
+  extends Pick<HistoryCut, "instanceId" | "executionId" | "customStatus" | "attributes" | "changed">
+{
   readonly orchestrationName: string
   readonly orchestrationVersion: string
   readonly pinnedVersion: CoreVersion
@@ -416,6 +437,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listInstances: (listing: Listing) => Call<ListPage>
   /** States of the given instances; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+  /** Attributes of the given instances, those of an instance by name. */
+  readonly readAttributes: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<StoredAttribute>>
   /** `readHistory` of `ProviderDriver`. */
   readonly readHistory: ProviderDriver["Service"]["readHistory"]
   /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */

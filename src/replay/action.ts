@@ -3,6 +3,7 @@
  */
 import type * as Exit from "effect/Exit"
 import type * as Event from "../model/Event.ts"
+import * as attributes from "../model/shared/attributes.ts"
 import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
 import * as markers from "../model/shared/markers.ts"
@@ -63,6 +64,8 @@ export type Awaited =
     readonly servedBy?: ServedBy
     /** What happens to the child when its call is interrupted. Not recorded. Defaults to `interrupt`. */
     readonly onInterrupt?: OnInterrupt
+    /** Those that the child begins with. Not recorded. */
+    readonly attributes?: attributes.EncodedAttributes | undefined
   }
 
 /** A request that is done as soon as it is recorded. */
@@ -74,7 +77,10 @@ export type Immediate =
     readonly instance: string
     readonly input: string
     readonly servedBy?: ServedBy
+    /** Those that the instance begins with. Not recorded. */
+    readonly attributes?: attributes.EncodedAttributes | undefined
   }
+  | { readonly _tag: "SetAttributes"; readonly changes: attributes.EncodedChanges }
   | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
   | Decodes & { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
   | { readonly _tag: "ClearKeyValue"; readonly key: string }
@@ -87,7 +93,10 @@ export type Immediate =
 /** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
 export type Action = Awaited | Immediate
 
-/** The event that records each kind of request, and its noun in messages; for markers see `markers.ts`. */
+/**
+ * The event that records each kind of request, and its noun in messages; for markers see `markers.ts`, for changes of
+ * attributes `attributes.ts`.
+ */
 const kinds = {
   CallActivity: { event: "ActivityScheduled", noun: "activity" },
   CreateTimer: { event: "TimerCreated", noun: "timer" },
@@ -100,7 +109,7 @@ const kinds = {
   ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
   ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }
 } as const satisfies {
-  readonly [T in Exclude<Action["_tag"], "RecordChange" | "RecordSetAside">]: {
+  readonly [T in Exclude<Action["_tag"], "RecordChange" | "RecordSetAside" | "SetAttributes">]: {
     readonly event: Event.Event["_tag"]
     readonly noun: string
   }
@@ -157,6 +166,10 @@ export const record = (
       return { _tag: "CustomStatusUpdated", status: action.status }
     case "SetKeyValue":
       return { _tag: "KeyValueSet", key: action.key, value: action.value, lastUpdatedAtMs: at.nowMs }
+    case "SetAttributes": {
+      const value = attributes.writeChanges(action.changes)
+      return { _tag: "KeyValueSet", key: attributes.recordKey, value, lastUpdatedAtMs: at.nowMs }
+    }
     case "ClearKeyValue":
       return { _tag: "KeyValueCleared", key: action.key }
     case "ClearKeyValues":
@@ -206,7 +219,8 @@ export const dispatch = (
         parentId: id,
         parentExecutionId: executionId,
         executionId: 1,
-        ...(traceparent !== undefined && { traceparent })
+        ...(traceparent !== undefined && { traceparent }),
+        ...(action.attributes !== undefined && { attributes: action.attributes })
       }
     case "StartOrchestrationDetached":
       return {
@@ -218,7 +232,8 @@ export const dispatch = (
         parentInstance: null,
         parentId: null,
         executionId: 1,
-        ...(traceparent !== undefined && { traceparent })
+        ...(traceparent !== undefined && { traceparent }),
+        ...(action.attributes !== undefined && { attributes: action.attributes })
       }
     default:
       return undefined
@@ -275,10 +290,15 @@ const describeAction = (action: Action): string =>
     ? described("change", action.id)
     : action._tag === "RecordSetAside"
     ? described("set aside signal", action.name)
+    : action._tag === "SetAttributes"
+    ? attributesNoun
     : builtIn(action) ?? described(kinds[action._tag].noun, subject(action))
+
+const attributesNoun = "change of attributes"
 
 /** Calls of tasks and changes are activities of ours, whose input has the name of the task or the id of the change. */
 const builtIn = (fields: object): string | undefined => {
+  if ("key" in fields && fields.key === attributes.recordKey) return attributesNoun
   if (!("name" in fields && "input" in fields)) return undefined
   if (fields.name === markers.setAside) return `set aside signal ${String(fields.input)}`
   const [activity, input] = [String(fields.name), String(fields.input)]

@@ -4,6 +4,7 @@
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
+import * as attributes from "../model/shared/attributes.ts"
 import { anyRust, isOwn } from "../model/shared/coreVersion.ts"
 import { childId } from "../model/shared/identifiers.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
@@ -38,6 +39,7 @@ export type Outcome =
     /** Signals that the code has not taken, oldest first. */
     readonly carried: ReadonlyArray<Event.Of<"ExternalEventPersistent">>
     readonly customStatus: string | null
+    readonly attributes: attributes.EncodedAttributes
   }
 
 /** What ends an execution, if it ends: its code, a cancellation, or the runtime while the code still runs. */
@@ -353,7 +355,8 @@ const followUp = (
       carryForwardEvents: outcome.carried.map(({ data, name }) => [name, data]),
       ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus }),
       // Not that of this turn, so that the turns of all executions are siblings.
-      ...(started.traceparent !== undefined && { traceparent: started.traceparent })
+      ...(started.traceparent !== undefined && { traceparent: started.traceparent }),
+      ...(attributes.hasAny(outcome.attributes) && { attributes: outcome.attributes })
     }]
   }
   if (parentInstance === null || parentId === null) return []

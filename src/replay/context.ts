@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
 import type * as Event from "../model/Event.ts"
+import type { EncodedAttributes } from "../model/shared/attributes.ts"
 import type { PayloadMismatch } from "../model/shared/payload.ts"
 import type { Awaited, Immediate } from "./action.ts"
 
@@ -56,6 +57,8 @@ export interface Engine {
   readonly unreadable: (mismatch: PayloadMismatch) => Effect.Effect<never>
   /** The status text as the code has set it. */
   readonly customStatus: Effect.Effect<string | null>
+  /** The attributes as the code has set them. */
+  readonly attributes: Effect.Effect<EncodedAttributes>
   /** The instance's values as the code has set them. */
   readonly keyValues: Effect.Effect<ReadonlyMap<string, string>>
   /** When each of them was set, milliseconds since the Unix epoch. */

@@ -2,6 +2,7 @@
  * Events as readable text: one line each, and a text to compare decisions by.
  */
 import * as Event from "../model/Event.ts"
+import * as attributes from "../model/shared/attributes.ts"
 import { explain, explainEnd } from "../model/shared/explained.ts"
 import * as markers from "../model/shared/markers.ts"
 import { describeEvent, isRequest } from "./action.ts"
@@ -56,6 +57,7 @@ export const eventText = (event: Event.Event): string => {
     case "CustomStatusUpdated":
       return event.status === null ? "no status text" : `status text ${JSON.stringify(cut(event.status))}`
     case "KeyValueSet":
+      if (event.key === attributes.recordKey) return `change of attributes: ${cut(event.value)}`
       return `value of "${event.key}": ${cut(event.value)}`
     case "KeyValueCleared":
       return `removal of "${event.key}"`

@@ -15,6 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
+import * as attributes from "../model/shared/attributes.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import type { Delivery } from "../model/shared/ledger.ts"
 import * as markers from "../model/shared/markers.ts"
@@ -210,6 +211,10 @@ export class Interpreter {
     return this.state.customStatus
   }
 
+  attributes(): attributes.EncodedAttributes {
+    return this.state.attributes
+  }
+
   keyValues(): ReadonlyMap<string, string> {
     return this.state.keyValues
   }
@@ -250,6 +255,7 @@ export class Interpreter {
   private start(event: Event.Of<"OrchestrationStarted">): void {
     this.name = event.name
     this.state.customStatus = event.initialCustomStatus ?? null
+    this.state.attributes = event.attributes ?? attributes.none
     const { code, onStray, services } = this.options
     const loggers = Context.get(services, References.CurrentLoggers)
     this.running = fibers.start(
@@ -324,6 +330,7 @@ export class Interpreter {
       }),
     historySize: Effect.sync(() => this.eventId),
     customStatus: Effect.sync(() => this.state.customStatus),
+    attributes: Effect.sync(() => this.state.attributes),
     keyValues: Effect.sync(() => new Map(this.state.keyValues)),
     keyValueTimes: Effect.sync(() => new Map(this.state.keyValueTimes)),
     unreadable: (mismatch) =>
@@ -488,9 +495,10 @@ interface Handle {
   eventId: number | undefined
 }
 
-/** Status text and values as the code sees them: its requests take effect as it makes them. */
+/** Status text, attributes and values as the code sees them: its requests take effect as it makes them. */
 class State {
   customStatus: string | null = null
+  attributes: attributes.EncodedAttributes = attributes.none
   readonly keyValues: Map<string, string>
   /** Milliseconds since the Unix epoch. */
   readonly keyValueTimes: Map<string, number>
@@ -505,6 +513,9 @@ class State {
     switch (action._tag) {
       case "UpdateCustomStatus":
         this.customStatus = action.status
+        break
+      case "SetAttributes":
+        this.attributes = attributes.changed(this.attributes, action.changes)
         break
       case "SetKeyValue":
         this.keyValues.set(action.key, action.value)

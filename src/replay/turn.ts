@@ -412,7 +412,8 @@ class Program {
     const continued = interpreter.continued()
     if (continued !== undefined) {
       const [carried, customStatus] = [interpreter.unread(), interpreter.customStatus()]
-      return { outcome: { _tag: "ContinuedAsNew", ...continued, carried, customStatus }, end: "runtime" }
+      const attributes = interpreter.attributes()
+      return { outcome: { _tag: "ContinuedAsNew", ...continued, carried, customStatus, attributes }, end: "runtime" }
     }
     const outcome: Outcome = ended === undefined
       ? { _tag: "Waiting" }

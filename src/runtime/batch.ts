@@ -117,7 +117,8 @@ const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => (
   parentInstance: start.parentInstance,
   parentId: start.parentId,
   ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId }),
-  ...(start.traceparent !== undefined && { traceparent: start.traceparent })
+  ...(start.traceparent !== undefined && { traceparent: start.traceparent }),
+  ...(start.attributes !== undefined && { attributes: start.attributes })
 })
 
 const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => ({
@@ -131,7 +132,8 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
   ...(message.carryForwardEvents !== undefined && message.carryForwardEvents.length > 0 &&
     { carryForwardEvents: message.carryForwardEvents }),
   ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus }),
-  ...(message.traceparent !== undefined && { traceparent: message.traceparent })
+  ...(message.traceparent !== undefined && { traceparent: message.traceparent }),
+  ...(message.attributes !== undefined && { attributes: message.attributes })
 })
 
 /**

@@ -11,6 +11,7 @@ import type * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Event from "../model/Event.ts"
+import * as attributes from "../model/shared/attributes.ts"
 import * as markers from "../model/shared/markers.ts"
 import { isArrival } from "../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isOwnEnd } from "../model/shared/recordedEnds.ts"
@@ -349,6 +350,7 @@ const statusOf = (end: Event.Event | undefined) => {
 const applyValues = (keyValues: Map<string, StoredValue>, events: Events): void => {
   for (const event of events) {
     if (event._tag === "KeyValueSet") {
+      if (event.key === attributes.recordKey) continue
       keyValues.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 })
     } else if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
     else if (event._tag === "KeyValuesCleared") keyValues.clear()

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
+import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -29,6 +30,17 @@ const SeasonLive = Season.toLayer(Effect.fn(function*({ gamesLeft }) {
   const points = yield* Points.wait
   yield* Standing.set({ points: standing.points + points, games: standing.games + 1 })
   return yield* Season.continueAsNew({ gamesLeft: gamesLeft - 1 })
+}))
+
+const Payment = Signal.make("Payment", { payload: Schema.Int })
+
+const Collect = Orchestration.make("Collect", { payload: { amount: Schema.Int } })
+
+const CollectLive = Collect.toLayer(Effect.fn(function*({ amount }) {
+  const due = DateTime.add(yield* DateTime.now, { days: 14 })
+  yield* Orchestration.setAttributes({ amount, due })
+  const paid = yield* Payment.wait
+  yield* Orchestration.setAttributes({ amount: amount - paid, due: null })
 }))
 
 const Scores = Effect.gen(function*() {
@@ -114,6 +126,15 @@ const follow = (instanceId: string, show: (status: string) => Effect.Effect<void
     }
   }).pipe(Effect.catchTag("InstanceEnded", () => Effect.void))
 
+const collect = Effect.gen(function*() {
+  const client = yield* Client.Client
+  const admin = yield* Admin.Admin
+  const payload = { amount: 120 }
+  yield* client.start(Collect, { instanceId: "invoice-7", payload, attributes: { customer: "c1" } })
+  const { instances } = yield* admin.list({ attributes: { customer: "c1", amount: { from: 100 } } })
+  return instances.map(({ attributes, instanceId }) => ({ instanceId, attributes }))
+})
+
 const prune = Effect.gen(function*() {
   const admin = yield* Admin.Admin
   return yield* admin.pruneExecutions("rounds", { keepLast: 2 })
@@ -124,20 +145,22 @@ const prune = Effect.gen(function*() {
 // -----------------------------------------------------------------------------
 
 const virtually = Effect.provide(TestRuntime.layer(
-  Runtime.layer({ orchestrations: [Season, Match, Rounds, Marathon, Slow, Leaver], activities: [Prepare] }).pipe(
-    Layer.provide([
-      SeasonLive,
-      MatchLive,
-      RoundsLive,
-      MarathonLive,
-      LeaverLive,
-      Slow.toLayer(() => Effect.sleep("1 hour")),
-      Prepare.toLayer(Effect.fn(function*() {
-        const { instanceId } = yield* Activity.Call
-        if (instanceId === "leaver") yield* Effect.sleep("1 hour")
-      }))
-    ])
-  )
+  Runtime.layer({ orchestrations: [Season, Match, Collect, Rounds, Marathon, Slow, Leaver], activities: [Prepare] })
+    .pipe(
+      Layer.provide([
+        SeasonLive,
+        MatchLive,
+        CollectLive,
+        RoundsLive,
+        MarathonLive,
+        LeaverLive,
+        Slow.toLayer(() => Effect.sleep("1 hour")),
+        Prepare.toLayer(Effect.fn(function*() {
+          const { instanceId } = yield* Activity.Call
+          if (instanceId === "leaver") yield* Effect.sleep("1 hour")
+        }))
+      ])
+    )
 ))
 
 const score = (points: number) => Effect.flatMap(Client.Client, (client) => client.send(Points, "season", points))
@@ -146,7 +169,7 @@ describe("docs/signals.md, State", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
     const examples = Docs.blocks(Docs.section("docs/signals.md", "State"), "ts")
-    assert.lengthOf(examples, 9)
+    assert.lengthOf(examples, 11)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -178,6 +201,20 @@ describe("docs/signals.md, State", () => {
       })
       const status = yield* client.status("season")
       assert.deepStrictEqual(status._tag === "Completed" && status.customStatus, Option.some("game 3"))
+    }).pipe(virtually))
+
+  it.effect("attributes lead to an instance", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const admin = yield* Admin.Admin
+      const due = DateTime.add(yield* DateTime.now, { days: 14 })
+      const found = yield* collect
+      assert.deepStrictEqual(found, [{ instanceId: "invoice-7", attributes: { amount: 120, customer: "c1", due } }])
+      yield* client.send(Payment, "invoice-7", 50)
+      yield* client.wait(Collect, "invoice-7")
+      const { attributes } = yield* admin.getInstanceInfo("invoice-7")
+      assert.deepStrictEqual(attributes, { amount: 70, customer: "c1" })
+      assert.deepStrictEqual((yield* admin.list({ attributes: { amount: { from: 100 } } })).instances, [])
     }).pipe(virtually))
 
   it.effect("a reader follows the statuses of an instance until it ends", () =>

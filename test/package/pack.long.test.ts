@@ -288,7 +288,7 @@ describe.concurrent("package", () => {
       })
     )
     assert.isAtLeast(names.reduce((sum, { size }) => sum + size, 0), 45) // they were found
-    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 68)
+    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 69)
   })
 
   it("declarations: name no module by the package's private imports", async () => {

@@ -161,6 +161,7 @@ describe("beside the Prisma CLI", () => {
     "dx_served_routes",
     "dx_start_with_plain_turn",
     "dx_store_activities",
+    "dx_store_attributes",
     "dx_store_claim_findings",
     "dx_store_executions",
     "dx_store_instances",

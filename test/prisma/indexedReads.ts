@@ -103,6 +103,10 @@ export const held = `
   INSERT INTO history SELECT 'i' || g % 100, 1, g, 'Event', '{"type":"X"}', now() FROM generate_series(1, ${many}) AS g;
   INSERT INTO kv_store SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
   INSERT INTO kv_delta SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO attributes SELECT 'i' || g, a.name, a.text_value, a.number_value, a.time_value, to_timestamp(g)
+    FROM generate_series(1, ${many}) AS g, LATERAL (VALUES
+      ('customer', 'c' || g % 1000, NULL::float8, NULL::timestamptz), ('amount', NULL, g, NULL), ('due', NULL, NULL, to_timestamp(g))
+    ) AS a (name, text_value, number_value, time_value);
   INSERT INTO sessions SELECT 's' || g, 'other', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g
     ON CONFLICT DO NOTHING;
   INSERT INTO sessions VALUES ('mine', 'me', ${now + 60_000}, 1);
@@ -189,6 +193,13 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
        '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, p_now_ms => ${now})`,
     ["instances_pkey", "executions_pkey", "kv_delta_pkey", "kv_store_pkey"],
     500
+  ],
+  "ackOrchestrationItems with changes of attributes": [
+    `SELECT dx_ack_orchestration_items(${acks("")}, NULL,
+       '[{"ack":1,"action":"attribute","name":"customer","text":"c"},{"ack":1,"action":"attribute","name":"due"}]',
+       NULL, NULL, NULL, p_now_ms => ${now})`,
+    ["instances_pkey", "attributes_pkey"],
+    50
   ],
   "ackOrchestrationItems, of a child that begins, and continued as new": [
     `SELECT dx_ack_orchestration_items(${acks(",\"status\":\"ContinuedAsNew\"")}, NULL, NULL, NULL, NULL,
@@ -413,6 +424,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
       "history_pkey",
       "kv_store_pkey",
       "kv_delta_pkey",
+      "attributes_pkey",
       "removed_events_pkey",
       "worker_queue_instance_id_execution_id_activity_id_idx",
       "orchestrator_queue_instance_id_due_at_id_idx",
@@ -478,6 +490,22 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     "SELECT FROM worker_queue WHERE session_id = 's77'",
     ["worker_queue_session_id_idx"],
     20
+  ],
+  "the instances with a text": [
+    "SELECT * FROM dx_instances_of_attribute('customer', 'text', 'c7', NULL, NULL, NULL, NULL, NULL, NULL, true, 100, 5)",
+    ["attributes_name_text_value_created_at_idx"],
+    20
+  ],
+  "the instances in a range of times": [
+    `SELECT * FROM dx_instances_of_attribute('due', 'time', NULL, '5000', '20000', NULL, NULL, to_timestamp(10), 'i10',
+       false, 100, 5)`,
+    ["attributes_name_time_value_created_at_idx"],
+    60
+  ],
+  "the instances in a wide range of numbers": [
+    "SELECT * FROM dx_instances_of_attribute('amount', 'number', NULL, '5', NULL, NULL, NULL, NULL, NULL, true, 50, 5)",
+    ["attributes_name_number_value_created_at_idx", "attributes_name_created_at_idx"],
+    150
   ],
   "the names and statuses of instances": [
     "SELECT * FROM dx_groups_of_instances('{Running,Completed,Failed,Cancelled}', NULL)",

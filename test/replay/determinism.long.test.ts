@@ -129,7 +129,8 @@ describe("replay", () => {
               _tag: "ContinuedAsNew",
               input: continued,
               version: null,
-              customStatus: live.left.customStatus
+              customStatus: live.left.customStatus,
+              attributes: {}
             }, where())
             const sent = (messages: ReadonlyArray<{ readonly name: string; readonly data: string }>) =>
               messages.map(({ data, name }) => [name, data])

@@ -286,6 +286,7 @@ export class Uninterrupted {
       historySize: Effect.succeed(0),
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),
+      attributes: Effect.succeed({}),
       keyValues: Effect.sync(() => this.values),
       keyValueTimes: Effect.succeed(new Map<string, number>()),
       unreadable: Effect.die

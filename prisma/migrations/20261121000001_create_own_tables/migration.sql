@@ -1,4 +1,4 @@
--- Purpose: creates the tables that only this package has: of blocked instances, pauses, queues, outbox, tasks, data sets and imports. Records in
+-- Purpose: creates the tables that only this package has: of blocked instances, attributes, pauses, queues, outbox, tasks, data sets and imports. Records in
 -- every queued row which processes may take it, so that a claim never reads work of others, and in every message since
 -- when it may be delivered, whatever the clock does afterwards.
 -- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of
@@ -23,6 +23,25 @@ CREATE TABLE blocked_instances (
   tries INTEGER NOT NULL,
   CONSTRAINT blocked_instances_pkey PRIMARY KEY (instance_id)
 ) WITH (fillfactor = 70);
+
+-- Attributes of instances: of a text, a number and a time, one is not null. created_at is that of the instance, so that an
+-- index has the order of a list.
+CREATE TABLE attributes (
+  instance_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  text_value TEXT,
+  number_value DOUBLE PRECISION,
+  time_value TIMESTAMPTZ,
+  created_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT attributes_pkey PRIMARY KEY (instance_id, name)
+);
+CREATE INDEX attributes_name_text_value_created_at_idx ON attributes (name, text_value, created_at)
+  WHERE text_value IS NOT NULL;
+CREATE INDEX attributes_name_number_value_created_at_idx ON attributes (name, number_value, created_at)
+  WHERE number_value IS NOT NULL;
+CREATE INDEX attributes_name_time_value_created_at_idx ON attributes (name, time_value, created_at)
+  WHERE time_value IS NOT NULL;
+CREATE INDEX attributes_name_created_at_idx ON attributes (name, created_at);
 
 -- Events that a retry has removed from a history, for people: who wants to know what was tried before.
 CREATE TABLE removed_events (

@@ -43,7 +43,8 @@ CREATE TYPE dx_start AS (
   major integer,
   minor integer,
   patch integer,
-  delay_ms bigint
+  delay_ms bigint,
+  attributes jsonb -- [{name, text, number, time_ms}], one of them not null
 );
 
 -- One instance to be created, with its first execution.
@@ -63,5 +64,6 @@ CREATE TYPE dx_instance AS (
   served_version text, -- the version in its route
   or_newer boolean, -- whether its route accepts newer versions
   turn bigint, -- position of the first turn or of the start that creates it
-  is_child boolean
+  is_child boolean,
+  attributes jsonb -- as in dx_start
 );

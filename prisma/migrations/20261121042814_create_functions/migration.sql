@@ -275,6 +275,51 @@ BEGIN
 END
 $$;
 
+-- Stores changes of attributes: the last change of a name counts. A part of dx_store_turns.
+--
+-- Bound: the changes. Locks: rows of attributes.
+CREATE OR REPLACE FUNCTION dx_store_attributes(
+  p_turns dx_turn[],
+  p_changes jsonb                  -- [{ack, action: attribute, name, text, number, time_ms}]; without a value the
+                                   --   attribute is removed. Other actions are left out
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_change record;
+BEGIN
+  -- One by one: a join to the set could become one read of the whole table.
+  FOR v_change IN
+    SELECT DISTINCT ON (turn.instance_id COLLATE "C", c.name COLLATE "C")
+      turn.instance_id, c.name, c.text, c.number, to_timestamp(c.time_ms::float8 / 1000) AS time,
+      (SELECT i.created_at FROM instances AS i WHERE i.instance_id = turn.instance_id) AS created_at
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_changes)
+        AS (ack bigint, action text, name text, text text, number double precision, time_ms bigint)
+    ) WITH ORDINALITY AS c (ack, action, name, text, number, time_ms, position)
+    CROSS JOIN LATERAL (SELECT p_turns[c.ack].instance_id, p_turns[c.ack].execution_id) AS turn
+    WHERE c.action = 'attribute' AND turn.execution_id IS NOT NULL
+    ORDER BY turn.instance_id COLLATE "C", c.name COLLATE "C", c.position DESC
+  LOOP
+    IF num_nonnulls(v_change.text, v_change.number, v_change.time) = 0 THEN
+      DELETE FROM attributes AS a
+      WHERE a.instance_id = v_change.instance_id
+        AND a.name || '' = v_change.name; -- not by the index of all that have the attribute
+    ELSIF v_change.created_at IS NOT NULL THEN
+      INSERT INTO attributes AS a (instance_id, name, text_value, number_value, time_value, created_at)
+      VALUES (
+        v_change.instance_id, v_change.name, v_change.text, v_change.number, v_change.time, v_change.created_at
+      )
+      ON CONFLICT (instance_id, name) DO UPDATE
+      SET text_value = excluded.text_value, number_value = excluded.number_value, time_value = excluded.time_value
+      -- The first turn repeats what the start has stored.
+      WHERE (a.text_value, a.number_value, a.time_value)
+        IS DISTINCT FROM (excluded.text_value, excluded.number_value, excluded.time_value);
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- How many suspects one process may hold together if work with these deliveries without an end is one of them. The
 -- number of p_groups that counts: the first one after two deliveries, the last one for all that were delivered more
 -- often. Work that was delivered less than twice is not a suspect: the largest integer.
@@ -954,7 +999,8 @@ BEGIN
     SELECT array_agg(
       ROW(
         message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
-        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true
+        child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true,
+        child.attributes
       )::dx_instance
       ORDER BY message.position
     )
@@ -984,12 +1030,12 @@ AS $$
     || ' ' || p_name
 $$;
 
--- Creates instances whose id is free, each with execution 1. A part of dx_start_orchestrations and dx_store_instances.
+-- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and dx_store_instances.
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
 -- Bound: the instances given, and the queued messages of their ids. Locks: the new instances by id, then their
--- executions.
+-- executions and attributes.
 CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
@@ -999,6 +1045,7 @@ CREATE OR REPLACE FUNCTION dx_create_instances(
 AS $$
 DECLARE
   v_created bigint[];
+  v_attributes boolean;
 BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
@@ -1039,8 +1086,19 @@ BEGIN
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality) INTO v_created FROM created
+  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM created
   JOIN free ON free.instance_id = created.instance_id;
+  IF v_attributes THEN
+    INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+    SELECT
+      instance.instance_id, attribute.name, attribute.text, attribute.number,
+      to_timestamp(attribute.time_ms::float8 / 1000), p_now
+    FROM unnest(p_instances) WITH ORDINALITY AS instance
+    CROSS JOIN LATERAL jsonb_to_recordset(instance.attributes)
+      AS attribute (name text, text text, number double precision, time_ms bigint)
+    WHERE instance.ordinality = ANY (v_created)
+    ON CONFLICT (instance_id, name) DO NOTHING;
+  END IF;
   RETURN v_created;
 END
 $$;
@@ -1790,13 +1848,14 @@ $$;
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history, key-values; worker rows by id; queue rows.
+-- id; executions, history, key-values, attributes; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
                                    --   created with their final values: the children that it has created with them
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
-  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
+  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply;
+                                   --   and changes of attributes, for dx_store_attributes
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
@@ -1871,6 +1930,9 @@ BEGIN
     OR (v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (v_ended)))
   THEN
     PERFORM dx_store_key_values(p_turns, p_key_values, v_ends, p_now_ms);
+    IF p_key_values @? '$[*] ? (@.action == "attribute")' THEN
+      PERFORM dx_store_attributes(p_turns, p_key_values);
+    END IF;
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
@@ -4304,7 +4366,7 @@ $$;
 --
 -- Bound: the events that are removed, the values and the queued work of the instance. Locks: the advisory lock of the
 -- id (waits for claims); the instance lock; the instance row; then rows of executions, history, removed_events,
--- key-values, worker queue, orchestrator queue and blocked_instances.
+-- key-values, attributes, worker queue, orchestrator queue and blocked_instances.
 CREATE OR REPLACE FUNCTION dx_cut_history(
   p_instance_id text, p_execution_id bigint,
   p_last_event_id bigint, p_status text, -- as the caller has read them
@@ -4317,6 +4379,7 @@ CREATE OR REPLACE FUNCTION dx_cut_history(
   p_messages text[],
   p_cancelled_activities bigint[], -- event ids
   p_withdrawn text[],              -- texts of messages that are deleted
+  p_attributes jsonb,              -- [{name, text, number, time_ms}], all those of the events that stay
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -4386,6 +4449,15 @@ BEGIN
   INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
   SELECT p_instance_id, v.key, v.value, v.last_updated_at_ms
   FROM jsonb_to_recordset(p_changed) AS v (key text, value text, last_updated_at_ms bigint);
+
+  DELETE FROM attributes AS a WHERE a.instance_id = p_instance_id;
+  INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+  SELECT
+    i.instance_id, attribute.name, attribute.text, attribute.number,
+    to_timestamp(attribute.time_ms::float8 / 1000), i.created_at
+  FROM jsonb_to_recordset(p_attributes)
+    AS attribute (name text, text text, number double precision, time_ms bigint)
+  CROSS JOIN LATERAL (SELECT * FROM instances AS i WHERE i.instance_id = p_instance_id OFFSET 0) AS i;
 
   DELETE FROM worker_queue AS w
   WHERE w.instance_id = p_instance_id AND w.execution_id = p_execution_id
@@ -4533,7 +4605,7 @@ END
 $$;
 
 -- Deletes instances with all their rows, or deletes nothing. The rows are histories, executions, both queues, locks,
--- key-values, instances.
+-- key-values, attributes, instances.
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
 -- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its
@@ -4545,7 +4617,7 @@ $$;
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
--- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
+-- key-values, attributes, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
 -- finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
@@ -4625,6 +4697,7 @@ BEGIN
   DELETE FROM paused AS p WHERE p.target = 'instance' AND p.name = ANY (p_instance_ids);
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
+  DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
     SELECT locked.id FROM worker_queue AS locked
@@ -5741,6 +5814,7 @@ CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_stored jsonb,                  -- as in dx_cut_history, not null
   p_changed jsonb,
   p_messages text[],
+  p_attributes jsonb,              -- as in dx_cut_history
   p_now_ms bigint DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -5791,6 +5865,12 @@ BEGIN
   INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
   SELECT p_instance_id, v.key, v.value, v.last_updated_at_ms
   FROM jsonb_to_recordset(p_changed) AS v (key text, value text, last_updated_at_ms bigint);
+  INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
+  SELECT
+    p_instance_id, attribute.name, attribute.text, attribute.number,
+    to_timestamp(attribute.time_ms::float8 / 1000), v_now
+  FROM jsonb_to_recordset(p_attributes)
+    AS attribute (name text, text text, number double precision, time_ms bigint);
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT p_instance_id, m.work_item, v_now, v_now
   FROM unnest(p_messages) WITH ORDINALITY AS m (work_item, position)
@@ -5866,6 +5946,73 @@ BEGIN
 END
 $$;
 
+-- Returns the first instances with an attribute that is equal to a value or in a range, created between two times and
+-- behind a position, in the order of their creation; unordered where fewer than p_most_sorted are in the range.
+--
+-- An index has the instances with a value in their order. Those in a range are all returned while there are at most
+-- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller compares
+-- it, and continues behind the last one.
+--
+-- Bound: the rows returned; for a range also p_most_sorted. Locks: none.
+CREATE OR REPLACE FUNCTION dx_instances_of_attribute(
+  p_name text,
+  p_kind text,                     -- text, number or time. The values of a time are milliseconds since the Unix epoch
+  p_equals text,                   -- null: a range
+  p_from text, p_below text,       -- null: without this end
+  p_created_from timestamptz, p_created_before timestamptz, -- null: any
+  p_after_at timestamptz, p_after_id text, -- the position; null: the beginning
+  p_newest boolean,                -- whether the order begins with the newest
+  p_most_sorted bigint, p_limit bigint
+) RETURNS TABLE (out_instance_id text, out_created_at timestamptz) LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_column CONSTANT text := 'a.' || p_kind || '_value';
+  v_value CONSTANT text := CASE p_kind
+    WHEN 'text' THEN '%s'
+    WHEN 'number' THEN '%s::float8'
+    WHEN 'time' THEN 'to_timestamp(%s::float8 / 1000)'
+  END;
+  v_of_name CONSTANT text := 'SELECT a.instance_id, a.created_at FROM attributes AS a WHERE a.name = $1';
+  v_bounds CONSTANT text := concat(
+    CASE WHEN p_created_from IS NOT NULL THEN ' AND a.created_at >= $4' END,
+    CASE WHEN p_created_before IS NOT NULL THEN ' AND a.created_at < $5' END,
+    CASE
+      WHEN p_after_id IS NULL THEN NULL
+      WHEN p_newest THEN ' AND (a.created_at, a.instance_id) < ($6, $7)'
+      ELSE ' AND (a.created_at, a.instance_id) > ($6, $7)'
+    END
+  );
+  v_order CONSTANT text := CASE
+    WHEN p_newest THEN ' ORDER BY a.created_at DESC, a.instance_id DESC LIMIT $8'
+    ELSE ' ORDER BY a.created_at, a.instance_id LIMIT $8'
+  END;
+  v_in_range CONSTANT text := concat(
+    ' AND ' || v_column || ' IS NOT NULL',
+    CASE WHEN p_from IS NOT NULL THEN ' AND ' || v_column || ' >= ' || format(v_value, '$2') END,
+    CASE WHEN p_below IS NOT NULL THEN ' AND ' || v_column || ' < ' || format(v_value, '$3') END
+  );
+  v_query text := v_of_name || ' AND ' || v_column || ' = ' || format(v_value, '$2') || v_bounds || v_order;
+  v_count bigint;
+BEGIN
+  IF p_equals IS NULL THEN
+    -- Without the bounds: all pages are read in the same way.
+    EXECUTE format('SELECT count(*) FROM (%s LIMIT $4) AS found', v_of_name || v_in_range)
+    INTO v_count
+    USING p_name, p_from, p_below, p_most_sorted + 1;
+    v_query := v_of_name || CASE WHEN v_count <= p_most_sorted THEN v_in_range || v_bounds ELSE v_bounds || v_order END;
+  END IF;
+  RETURN QUERY EXECUTE v_query
+  USING p_name, COALESCE(p_equals, p_from), p_below, p_created_from, p_created_before, p_after_at, p_after_id, p_limit;
+END
+$$;
+
 -- Returns the instances that starts create, with what their first turns say of them.
 -- Bound: the starts given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_starts(
@@ -5897,7 +6044,7 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
       )::dx_instance
       ORDER BY start.ordinality
     )
@@ -8342,6 +8489,7 @@ BEGIN
           AND child.ordinality = ANY (v_created)
           AND v_turns[child.turn].execution_id IS NULL
       );
+      DELETE FROM attributes AS a WHERE a.instance_id = ANY (v_gone);
       DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
       DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
       v_children := ARRAY(

@@ -8,6 +8,9 @@
 import * as Effect from "effect/Effect"
 import type * as Event from "../Event.ts"
 import { problemOf } from "./text.ts"
+import type { Unfit } from "./text.ts"
+
+export type { Unfit } from "./text.ts"
 
 // These are indexed. An entry of a PostgreSQL index holds at most 2,704 bytes, and a key shares its entry with the id
 // of its instance. Ids that people choose may have half of that, as the ids of children begin with them.
@@ -42,13 +45,6 @@ export const problemOfId = (text: string, maxBytes = maxIndexedBytes): string | 
 export const problemOfKey = (text: string, instanceId: string): string | undefined => {
   const tooLong = problemOfLength(text, maxIdAndKeyBytes - encoder.encode(instanceId).length)
   return tooLong === undefined ? problemOf(text) : `${tooLong}: with the instance's id it may have ${maxIdAndKeyBytes}`
-}
-
-/** A text that is not valid for its purpose. */
-export interface Unfit {
-  readonly _tag: "Unfit"
-  readonly field: string
-  readonly problem: string
 }
 
 const unfit = (field: string, problem: string): Effect.Effect<never, Unfit> =>

@@ -2,6 +2,13 @@
  * Which texts PostgreSQL and Rust can store: no NUL, no lone surrogates.
  */
 
+/** A text or another value that is not valid for its purpose. */
+export interface Unfit {
+  readonly _tag: "Unfit"
+  readonly field: string
+  readonly problem: string
+}
+
 /** Why the text cannot be stored, or undefined when it can. */
 export const problemOf = (text: string): string | undefined =>
   text.includes("\0")

@@ -7,12 +7,13 @@
  */
 import * as Effect from "effect/Effect"
 import type { InstanceStatus } from "../../model/Instance.ts"
+import type { Condition, Encoded } from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import type { AdminDriver, InstanceCount, Listing, ListPosition } from "../../provider/AdminDriver.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
 
-type Driver = Pick<AdminDriver["Service"], "listInstances" | "countInstances">
+type Driver = Pick<AdminDriver["Service"], "listInstances" | "readAttributes" | "countInstances">
 
 export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql">): Driver => ({
   listInstances: Effect.fnUntraced(function*(listing) {
@@ -25,17 +26,57 @@ export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "
     return { instanceIds: page.map(({ instanceId }) => instanceId), next: last === undefined ? null : position(last) }
   }),
 
-  countInstances: ({ byVersion, exactUpTo, orchestrationName, status }) =>
-    query<InstanceCount>(
-      "countInstances",
-      Prisma.sql`
+  readAttributes: (instanceIds) =>
+    Effect.map(
+      query<AttributeRow>(
+        "readAttributes",
+        Prisma.sql`
+          SELECT
+            a.instance_id AS "instanceId", a.name, a.text_value AS text, a.number_value AS number,
+            round(extract(epoch FROM a.time_value) * 1000)::float8 AS "timeMs"
+          FROM ${schemaSql}.attributes AS a
+          WHERE a.instance_id = ANY (${[...instanceIds]}::text[])
+          ORDER BY a.instance_id, a.name COLLATE "C"`
+      ),
+      (rows) =>
+        rows.map(({ instanceId, name, number, text, timeMs }) => ({
+          instanceId,
+          name,
+          value: text ?? number ?? { timeMs: timeMs! }
+        }))
+    ),
+
+  countInstances: ({ attributes, byVersion, exactUpTo, orchestrationName, status }) =>
+    attributes.length > 0
+      ? query<InstanceCount>(
+        "countInstances",
+        Prisma.sql`
+          SELECT
+            i.orchestration_name AS "orchestrationName", i.status,
+            CASE WHEN ${byVersion}::boolean THEN i.orchestration_version END AS "orchestrationVersion",
+            count(*)::float8 AS instances, false AS "isEstimate"
+          FROM ${schemaSql}.attributes AS a
+          JOIN ${schemaSql}.instances AS i ON i.instance_id = a.instance_id
+          ${
+          where([
+            ...ofAttribute(attributes[0]!),
+            ...attributes.slice(1).map((condition) => attributeSql(schemaSql, condition)),
+            Prisma.sql`i.status = ANY (${statusesOf(status)}::text[])`,
+            ...(orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`])
+          ])
+        }
+          GROUP BY 1, 2, 3`
+      )
+      : query<InstanceCount>(
+        "countInstances",
+        Prisma.sql`
         SELECT
           out_name AS "orchestrationName", out_status AS status, out_version AS "orchestrationVersion",
           out_instances::float8 AS instances, out_is_estimate AS "isEstimate"
         FROM ${schemaSql}.dx_count_instances(
           ${statusesOf(status)}::text[], ${orchestrationName}::text, ${byVersion}::boolean, ${exactUpTo}::bigint
         )`
-    )
+      )
 })
 
 /** The statuses of stored instances that a status of the list means; null: any. */
@@ -49,6 +90,14 @@ export const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
     : [status]
 
 // internal
+
+interface AttributeRow {
+  readonly instanceId: string
+  readonly name: string
+  readonly text: string | null
+  readonly number: number | null
+  readonly timeMs: number | null
+}
 
 interface ListedRow {
   readonly instanceId: string
@@ -136,6 +185,7 @@ const where = (conditions: ReadonlyArray<Prisma.Sql>) =>
 const sourceSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
   const { orchestrationName, orderBy, parentInstanceId } = listing
   const bounds = boundsOf(listing)
+  if (source(listing) === "attribute") return byAttributeSql(schemaSql, listing, read)
   const end = Prisma.sql`ORDER BY ${orders[orderBy].sql} LIMIT ${read}::bigint`
   if (orderBy === "id") return Prisma.sql`SELECT i.* FROM ${schemaSql}.instances AS i ${where(bounds)} ${end}`
   if (parentInstanceId !== null) {
@@ -160,20 +210,106 @@ const sourceSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
     ${end}`
 }
 
+/** What leads to the instances, in the order of the list. */
+const source = ({ attributes, orderBy, parentInstanceId, status }: Planned) =>
+  orderBy === "id"
+    ? "id"
+    : parentInstanceId !== null
+    ? "parent"
+    : status === "Blocked"
+    ? "block"
+    : attributes.length > 0
+    ? "attribute"
+    : "group"
+
+/** The condition whose index leads to the instances: an equality, if there is one. */
+const leading = ({ attributes }: Planned): Condition =>
+  attributes.find((condition) => "equals" in condition) ?? attributes[0]!
+
+/** Most instances in a range that are read at once, and sorted. */
+const mostSorted = 10_000
+
+/** The first instances by an attribute. OFFSET 0: one look-up by the key for each. */
+const byAttributeSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
+  const { after, createdBeforeMs, createdFromMs, orderBy } = listing
+  const condition = leading(listing)
+  const isEqual = "equals" in condition
+  const kind = isEqual ? kindOf(condition.equals) : condition.kind
+  const textOf = (value: Encoded | null) =>
+    value === null ? null : String(typeof value === "object" ? value.timeMs : value)
+  return Prisma.sql`
+    SELECT i.*
+    FROM ${schemaSql}.dx_instances_of_attribute(
+      ${condition.name}::text, ${kind}::text, ${isEqual ? textOf(condition.equals) : null}::text,
+      ${isEqual ? null : textOf(condition.from)}::text, ${isEqual ? null : textOf(condition.below)}::text,
+      ${timeSql(createdFromMs)}, ${timeSql(createdBeforeMs)},
+      ${after === null ? Prisma.sql`NULL` : positionSql(after)}, ${after?.instanceId ?? null}::text,
+      ${orderBy === "newest"}::boolean, ${mostSorted}::bigint, ${read}::bigint
+    ) AS a
+    CROSS JOIN LATERAL (
+      SELECT i.* FROM ${schemaSql}.instances AS i WHERE i.instance_id = a.out_instance_id OFFSET 0
+    ) AS i
+    ORDER BY ${orders[orderBy].sql}
+    LIMIT ${read}::bigint`
+}
+
+const kindOf = (value: Encoded) => typeof value === "object" ? "time" : typeof value === "number" ? "number" : "text"
+
+const timeSql = (ms: number | null) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
+
+const positionSql = ({ createdAtUs }: ListPosition) =>
+  Prisma.sql`'epoch'::timestamptz + ${createdAtUs}::float8 * '1 microsecond'::interval`
+
+/** What the row of an attribute, `a`, must be. */
+const ofAttribute = (condition: Condition): Array<Prisma.Sql> => {
+  const named = Prisma.sql`a.name = ${condition.name}`
+  if ("equals" in condition) {
+    const { equals } = condition
+    return [
+      named,
+      typeof equals === "string"
+        ? Prisma.sql`a.text_value = ${equals}`
+        : typeof equals === "number"
+        ? Prisma.sql`a.number_value = ${equals}::float8`
+        : Prisma.sql`a.time_value = ${timeSql(equals.timeMs)}`
+    ]
+  }
+  const { below, from, kind } = condition
+  const column = kind === "number" ? Prisma.sql`a.number_value` : Prisma.sql`a.time_value`
+  const end = (value: number) => kind === "number" ? Prisma.sql`${value}::float8` : timeSql(value)
+  return [
+    named,
+    ...(from === null ? [] : [Prisma.sql`${column} >= ${end(from)}`]),
+    ...(below === null ? [] : [Prisma.sql`${column} < ${end(below)}`])
+  ]
+}
+
+/**
+ * What an instance, `i`, must have. A scalar subquery is one look-up by the key, and the name leads to no other index,
+ * whatever the statistics say.
+ */
+const attributeSql = (schemaSql: Prisma.Sql, condition: Condition) => {
+  const [, ...compared] = ofAttribute(condition)
+  return Prisma.sql`(
+    SELECT ${Prisma.join(compared, " AND ")}
+    FROM ${schemaSql}.attributes AS a
+    WHERE a.instance_id = i.instance_id AND a.name || '' = ${condition.name}
+  )`
+}
+
 /** What the index of the source answers: behind the last page, and created between two times. */
 const boundsOf = (
   { after, createdBeforeMs, createdFromMs, hasPrefixIndex, idPrefix, orderBy }: Planned
 ): Array<Prisma.Sql> => {
-  const createdAt = (ms: number) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
   return [
-    ...(createdFromMs === null ? [] : [Prisma.sql`i.created_at >= ${createdAt(createdFromMs)}`]),
-    ...(createdBeforeMs === null ? [] : [Prisma.sql`i.created_at < ${createdAt(createdBeforeMs)}`]),
+    ...(createdFromMs === null ? [] : [Prisma.sql`i.created_at >= ${timeSql(createdFromMs)}`]),
+    ...(createdBeforeMs === null ? [] : [Prisma.sql`i.created_at < ${timeSql(createdBeforeMs)}`]),
     ...(after === null ? [] : [
       orderBy === "id"
         ? Prisma.sql`i.instance_id > ${after.instanceId}`
         : Prisma.sql`
           (i.created_at, i.instance_id) ${orderBy === "newest" ? Prisma.sql`<` : Prisma.sql`>`}
-            ('epoch'::timestamptz + ${after.createdAtUs}::float8 * '1 microsecond'::interval, ${after.instanceId})`
+            (${positionSql(after)}, ${after.instanceId})`
     ]),
     ...(hasPrefixIndex ? [prefixSql(idPrefix!)] : [])
   ]
@@ -193,10 +329,13 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
     orchestrationVersion
   } = listing
   const { endedBeforeMs, exceptDuroxide, parentInstanceId, status, updatedBeforeMs, updatedFromMs } = listing
-  const isByGroup = orderBy !== "id" && parentInstanceId === null && status !== "Blocked"
-  const updatedAt = (ms: number) => Prisma.sql`to_timestamp(${ms}::float8 / 1000)`
+  const by = source(listing)
+  const isByGroup = by === "group"
   const contains = (column: Prisma.Sql, part: string) => Prisma.sql`strpos(lower(${column}), lower(${part})) > 0`
+  // An equality that has led to the instances.
+  const known = by === "attribute" && "equals" in leading(listing) ? leading(listing) : undefined
   return [
+    ...listing.attributes.filter((one) => one !== known).map((one) => attributeSql(schemaSql, one)),
     ...(isByGroup || status === null ? [] : [Prisma.sql`i.status = ANY (${statusesOf(status)}::text[])`]),
     ...(isByGroup || orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
     ...(orderBy !== "id" || parentInstanceId === null
@@ -210,8 +349,8 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
       ) = ${orchestrationVersion}`]),
     ...(isRoot ? [Prisma.sql`i.parent_instance_id IS NULL`] : []),
     ...(hasPrefixIndex || idPrefix === null ? [] : [prefixSql(idPrefix)]),
-    ...(updatedFromMs === null ? [] : [Prisma.sql`i.updated_at >= ${updatedAt(updatedFromMs)}`]),
-    ...(updatedBeforeMs === null ? [] : [Prisma.sql`i.updated_at < ${updatedAt(updatedBeforeMs)}`]),
+    ...(updatedFromMs === null ? [] : [Prisma.sql`i.updated_at >= ${timeSql(updatedFromMs)}`]),
+    ...(updatedBeforeMs === null ? [] : [Prisma.sql`i.updated_at < ${timeSql(updatedBeforeMs)}`]),
     ...(customStatus === null ? [] : [contains(Prisma.sql`i.custom_status`, customStatus)]),
     ...(error === null ? [] : [Prisma.sql`
       i.status IN ('Failed', 'Cancelled') AND EXISTS (
@@ -223,7 +362,7 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
       EXISTS (
         SELECT FROM ${schemaSql}.executions AS e
         WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-          AND (${endedBeforeMs}::bigint IS NULL OR e.completed_at < ${updatedAt(endedBeforeMs ?? 0)})
+          AND (${endedBeforeMs}::bigint IS NULL OR e.completed_at < ${timeSql(endedBeforeMs ?? 0)})
           AND (NOT ${exceptDuroxide} OR e.duroxide_version_major >= ${firstOwnMajor}::integer)
       )`]),
     ...(isRetrying ? [retryingSql(schemaSql)] : []),

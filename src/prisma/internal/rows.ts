@@ -11,6 +11,7 @@ import type { ProcessInfo } from "../../provider/AdminDriver.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import type {
   Abandon,
+  AttributeChange,
   ClaimedInstance,
   ClaimedWorkItem,
   EncodedActivity,
@@ -46,7 +47,7 @@ export const lateJson = (value: () => unknown) => Prisma.sql`${new Late(value)}:
 /** What a set of turns stores beside its rows of `turnRow`, in the order of the functions' arguments. */
 export const turnParts = (turns: ReadonlyArray<Parts | undefined>, texts: Texts) => [
   parts(turns, (turn) => turn.history, eventRow(texts)),
-  parts(turns, (turn) => turn.keyValues, keyValueRow),
+  parts(turns, changesOf, changeRow),
   parts(turns, (turn) => turn.workerItems, activityRow(texts)),
   parts(turns, (turn) => turn.cancelledActivities, (key) => ({
     instance_id: key.instanceId,
@@ -58,7 +59,7 @@ export const turnParts = (turns: ReadonlyArray<Parts | undefined>, texts: Texts)
 
 type Parts = Pick<
   OrchestrationAck,
-  "history" | "keyValues" | "workerItems" | "cancelledActivities" | "orchestratorItems"
+  "history" | "keyValues" | "attributes" | "workerItems" | "cancelledActivities" | "orchestratorItems"
 >
 
 /** The parts of all turns in one list. Each names its turn by position, from 1. Null if no turn has such a part. */
@@ -143,10 +144,24 @@ export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">, text
 export const appends = ({ history }: Pick<Parts, "history">, lastEventId: number) =>
   history.every(({ eventId }, index) => eventId === lastEventId + 1 + index)
 
-const keyValueRow = (change: KeyValueChange) =>
-  change.action === "set"
+/** One argument has both: so a turn that changes neither costs one look at a null. */
+const changesOf = ({ attributes, keyValues }: Parts): ReadonlyArray<KeyValueChange | AttributeChange> =>
+  attributes === undefined ? keyValues : [...keyValues, ...attributes]
+
+const changeRow = (change: KeyValueChange | AttributeChange) =>
+  !("action" in change)
+    ? { action: "attribute", ...attributeRow(change) }
+    : change.action === "set"
     ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
     : change
+
+/** JSON leaves out what is undefined. */
+export const attributeRow = ({ name, value }: AttributeChange) => ({
+  name,
+  text: typeof value === "string" ? value : undefined,
+  number: typeof value === "number" ? value : undefined,
+  time_ms: typeof value === "object" ? value?.timeMs : undefined
+})
 
 /** The work item of a row. */
 export const workItemOf = (workItem: string | null, texts: Texts) => {
@@ -187,6 +202,7 @@ export const messageRow = (texts: Texts) => (message: EncodedMessage) => ({
     orchestration_name: message.start.orchestrationName,
     orchestration_version: message.start.orchestrationVersion,
     parent_instance_id: message.start.parentInstanceId,
+    attributes: message.start.attributes?.map(attributeRow),
     ...message.start.pinnedVersion
   },
   ...workItemOf(message.workItem, texts)

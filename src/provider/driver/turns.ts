@@ -2,6 +2,7 @@
  * What a driver stores: the turns of claimed instances, starts, and turns that are run without a claim.
  */
 import type { CoreVersion, ExecutionStatus, TagFilter } from "../../model/Instance.ts"
+import type { Encoded } from "../../model/shared/attributes.ts"
 
 /**
  * What one turn stores.
@@ -18,6 +19,8 @@ export interface OrchestrationAck {
   readonly customStatus: { readonly value: string | null } | null
   /** Applied in order to the current execution's changes. */
   readonly keyValues: ReadonlyArray<KeyValueChange>
+  /** Changes of the instance's attributes; the last one of a name counts. Absent: none. */
+  readonly attributes?: ReadonlyArray<AttributeChange>
   /** Null leaves status, output and end time alone. */
   readonly status: ExecutionStatus | null
   readonly output: string | null
@@ -70,6 +73,17 @@ export type KeyValueChange =
   | { readonly action: "set"; readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
   | { readonly action: "clear_key"; readonly key: string }
   | { readonly action: "clear_all" }
+
+/**
+ * A change of an attribute of an instance: its new value, or null for its removal.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface AttributeChange {
+  readonly name: string
+  readonly value: Encoded | null
+}
 
 /**
  * Identifies an activity by its schedule event.
@@ -161,6 +175,8 @@ export interface StartedInstance {
   readonly orchestrationVersion: string | null
   readonly parentInstanceId: string | null
   readonly pinnedVersion: CoreVersion
+  /** Those that it begins with. Absent: none. */
+  readonly attributes?: ReadonlyArray<AttributeChange>
 }
 
 /**
@@ -288,6 +304,8 @@ export interface OrchestrationStart {
   readonly pinnedVersion: CoreVersion
   /** Time before dispatchers see it; null: at once. */
   readonly delayMs: number | null
+  /** Attributes that it begins with, stored with the instance. Absent: none. */
+  readonly attributes?: ReadonlyArray<AttributeChange>
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
    * needs an id under which nothing is stored, no message, lock or history, and a `clockMs` within 2 seconds of the

@@ -26,7 +26,7 @@ import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { explains } from "./explain.ts"
 import { forks } from "./fork.ts"
-import { cursorOf, everything, lists, positionOf } from "./lists.ts"
+import { cursorOf, everything, lists, positionOf, withAttributes } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
 
@@ -102,7 +102,11 @@ const reads = (driver: Driver) => {
     latestExecutionId,
     readHistory,
     readHistoryWithExecutionId,
-    getInstanceInfo: (instanceId: string) => readOne(driver, "getInstanceInfo", instanceId),
+    getInstanceInfo: (instanceId: string) =>
+      Effect.map(
+        Effect.flatMap(readOne(driver, "getInstanceInfo", instanceId), (state) => withAttributes(driver, [state])),
+        ([info]) => info!
+      ),
     getExecutionInfo,
     getSystemMetrics: driver.systemMetrics,
     listChildren,

@@ -4,9 +4,11 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../model/Event.ts"
+import * as attributes from "../../model/shared/attributes.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { ExecutionMetadata, Turn } from "../Provider.ts"
 import type {
+  AttributeChange,
   EncodedActivity,
   EncodedEvent,
   KeyValueChange,
@@ -113,6 +115,7 @@ export const encodeUnclaimedTurn = (turn: Turn, clockMs?: () => number): Unclaim
   ),
   cancelledActivities: turn.cancelledActivities,
   ...encodeMetadata(turn.metadata),
+  ...attributesOf(turn.historyDelta),
   ...nextVersion(turn),
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
@@ -136,7 +139,8 @@ const startedBy = (
       orchestrationName: item.orchestration,
       orchestrationVersion: item.version,
       parentInstanceId: item.parentInstance,
-      pinnedVersion
+      pinnedVersion,
+      ...(item.attributes !== undefined && { attributes: changesOf(item.attributes) })
     }
   }
 }
@@ -147,9 +151,28 @@ export const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
   return event === undefined ? null : { value: event.status }
 }
 
+/** The rows of attributes, or of their changes. */
+export const changesOf = (changes: attributes.EncodedChanges): ReadonlyArray<AttributeChange> =>
+  Object.entries(changes).map(([name, value]) => ({ name, value }))
+
+/** Later executions begin with the attributes that are stored already. */
+const attributesOf = (events: ReadonlyArray<Event.Event>): { readonly attributes?: ReadonlyArray<AttributeChange> } => {
+  let changes: ReadonlyArray<AttributeChange> | undefined
+  for (const event of events) {
+    const more = event._tag === "OrchestrationStarted" && event.executionId === 1
+      ? event.attributes
+      : event._tag === "KeyValueSet" && event.key === attributes.recordKey
+      ? attributes.readChanges(event.value)
+      : undefined
+    if (more !== undefined) changes = [...changes ?? [], ...changesOf(more)]
+  }
+  return changes === undefined ? {} : { attributes: changes }
+}
+
 export const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
   switch (event._tag) {
     case "KeyValueSet":
+      if (event.key === attributes.recordKey) return []
       return [{ action: "set", key: event.key, value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 }]
     case "KeyValueCleared":
       return [{ action: "clear_key", key: event.key }]

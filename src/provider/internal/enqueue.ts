@@ -29,6 +29,7 @@ import type { Sharing } from "../shared/statement.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import {
+  changesOf,
   encodeActivity,
   encodeItem,
   encodeMessage,
@@ -121,7 +122,8 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
       orchestrationVersion: start.version,
       workItem: encodeItem(start),
       pinnedVersion,
-      delayMs
+      delayMs,
+      ...(start.attributes !== undefined && { attributes: changesOf(start.attributes) })
     }
     // Once begun, a first turn is settled, whenever the caller is interrupted.
     return Effect.uninterruptibleMask((restore) =>

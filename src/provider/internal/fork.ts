@@ -16,8 +16,8 @@ import type { AdminDriver } from "../AdminDriver.ts"
 import { ForkRefused, InstanceNotFound, ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
-import { encodeEvent } from "./encoding.ts"
-import { changesOf, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
+import * as encoding from "./encoding.ts"
+import { attributesOf, changesOf, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
 import { beforeEnd, interruptedOf, withEndOfMarker } from "./retry.ts"
 
 type Driver = AdminDriver["Service"]
@@ -93,8 +93,9 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
     orchestrationVersion: started.version,
     executionId: state.executionId,
     pinnedVersion: pinned,
-    history: kept.map((event) => encodeEvent(readdressed(event, newId))),
+    history: kept.map((event) => encoding.encodeEvent(readdressed(event, newId))),
     customStatus: customStatusOf(kept, started),
+    attributes: encoding.changesOf(attributesOf(kept, started)),
     stored: [...before.values()],
     changed: changesOf(kept, before.keys()),
     messages: [

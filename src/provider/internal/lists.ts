@@ -4,8 +4,12 @@
 import * as Effect from "effect/Effect"
 import * as Base64Url from "effect/encoding/Base64Url"
 import * as Result from "effect/Result"
-import type { Admin, PageSearch } from "../Admin.ts"
+import type * as Attribute from "../../model/Attribute.ts"
+import type { InstanceState } from "../../model/Instance.ts"
+import { decode, encodeConditions } from "../../model/shared/attributes.ts"
+import type { Admin, InstanceInfo, PageSearch } from "../Admin.ts"
 import type { AdminDriver, Listing, ListOrder, ListPosition } from "../AdminDriver.ts"
+import { InvalidInput, ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 
@@ -24,6 +28,7 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
       check.whole("limit", search.limit, 1, longestPage)
     ], () =>
       Effect.gen(function*() {
+        const attributes = yield* conditionsOf("list", search.attributes)
         const { instanceIds, next } = yield* driver.listInstances({
           ...everything,
           status: search.status ?? (search.isRetrying === true ? "Running" : null),
@@ -41,11 +46,14 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
           endedBeforeMs: search.endedBeforeMs ?? null,
           customStatus: search.customStatus ?? null,
           error: search.error ?? null,
+          attributes,
           orderBy,
           after: after ?? null,
           limit: search.limit ?? 100
         })
-        const states = new Map((yield* driver.readInstances(instanceIds)).map((state) => [state.instanceId, state]))
+        const states = new Map(
+          (yield* withAttributes(driver, yield* driver.readInstances(instanceIds))).map((one) => [one.instanceId, one])
+        )
         return {
           // One may be deleted between the two reads.
           instances: instanceIds.flatMap((id) => states.get(id) ?? []),
@@ -57,14 +65,35 @@ export const lists = (driver: AdminDriver["Service"]): Service => {
   return {
     list,
 
-    count: ({ byVersion = false, name, status } = {}) =>
+    count: ({ attributes, byVersion = false, name, status } = {}) =>
       checked("count", [check.text("name", name), check.oneOf("status", status, statuses)], () =>
         Effect.map(
-          driver.countInstances({ status: status ?? null, orchestrationName: name ?? null, byVersion, exactUpTo }),
+          Effect.flatMap(conditionsOf("count", attributes), (attributes) =>
+            driver.countInstances({
+              status: status ?? null,
+              orchestrationName: name ?? null,
+              attributes,
+              byVersion,
+              exactUpTo
+            })),
           (counts) => [...counts].sort((a, b) => b.instances - a.instances || (keyOf(a) < keyOf(b) ? -1 : 1))
         ))
   }
 }
+
+/** The states with the attributes of their instances. */
+export const withAttributes = Effect.fnUntraced(function*(
+  driver: Pick<AdminDriver["Service"], "readAttributes">,
+  states: ReadonlyArray<InstanceState>
+) {
+  const byInstance = new Map<string, Array<[string, Attribute.Value]>>(states.map(({ instanceId }) => [instanceId, []]))
+  const stored = states.length === 0 ? [] : yield* driver.readAttributes([...byInstance.keys()])
+  for (const { instanceId, name, value } of stored) byInstance.get(instanceId)?.push([name, decode(value)])
+  return states.map((state): InstanceInfo => ({
+    ...state,
+    attributes: Object.fromEntries(byInstance.get(state.instanceId)!)
+  }))
+})
 
 /** The listing that passes every instance, the newest first. */
 export const everything: Listing = {
@@ -83,12 +112,19 @@ export const everything: Listing = {
   exceptDuroxide: false,
   customStatus: null,
   error: null,
+  attributes: [],
   orderBy: "newest",
   after: null,
   limit: 100
 }
 
 // internal
+
+const conditionsOf = (operation: string, given: Attribute.Conditions | undefined) =>
+  given === undefined ? Effect.succeed([]) : Effect.mapError(
+    encodeConditions(given),
+    ({ field, problem }) => new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
+  )
 
 /** Their outputs are read as well, which may be long. */
 const longestPage = 1000

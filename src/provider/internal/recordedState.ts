@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
+import * as attributes from "../../model/shared/attributes.ts"
 import type { AdminDriver, HistoryCut } from "../AdminDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 
@@ -37,6 +38,19 @@ export const customStatusOf = (
   return last === undefined ? started.initialCustomStatus ?? null : last.status
 }
 
+/** The attributes after these events. */
+export const attributesOf = (
+  kept: ReadonlyArray<Event.Event>,
+  started: Event.Of<"OrchestrationStarted">
+): attributes.EncodedAttributes =>
+  kept.reduce(
+    (all, event) => isChangeOfAttributes(event) ? attributes.changed(all, attributes.readChanges(event.value)) : all,
+    started.attributes ?? attributes.none
+  )
+
+const isChangeOfAttributes = (event: Event.Event): event is Event.Of<"KeyValueSet"> =>
+  event._tag === "KeyValueSet" && event.key === attributes.recordKey
+
 /** The last change of each key; `earlier` are the keys that there were before. */
 export const changesOf = (events: ReadonlyArray<Event.Event>, earlier: Iterable<string>): HistoryCut["changed"] => {
   const known = [...earlier]
@@ -44,6 +58,7 @@ export const changesOf = (events: ReadonlyArray<Event.Event>, earlier: Iterable<
   for (const event of events) {
     const removed = { value: null, lastUpdatedAtMs: event.timestampMs }
     if (event._tag === "KeyValueSet") {
+      if (event.key === attributes.recordKey) continue
       changes.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? event.timestampMs })
     } else if (event._tag === "KeyValueCleared") changes.set(event.key, removed)
     else if (event._tag === "KeyValuesCleared") {
@@ -53,7 +68,7 @@ export const changesOf = (events: ReadonlyArray<Event.Event>, earlier: Iterable<
   return [...changes].map(([key, change]) => ({ key, ...change }))
 }
 
-export const changesValues = (event: Event.Event) => event._tag.startsWith("KeyValue")
+export const changesValues = (event: Event.Event) => event._tag.startsWith("KeyValue") && !isChangeOfAttributes(event)
 
 export type StoredValue = Exclude<HistoryCut["stored"], null>[number]
 

@@ -27,8 +27,8 @@ import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.
 import { endOf } from "../shared/endOf.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
-import { encodeEvent } from "./encoding.ts"
-import { changesOf, changesValues, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
+import * as encoding from "./encoding.ts"
+import { attributesOf, changesOf, changesValues, customStatusOf, readEvents, valuesBefore } from "./recordedState.ts"
 import type { StoredValue } from "./recordedState.ts"
 
 type Driver = AdminDriver["Service"]
@@ -178,7 +178,7 @@ const cutOf = Effect.fnUntraced(function*(
     lastEventId,
     status: state.status,
     keep,
-    event: encodeEvent({
+    event: encoding.encodeEvent({
       _tag: "ExternalEventPersistent",
       eventId: lastEventId + 1,
       sourceEventId: null,
@@ -191,6 +191,7 @@ const cutOf = Effect.fnUntraced(function*(
     }),
     reason,
     customStatus: customStatusOf(plan.kept, started),
+    attributes: encoding.changesOf(attributesOf(plan.kept, started)),
     stored: hasEnded && events.some(changesValues) ? [...before.values()] : null,
     changed: changesOf(plan.kept, before.keys()),
     messages: [

@@ -4,6 +4,8 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { PauseTarget } from "../../model/Pause.ts"
+import { meets } from "../../model/shared/attributes.ts"
+import type { Condition } from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { keyOf } from "../../model/shared/pauses.ts"
 import { AdminDriver } from "../AdminDriver.ts"
@@ -50,6 +52,15 @@ const reads = (store: tables.Tables) => {
     readInstances: (instanceIds) =>
       Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
 
+    readAttributes: (instanceIds) =>
+      Effect.sync(() =>
+        instanceIds.flatMap((instanceId) =>
+          [...store.attributes.get(instanceId) ?? []]
+            .sort(([a], [b]) => a < b ? -1 : 1)
+            .map(([name, value]) => ({ instanceId, name, value }))
+        )
+      ),
+
     listExecutions: (instanceId) =>
       Effect.sync(() => [...executions.get(instanceId)?.keys() ?? []].sort((a, b) => a - b)),
 
@@ -76,9 +87,11 @@ const reads = (store: tables.Tables) => {
       }
     }),
 
-    countInstances: ({ byVersion, orchestrationName, status }) =>
+    countInstances: ({ attributes, byVersion, orchestrationName, status }) =>
       Effect.sync(() => {
-        const counted = [...instances].map(([id, { name, version }]) => ({
+        const counted = [...instances].filter(([id]) => meetsAll(store, id, attributes)).map((
+          [id, { name, version }]
+        ) => ({
           orchestrationName: name,
           status: tables.statusOf(store, id),
           orchestrationVersion: byVersion ? version : null
@@ -278,6 +291,8 @@ const deletions = (store: tables.Tables) => {
         // An operator's pause stays.
         if (lock?.untilMs !== tables.noEndMs) locks.delete(instanceId)
         store.blocks.delete(instanceId)
+        store.attributes.delete(instanceId)
+        tables.changeAttributes(store, instanceId, cut.attributes)
         if (instance.customStatus !== cut.customStatus) instance.customStatusVersion++
         instance.customStatus = cut.customStatus
         instance.updatedAtMs = now
@@ -325,6 +340,7 @@ const deletions = (store: tables.Tables) => {
           customStatus: fork.customStatus,
           customStatusVersion: fork.customStatus === null ? 0 : 1
         })
+        tables.changeAttributes(store, instanceId, fork.attributes)
         tables.createExecution(store, instanceId, executionId, now).pinned = fork.pinnedVersion
         tables.addEvents(store, instanceId, executionId, fork.history)
         store.stored.set(instanceId, new Map(fork.stored.map(({ key, ...value }) => [key, value])))
@@ -478,11 +494,15 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     isBetween(updatedAtMs, listing.updatedFromMs, listing.updatedBeforeMs) &&
     (listing.endedBeforeMs === null || (execution?.completedAtMs ?? Infinity) < listing.endedBeforeMs) &&
     (!listing.exceptDuroxide || (execution?.pinned?.major ?? 0) >= coreVersion.supported.min.major) &&
+    meetsAll(store, instanceId, listing.attributes) &&
     (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
     (listing.error === null ||
       ((status === "Failed" || status === "Cancelled") &&
         contains(execution?.output?.replace(/^canceled: /, ""), listing.error)))
 }
+
+const meetsAll = (store: tables.Tables, instanceId: string, conditions: ReadonlyArray<Condition>): boolean =>
+  conditions.every((condition) => meets(store.attributes.get(instanceId), condition))
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
   const parents = new Set(instanceIds)
@@ -509,7 +529,8 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
 }
 
 const remove = (
-  { activities, blocks, changed, executions, history, instances, locks, messages, paused, stored }: tables.Tables,
+  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored }:
+    tables.Tables,
   instanceIds: ReadonlyArray<string>
 ): DeleteOutcome => {
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
@@ -522,7 +543,7 @@ const remove = (
       }
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, blocks, stored, changed]) table.delete(instanceId)
+    for (const table of [executions, history, locks, blocks, stored, changed, attributes]) table.delete(instanceId)
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   return { _tag: "Deleted", deleted }

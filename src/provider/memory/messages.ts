@@ -85,6 +85,7 @@ export const startInstance = (
     parentInstanceId: start.parentInstanceId
   })
   tables.createExecution(store, instanceId, 1, now).pinned = start.pinnedVersion
+  tables.changeAttributes(store, instanceId, start.attributes)
   return true
 }
 

@@ -7,9 +7,10 @@ import type { Block, BlockReport } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../../model/Instance.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import type { Pause } from "../../model/Pause.ts"
+import type { Encoded } from "../../model/shared/attributes.ts"
 import * as pauses from "../../model/shared/pauses.ts"
 import type { PausedKey, PausedRow } from "../../model/shared/pauses.ts"
-import type { EncodedActivity, EncodedEvent, ProcessRegistration } from "../ProviderDriver.ts"
+import type { AttributeChange, EncodedActivity, EncodedEvent, ProcessRegistration } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
 
 export interface Lock {
@@ -104,6 +105,8 @@ export interface Tables {
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
   readonly changed: Map<string, Map<string, ChangedValue>>
+  /** By instance and name. */
+  readonly attributes: Map<string, Map<string, Encoded>>
   /** Newest row id of both queues. */
   lastRowId: number
   lastToken: number
@@ -123,6 +126,7 @@ export const make = (): Tables => ({
   sessions: new Map(),
   stored: new Map(),
   changed: new Map(),
+  attributes: new Map(),
   lastRowId: 0,
   lastToken: 0
 })
@@ -188,6 +192,19 @@ export const addEvents = (
   const ofInstance = entry(tables.history, instanceId, () => new Map<number, Map<number, string>>())
   const ofExecution = entry(ofInstance, executionId, () => new Map<number, string>())
   for (const { eventData, eventId } of events) ofExecution.set(eventId, eventData)
+}
+
+export const changeAttributes = (
+  { attributes }: Tables,
+  instanceId: string,
+  changes: ReadonlyArray<AttributeChange> = []
+): void => {
+  if (changes.length === 0) return
+  const ofInstance = entry(attributes, instanceId, () => new Map<string, Encoded>())
+  for (const { name, value } of changes) {
+    if (value === null) ofInstance.delete(name)
+    else ofInstance.set(name, value)
+  }
 }
 
 /** Whether one of the event ids is in the history, or twice among the new ones. */

@@ -167,6 +167,7 @@ const storeTurn = (
   }
   execution.pinned = turn.pinnedVersion ?? execution.pinned
   changeKeyValues(store, turn, instanceId, now)
+  if (instance !== undefined) tables.changeAttributes(store, instanceId, turn.attributes)
 }
 
 const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {

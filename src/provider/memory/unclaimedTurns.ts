@@ -85,8 +85,8 @@ const startAll = (
   const storing = turns.begin(store, now)
   const queued = queuedStarts(store)
   const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
-    const { firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
-    const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null }
+    const { attributes = [], firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
+    const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null, attributes }
     if (!startInstance(store, instanceId, created, now, queued)) return "AlreadyExists"
     const isOff = firstTurn !== undefined && isMistimed(firstTurn.turn, now)
     if (firstTurn !== undefined && !isOff && isUntouched(store, start)) {

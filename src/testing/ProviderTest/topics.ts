@@ -2,6 +2,7 @@
  * All topics of the suite, in order.
  */
 import { atomicity } from "./atomicity.ts"
+import { attributes } from "./attributes.ts"
 import { blocks } from "./blocks.ts"
 import { bulkDeletion } from "./bulkDeletion.ts"
 import { cancellation } from "./cancellation.ts"
@@ -33,6 +34,7 @@ import { tagFiltering } from "./tagFiltering.ts"
 
 export const topics = {
   atomicity,
+  attributes,
   bulkDeletion,
   cancellation,
   capabilityFiltering,

@@ -264,6 +264,7 @@ const perform = Effect.fnUntraced(function*(
         },
         keep: ids.at(-1 - removes) ?? ids[0] ?? 0,
         reason: "random",
+        attributes: attributesOf(step),
         stored: stored === null ? null : [{ key: "k", value: stored, executionId: 1, lastUpdatedAtMs: 7 }],
         changed: [{ key: "k", value: changed, lastUpdatedAtMs: 8 }],
         messages: Array.from(
@@ -285,6 +286,7 @@ const perform = Effect.fnUntraced(function*(
           eventType: "TimerFired",
           eventData: JSON.stringify({ event_id: eventId, type: "TimerFired", step })
         })),
+        attributes: attributesOf(step),
         stored: stored === null ? [] : [{ key: "k", value: stored, executionId: 1, lastUpdatedAtMs: 7 }],
         changed: [{ key: "k", value: changed, lastUpdatedAtMs: 8 }],
         messages: Array.from(
@@ -522,6 +524,7 @@ const listsOf = Effect.fnUntraced(function*(
     exceptDuroxide: step % 10 === 0,
     customStatus: each(9, "F"),
     error: each(4, "a"),
+    attributes: conditionsOf(step),
     orderBy: (["newest", "oldest", "id"] as const)[step % 3]!,
     limit: 1 + step % 4
   }
@@ -536,10 +539,27 @@ const listsOf = Effect.fnUntraced(function*(
     after = page.next
   } while (after !== null)
   const { orchestrationName } = search
-  const counting = { status, orchestrationName, byVersion: step % 2 === 0, exactUpTo: 1_000 }
+  const attributes = conditionsOf(step)
+  const counting = { status, orchestrationName, attributes, byVersion: step % 2 === 0, exactUpTo: 1_000 }
   const counts = yield* admin.countInstances(counting)
   return { ids, counts: texts(counts.map((count) => JSON.stringify(count))) }
 })
+
+/** Those that an instance begins with, or that a turn changes; null removes one. */
+const attributesOf = (step: number) => [
+  { name: "a", value: ["x", step % 3, { timeMs: step }, "X"][step % 4]! },
+  ...(step % 3 === 0 ? [{ name: "b", value: step % 5 }] : [])
+]
+
+const conditionsOf = (step: number): Listing["attributes"] =>
+  ([
+    [],
+    [{ name: "a", equals: "x" }],
+    [{ name: "a", kind: "number", from: 1, below: null }],
+    [{ name: "a", kind: "time", from: null, below: step }, { name: "b", kind: "number", from: null, below: 3 }],
+    [{ name: "b", equals: step % 5 }, { name: "a", equals: "X" }],
+    []
+  ] as const)[step % 6]!
 
 const texts = (items: ReadonlyArray<string>) => sorted(items, (item) => item)
 

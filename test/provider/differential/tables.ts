@@ -94,6 +94,16 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
         row.value,
         row.lastUpdatedAtMs
       ])
+    ),
+    attributes: sorted(
+      nested(tables.attributes).map(([instanceId, name, value]) => [
+        instanceId,
+        name,
+        typeof value === "string" ? value : null,
+        typeof value === "number" ? value : null,
+        typeof value === "object" ? value.timeMs : null,
+        tables.instances.get(instanceId)?.createdAtMs ?? null
+      ])
     )
   }))
 
@@ -146,7 +156,11 @@ const columns = {
   paused: { by: "target, name, version", of: `target, name, version, reason, ${ms("since")}` },
   sessions: { by: "session_id", of: "session_id, worker_id, locked_until, last_activity_at" },
   kv_store: { by: "instance_id, key", of: "instance_id, key, value, execution_id, last_updated_at_ms" },
-  kv_delta: { by: "instance_id, key", of: "instance_id, key, value, last_updated_at_ms" }
+  kv_delta: { by: "instance_id, key", of: "instance_id, key, value, last_updated_at_ms" },
+  attributes: {
+    by: "instance_id, name",
+    of: `instance_id, name, text_value, number_value, ${ms("time_value")}, ${ms("created_at")}`
+  }
 }
 
 const queued = (row: memory.Queued): Row => [

@@ -20,6 +20,7 @@ import {
   ackRow,
   activityRow,
   appends,
+  attributeRow,
   bigint,
   claimedInstance,
   claimedRows,
@@ -191,7 +192,8 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
           orchestration_version: start.orchestrationVersion,
           ...workItemOf(start.workItem, texts),
           ...start.pinnedVersion,
-          delay_ms: start.delayMs
+          delay_ms: start.delayMs,
+          attributes: start.attributes?.map(attributeRow)
         }))),
         turns.some((turn) => turn !== undefined) ? lateJson(() => withClocks(rows, turns)) : json(null),
         ...turnParts(turns, texts),
