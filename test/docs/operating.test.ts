@@ -163,7 +163,7 @@ describe("docs/operating.md:", () => {
       }
       yield* sql("ANALYZE history")
       const storage = yield* run(sql, "Storage per table")
-      assert.lengthOf(storage, 12)
+      assert.lengthOf(storage, 13)
       assert.match(String(storage[0]!.total), /^\d+ kB$/)
     }).pipe(Effect.scoped))
 

@@ -3,6 +3,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Admin } from "../../provider/Admin.ts"
+import * as Attributes from "../internal/attributes.ts"
 import * as Counts from "../internal/counts.ts"
 import * as Filters from "../internal/filters.ts"
 import { marked } from "../internal/instances.ts"
@@ -13,6 +14,7 @@ import { table } from "../internal/table.ts"
 export const count = Command.make("count", {
   status: Filters.endStatus,
   name: Filters.name,
+  attributes: Attributes.wanted,
   versions: Flag.Boolean("versions").pipe(
     Flag.withoutNegation,
     Flag.withDescription("Count versions apart"),
@@ -22,7 +24,7 @@ export const count = Command.make("count", {
   Command.withShortDescription("Count instances by orchestration and status"),
   Command.withDescription(
     "Count instances by orchestration, status and, with --versions, version. Beyond 10,000 of an orchestration and " +
-      "status, the number is an estimate from the server's statistics."
+      "status, the number is an estimate from the server's statistics; with --attribute, all that have it are counted."
   ),
   Command.withExamples([
     { command: "duroxide-prisma count" },
@@ -32,7 +34,8 @@ export const count = Command.make("count", {
 
 // internal
 
-const run = Effect.fnUntraced(function*({ name, status, versions }: {
+const run = Effect.fnUntraced(function*({ attributes, name, status, versions }: {
+  readonly attributes: ReadonlyArray<string>
   readonly status: Option.Option<Filters.CountStatus>
   readonly name: Option.Option<string>
   readonly versions: boolean
@@ -41,6 +44,7 @@ const run = Effect.fnUntraced(function*({ name, status, versions }: {
   const counts = yield* (yield* Admin).count({
     status: Option.getOrUndefined(status),
     name: Option.getOrUndefined(name),
+    attributes: yield* Attributes.conditionsOf(attributes),
     byVersion: versions
   })
   yield* answer({

@@ -8,6 +8,7 @@ import { explainEnd, isDeath } from "../../model/shared/explained.ts"
 import { age } from "../../model/shared/quantities.ts"
 import * as RetryReport from "../../prisma/shared/retryReport.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { InstanceInfo } from "../../provider/Admin.ts"
 import { endOf } from "../../provider/shared/endOf.ts"
 import * as Filters from "../internal/filters.ts"
 import { isoTime, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
@@ -36,9 +37,10 @@ export const list = Command.make("list", {
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("List instances"),
   Command.withDescription(
-    "List instances, the newest first, by status, orchestration, id, parent, times and texts. Indexes lead to a status, " +
-      "an orchestration, a parent and times of creation; the rest is looked for in one instance after the other. " +
-      "A typed error is shown as JSON, such as {\"_tag\":\"Declined\"}; what a program died of, a bug, as \"died: …\"."
+    "List instances, the newest first, by status, orchestration, id, parent, attributes, times and texts. Indexes lead " +
+      "to a status, an orchestration, a parent, an attribute and times of creation; the rest is looked for in one " +
+      "instance after the other. A typed error is shown as JSON, such as {\"_tag\":\"Declined\"}; what a program died " +
+      "of, a bug, as \"died: …\"."
   ),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },
@@ -46,6 +48,10 @@ export const list = Command.make("list", {
     {
       command: "duroxide-prisma list --status running --created-before 2d --order oldest",
       description: "What has run for more than two days, the oldest first"
+    },
+    {
+      command: "duroxide-prisma list --attribute customer=c1 --attribute 'amount:>=100'",
+      description: "By attributes: a text, and a range of numbers"
     },
     { command: "duroxide-prisma list --limit 1000 --json", description: "For programs: the instances, and a cursor" }
   ])
@@ -91,7 +97,7 @@ const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Fil
   const admin = yield* Admin
   const { answer, columns, style } = yield* Output
   const search = { ...yield* Filters.searchOf(filter), orderBy: Option.getOrUndefined(order) }
-  const found: Array<InstanceState> = []
+  const found: Array<InstanceInfo> = []
   let next = Option.getOrNull(cursor)
   do {
     const page = yield* admin.list({ ...search, cursor: next ?? undefined, limit: limit - found.length })

@@ -17,6 +17,7 @@ import type { Wait } from "../../provider/Explanation.ts"
 import { Provider } from "../../provider/Provider.ts"
 import * as Waits from "../../provider/shared/openWaits.ts"
 import { definitionOf, unservedOf } from "../../provider/shared/unserved.ts"
+import { shownValue } from "../internal/attributes.ts"
 import * as Events from "../internal/events.ts"
 import {
   isoTime,
@@ -55,8 +56,8 @@ export const show = Command.make("show", {
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("Show an instance: its state, what it waits for, its history"),
   Command.withDescription(
-    "Show an instance: its state, what it waits for, its executions, children, key-values and history. Payloads are " +
-      "shortened; they may contain data of your application."
+    "Show an instance: its state, what it waits for, its executions, children, attributes, key-values and history. " +
+      "Payloads are shortened; they may contain data of your application."
   ),
   Command.withExamples([
     { command: "duroxide-prisma show order-17" },
@@ -93,6 +94,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const history = yield* admin.readHistoryWithExecutionId(id, executionId)
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
   const { instances: children } = yield* admin.list({ parentId: id, limit: full ? 1000 : mostListed })
+  const attributes = Object.entries(state.attributes)
   const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
   const pin = executions.find((one) => one.executionId === state.executionId)?.pinnedVersion ?? null
   const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
@@ -272,6 +274,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           { title: "SET ASIDE", value: ({ sinceMs }) => moment(sinceMs) },
           { title: "SENT AGAIN", value: ({ sentAgain }) => sentAgain === null ? "-" : `#${sentAgain}` }
         ], style)
+      ),
+      ...titled(
+        "Attributes",
+        attributes.length === 0
+          ? []
+          : fields(attributes.map(([name, value]) => [name, cut(shownValue(value), name.length + 2)]), style)
       ),
       ...titled(
         "Key-values",

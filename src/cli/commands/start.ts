@@ -10,6 +10,7 @@ import type { ServedBy } from "../../model/shared/definitions.ts"
 import * as Orchestration from "../../Orchestration.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { serversOfOrchestration } from "../../provider/shared/served.ts"
+import * as Attributes from "../internal/attributes.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { parseDefinition } from "../internal/filters.ts"
 import { Output } from "../internal/Output.ts"
@@ -29,6 +30,7 @@ export const start = Command.make("start", {
     Flag.withDescription("Id of the instance. Defaults to a random one"),
     Flag.optional
   ),
+  attributes: Attributes.given,
   ifExists: Flag.Literals("if-exists", ["refuse", "ignore"]).pipe(
     Flag.withMetavar("<what>"),
     Flag.withDescription("What happens if the id is taken: refuse fails, ignore leaves that instance as it is"),
@@ -49,13 +51,18 @@ export const start = Command.make("start", {
     {
       command: "duroxide-prisma start Order@1.0.0 @order.json --id order-17 --if-exists ignore",
       description: "Starts it once, however often the command runs"
+    },
+    {
+      command: "duroxide-prisma start Order @order.json --attribute customer=c1 --attribute amount:=25",
+      description: "With attributes, by which list finds it"
     }
   ])
 )
 
 // internal
 
-const run = Effect.fnUntraced(function*({ id, ifExists, orchestration, payload: given, servedBy }: {
+const run = Effect.fnUntraced(function*({ attributes, id, ifExists, orchestration, payload: given, servedBy }: {
+  readonly attributes: ReadonlyArray<string>
   readonly orchestration: string
   readonly payload: Option.Option<string>
   readonly id: Option.Option<string>
@@ -73,6 +80,7 @@ const run = Effect.fnUntraced(function*({ id, ifExists, orchestration, payload: 
   yield* client.start(definition, {
     instanceId,
     payload,
+    attributes: yield* Attributes.attributesOf(attributes),
     ifExists,
     version: version === undefined ? "newest" : "own"
   }).pipe(

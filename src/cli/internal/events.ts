@@ -3,10 +3,12 @@
  */
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
+import * as attributes from "../../model/shared/attributes.ts"
 import { explain, explainEnd } from "../../model/shared/explained.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import * as markers from "../../model/shared/markers.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
+import { shownValue } from "./attributes.ts"
 import { time } from "./table.ts"
 
 /** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
@@ -19,6 +21,8 @@ export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): st
     ? "forked"
     : isCancellation(event)
     ? kindsOfCancellations[event._tag]!
+    : event._tag === "KeyValueSet" && event.key === attributes.recordKey
+    ? "attributes changed"
     : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
     : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]
@@ -135,6 +139,7 @@ export const describe = (event: Event.Event): string => {
     case "CustomStatusUpdated":
       return event.status ?? "removed"
     case "KeyValueSet":
+      if (event.key === attributes.recordKey) return changesOf(event.value)
       return `${event.key} ${event.value}`
     case "KeyValueCleared":
       return event.key
@@ -142,3 +147,11 @@ export const describe = (event: Event.Event): string => {
       return ""
   }
 }
+
+// internal
+
+/** Such as `amount 12, coupon removed`. */
+const changesOf = (text: string): string =>
+  Object.entries(attributes.readChanges(text)).map(([name, value]) =>
+    `${name} ${value === null ? "removed" : shownValue(attributes.decode(value))}`
+  ).join(", ")

@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { CountOptions, InstanceSearch } from "../../provider/Admin.ts"
+import * as Attributes from "./attributes.ts"
 import { CommandError } from "./failure.ts"
 
 /** Name and version of a definition; the version follows the last @. */
@@ -66,6 +67,7 @@ export const flags = {
     Flag.withDescription("Only running ones that try an activity again"),
     Flag.withDefault(false)
   ),
+  attributes: Attributes.wanted,
   createdAfter: time(
     "created-after",
     "Only those created since: a time such as 2026-11-27T08:00Z, or an age: 30m, 2h, 7d"
@@ -93,6 +95,7 @@ export interface Filter {
   readonly parent: Option.Option<string>
   readonly roots: boolean
   readonly retrying: boolean
+  readonly attributes: ReadonlyArray<string>
   readonly createdAfter: Option.Option<string>
   readonly createdBefore: Option.Option<string>
   readonly updatedAfter: Option.Option<string>
@@ -101,7 +104,7 @@ export interface Filter {
   readonly error: Option.Option<string>
 }
 
-/** Fails with a time that cannot be read. */
+/** Fails with an attribute or a time that cannot be read. */
 export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.Return<InstanceSearch, CommandError> {
   return {
     ...Option.match(filter.definition, { onNone: () => ({}), onSome: parseDefinition }),
@@ -110,6 +113,7 @@ export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.R
     parentId: Option.getOrUndefined(filter.parent),
     isRoot: filter.roots,
     isRetrying: filter.retrying,
+    attributes: yield* Attributes.conditionsOf(filter.attributes),
     createdFromMs: yield* msOf("created-after", filter.createdAfter),
     createdBeforeMs: yield* msOf("created-before", filter.createdBefore),
     updatedFromMs: yield* msOf("updated-after", filter.updatedAfter),
@@ -123,7 +127,11 @@ export const searchOf = Effect.fnUntraced(function*(filter: Filter): Effect.fn.R
 export const isGiven = (filter: Filter): boolean =>
   Object.keys(flags).some((name) => {
     const value = filter[name as keyof Filter]
-    return typeof value === "boolean" ? value : Option.isSome<unknown>(value)
+    return typeof value === "boolean"
+      ? value
+      : Option.isOption(value)
+      ? Option.isSome<unknown>(value)
+      : value.length > 0
   })
 
 export type CountStatus = NonNullable<CountOptions["status"]>

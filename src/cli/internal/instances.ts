@@ -1,10 +1,12 @@
 /**
  * An instance as the command line shows it.
  */
+import type * as Attribute from "../../model/Attribute.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
+import type { InstanceInfo } from "../../provider/Admin.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import * as End from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
@@ -21,7 +23,7 @@ export const outcomeOf = (
 }
 
 /** Names the fields as every command with `--json` does. */
-export const toJson = (state: InstanceState) => ({
+export const toJson = (state: InstanceInfo) => ({
   instanceId: state.instanceId,
   orchestration: state.orchestrationName,
   version: state.orchestrationVersion,
@@ -29,6 +31,7 @@ export const toJson = (state: InstanceState) => ({
   executionId: state.executionId,
   parentInstanceId: state.parentInstanceId,
   customStatus: state.customStatus,
+  attributes: Object.fromEntries(Object.entries(state.attributes).map(([name, value]) => [name, jsonOf(value)])),
   blocked: state.block === null ? null : {
     reason: state.block.reason,
     problem: state.block.problem,
@@ -42,6 +45,10 @@ export const toJson = (state: InstanceState) => ({
   createdAt: isoTime(state.createdAtMs),
   updatedAt: isoTime(state.updatedAtMs)
 })
+
+/** The value of an attribute; a time as all times. */
+export const jsonOf = (value: Attribute.Value): string | number =>
+  typeof value === "object" ? isoTime(value.epochMilliseconds) : value
 
 /** A target of a pause; null where it has no name or version. */
 export const targetJson = (target: PauseTarget) => {
