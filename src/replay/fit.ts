@@ -5,4 +5,8 @@ import * as Effect from "effect/Effect"
 import type { Unfit } from "../model/shared/identifiers.ts"
 
 export const orDie = <A>(check: Effect.Effect<A, Unfit>): Effect.Effect<A> =>
-  Effect.catch(check, ({ field, problem }) => Effect.die(new Error(`${field} is refused: ${problem}`)))
+  Effect.catch(
+    check,
+    ({ field, problem }) =>
+      Effect.die(new Error(`${field} ${field === "attributes" ? "are" : "is"} refused: ${problem}`))
+  )

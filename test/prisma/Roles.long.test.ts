@@ -192,6 +192,8 @@ const work = [
   "UPDATE executions SET status = 'Completed'",
   "DELETE FROM executions",
   "INSERT INTO kv_store (instance_id, key, value, execution_id) VALUES ('s-1', 'k', '1', 1)",
+  "UPDATE attributes SET text_value = 'mine'",
+  "DELETE FROM attributes",
   "UPDATE queue_tasks SET attempt = 1",
   "UPDATE queue_tasks SET result = '1'",
   "DELETE FROM queue_tasks",
@@ -208,6 +210,7 @@ const inserts = [
   "INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('x', 'x', now(), now())",
   "INSERT INTO executions (instance_id, execution_id, started_at) VALUES ('x', 1, now())",
   "INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at) VALUES ('x', '{}', now(), now())",
+  "INSERT INTO attributes (instance_id, name, text_value, created_at) VALUES ('x', 'a', 'x', now())",
   "INSERT INTO queue_outbox (queue, payload, created_at, deliver_at) VALUES ('q', '{}', now(), now())",
   "INSERT INTO queue_messages (queue, payload, created_at, visible_at) VALUES ('q', '{}', now(), now())",
   "SELECT nextval('orchestrator_queue_id_seq')"
@@ -222,7 +225,7 @@ describe("Roles", () => {
         yield* Layer.build(worker(store))
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
-          yield* client.start(Sum, { instanceId: "s-1", payload: 1 })
+          yield* client.start(Sum, { instanceId: "s-1", payload: 1, attributes: { customer: "c1" } })
           yield* client.send(Go, "s-1", 40)
           assert.strictEqual(yield* client.wait(Sum, "s-1"), 42)
           yield* client.start(Sum, { instanceId: "s-2", payload: 1 })

@@ -49,7 +49,9 @@ describe("adopt", () => {
       // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
-        !/^\w+ ((queue|sqlite)_|(blocked_instances|paused|processes|removed_events)(_pkey|[. ]))/.test(object) &&
+        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|paused|processes|removed_events)(_pkey|[. ]))/.test(
+          object
+        ) &&
         !/^(function dx_|relation dx_\w+ c$|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/
           .test(
             object

@@ -80,7 +80,7 @@ const triggersOfLaterRelease = [
 ]
 
 /** A table that Duroxide does not have. */
-const ourTable = /^((queue|sqlite)_|(blocked_instances|paused|processes|removed_events)$)/
+const ourTable = /^((queue|sqlite)_|(attributes|blocked_instances|paused|processes|removed_events)$)/
 
 describe("a schema of our own", () => {
   it.live("reset: removes triggers with the functions they call", () =>
@@ -102,7 +102,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 25)
+      assert.lengthOf(removed.tables, 26)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -256,11 +256,11 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 16)
+      assert.lengthOf(removed.tables, 17)
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 23)
+      assert.lengthOf(removed.indexes, 27)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

@@ -124,7 +124,7 @@ describe("attributes", () => {
         [{ "a b": 1 }, /the name "a b" must begin with a letter/],
         [{ amount: Infinity }, /the number of amount is Infinity/],
         [{ customer: null }, /the value of customer must be a text, a number, a Date or a DateTime/],
-        [{ customer: "\ud800" }, /the text of customer is refused: .* surrogate/],
+        [{ customer: "\ud800" }, /the text of customer cannot be stored: .* surrogate/],
         [
           Object.fromEntries(Array.from({ length: 21 }, (_, i) => [`a${i}`, i])),
           /at most 20, and this one would have 21/
@@ -149,7 +149,7 @@ describe("attributes", () => {
           yield* client.start(Order, { instanceId: payload, payload, attributes: { a: 1, b: 2 } })
           return (yield* Effect.flip(client.wait(Order, payload))).message
         })
-      assert.include(yield* failure("many"), "attributes is refused: an instance has at most 20")
+      assert.include(yield* failure("many"), "attributes are refused: an instance has at most 20")
       assert.include(yield* failure("odd"), "must begin with a letter")
       assert.include(yield* failure("key"), "it is reserved, use Orchestration.setAttributes")
       assert.deepStrictEqual(yield* attributesOf("many"), { a: 1, b: 2 })

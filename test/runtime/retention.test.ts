@@ -124,7 +124,9 @@ describe("retention", () => {
           })
       })
       yield* Effect.gen(function*() {
-        yield* start("one", { fails: false, hangs: false })
+        const payload = { fails: false, hangs: false }
+        const attributes = { amount: 12, customer: "c1", due: new Date(0) }
+        yield* (yield* Client.Client).start(Work, { instanceId: "one", payload, attributes })
         yield* ended("one")
         yield* waitUntil(Effect.map(idsOf, (ids) => ids.length === 0))
       }).pipe(Effect.provide(application(url, retention)))
@@ -133,6 +135,8 @@ describe("retention", () => {
       const exported = lines.map((line) => JSON.parse(line))
       const one = exported.find(({ instanceId }) => instanceId === "one")
       assert.deepInclude(one, { orchestrationName: "Work", status: "Completed" })
+      assert.deepStrictEqual(one.attributes, { amount: 12, customer: "c1", due: "1970-01-01T00:00:00.000Z" })
+      assert.deepStrictEqual(yield* sql("SELECT FROM attributes"), [])
       assert.includeMembers(exported.map(({ parentInstanceId }) => parentInstanceId), ["one", null])
       yield* Effect.provide(replayHistory(Work, one.history), handlers)
     }))

@@ -137,10 +137,11 @@ const encodeAll = Effect.fnUntraced(function*<Given, A>(
 
 const encoded = (name: string, value: unknown): Effect.Effect<Encoded, Unfit> => {
   if (typeof value === "string") {
-    const problem = value.length > longestText
-      ? `it has ${value.length} characters, the limit is ${longestText}`
-      : problemOf(value)
-    return problem === undefined ? Effect.succeed(value) : unfit(`the text of ${name} is refused: ${problem}`)
+    if (value.length > longestText) {
+      return unfit(`the text of ${name} has ${value.length} characters, the limit is ${longestText}`)
+    }
+    const problem = problemOf(value)
+    return problem === undefined ? Effect.succeed(value) : unfit(`the text of ${name} cannot be stored: ${problem}`)
   }
   if (typeof value === "number") {
     // JSON has no -0.

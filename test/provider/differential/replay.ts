@@ -126,6 +126,7 @@ const perform = Effect.fnUntraced(function*(
           delayMs: early[position] === true ? null : start.delayMs,
           orchestrationName: "Started",
           workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step),
+          ...(step % 3 > 0 && { attributes: attributesOf(step + position) }),
           ...(firstTurn !== null && {
             firstTurn: {
               turn: storedTurn(side, firstTurn.turn, {
@@ -330,7 +331,7 @@ const storedTurn = (
     readonly position: number
   }
 ): UnclaimedTurn => {
-  const orchestratorItems = turn.orchestratorItems.map((message) => ({
+  const orchestratorItems = turn.orchestratorItems.map((message, index) => ({
     ...encoded(message, now, step),
     // A turn of an id without an instance would see an incomplete instance.
     ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
@@ -338,7 +339,8 @@ const storedTurn = (
         orchestrationName: "Started",
         orchestrationVersion: turn.orchestrationVersion,
         parentInstanceId: instanceId,
-        pinnedVersion: { major: 1000, minor: 2, patch: 0 }
+        pinnedVersion: { major: 1000, minor: 2, patch: 0 },
+        ...((step + index) % 2 === 0 && { attributes: attributesOf(step + index) })
       }
     })
   }))
@@ -350,6 +352,13 @@ const storedTurn = (
     history,
     workerItems: turn.workerItems.map((activity) => work(activity, step)),
     orchestratorItems,
+    ...((step + position) % 3 > 0 && {
+      attributes: [
+        ...attributesOf(step + position + 1),
+        ...((step + position) % 5 === 0 ? [{ name: "b", value: null }] : []),
+        ...((step + position) % 7 === 0 ? attributesOf(step + position) : [])
+      ]
+    }),
     ...(turn.requeues !== undefined && {
       requeued: turn.requeues.flatMap((place) => [place, ...history.slice(place, place + 1).map(idOf)])
     }),

@@ -125,6 +125,11 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "set a long key": Effect.as(KeyValue.make("k".repeat(2561), Schema.Int).set(1), ""),
   "set an odd key": Effect.as(KeyValue.make(odd, Schema.Int).set(1), ""),
   "set a long status": Effect.as(Orchestration.setCustomStatus("x".repeat(262_145)), ""),
+  "set an odd attribute": Effect.as(Orchestration.setAttributes({ a: odd }), ""),
+  "set many attributes": Effect.as(
+    Orchestration.setAttributes(Object.fromEntries(Array.from({ length: 21 }, (_, index) => [`a${index}`, index]))),
+    ""
+  ),
   "set an odd status": Effect.as(Orchestration.setCustomStatus(odd), "")
 }
 

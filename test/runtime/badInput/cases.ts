@@ -130,6 +130,19 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "start with NUL or half a surrogate pair in the payload": Effect.fnUntraced(function*(client, instanceId) {
       assert.strictEqual(yield* client.execute(App.Echo, { instanceId, payload: App.odd }), App.odd)
     }),
+    "start with an attribute that has a bad name or value, or with more than 20": Effect.fnUntraced(
+      function*(client, instanceId) {
+        const many = Object.fromEntries(Array.from({ length: 21 }, (_, index) => [`a${index}`, index]))
+        for (const attributes of [{ "": 1 }, { a: App.odd }, { a: NaN }, { a: new Date(NaN) }, many]) {
+          yield* refused(
+            client.start(App.Echo, { instanceId, payload: "x", attributes }),
+            "InvalidInput",
+            "attributes"
+          )
+        }
+        assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      }
+    ),
     "use an id that is empty, or has NUL, half a surrogate pair or more than 2,048 bytes": Effect.fnUntraced(
       function*(client) {
         for (
@@ -488,6 +501,13 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "set a long status",
       "Custom status size (262145 bytes) exceeds limit (262144 bytes)"
     ),
+    "set an attribute with a bad name or value, or more than 20": Effect.fnUntraced(function*(client, instanceId) {
+      yield* deedFails("set an odd attribute", "attributes are refused: the text of a cannot be stored", "NUL")(
+        client,
+        instanceId
+      )
+      yield* deedFails("set many attributes", "at most 20, and this one would have 21")(client, `${instanceId}, many`)
+    }),
     "set a status text with NUL or half a surrogate pair": deedFails(
       "set an odd status",
       "status text is refused: it holds a NUL character"
