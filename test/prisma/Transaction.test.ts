@@ -116,7 +116,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
 
     it.live("a started instance runs as if a client had started it", () =>
       Effect.gen(function*() {
-        const { schema, url } = yield* open
+        const { schema, sql, url } = yield* open
         const services = yield* Layer.build(RuntimeLive.pipe(Layer.provideMerge(App.store(url))))
         // Large enough to travel beside the JSON of its statement.
         const orderId = "o-1 \"ü😀\" \\".repeat(200)
@@ -124,9 +124,13 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           Effect.runPromise(
             Client.within(Transaction.make(inside.connection, { schema })).start(Fulfil, {
               instanceId: "order-1",
-              payload: orderId
+              payload: orderId,
+              attributes: { customer: "c1" }
             })
           ))
+        assert.deepStrictEqual(yield* sql("SELECT name, text_value FROM attributes"), [
+          { name: "customer", text_value: "c1" }
+        ])
         const client = yield* Effect.provide(Client.Client, services)
         assert.strictEqual(yield* client.wait(Fulfil, "order-1"), `${orderId} shipped`)
       }).pipe(Effect.scoped))

@@ -34,6 +34,7 @@ export const instanceId = "history"
 /** Starts the program and lets it run until it ends, by default. */
 const scenario = (name: string, program: Program, options: {
   readonly payload?: unknown
+  readonly attributes?: { readonly [name: string]: string | number }
   readonly drive?: Scenario["drive"]
 } = {}): Scenario => {
   const orchestration = Orchestration.make(name, {
@@ -46,7 +47,11 @@ const scenario = (name: string, program: Program, options: {
     layer: orchestration.toLayer((input) => Effect.map(program(input), (value) => value ?? null)),
     drive: Effect.gen(function*() {
       const client = yield* Client.Client
-      yield* client.start(orchestration, { instanceId, payload: options.payload ?? null })
+      yield* client.start(orchestration, {
+        instanceId,
+        payload: options.payload ?? null,
+        attributes: options.attributes
+      })
       yield* options.drive ?? TestRuntime.runToEnd(instanceId)
     })
   }
@@ -233,6 +238,19 @@ export const scenarios: { readonly [name: string]: Scenario } = {
       yield* Echo.execute(status)
       yield* Orchestration.setCustomStatus("done")
     })),
+
+  "attributes": scenario("Attributes", (round: number) =>
+    Effect.gen(function*() {
+      yield* Orchestration.setAttributes({
+        round,
+        customer: "c1",
+        until: yield* DateTime.now,
+        first: round === 1 ? "" : null
+      })
+      yield* Effect.sleep("1 minute")
+      if (round === 1) return yield* Orchestration.make("Attributes", { payload: Schema.Int }).continueAsNew(2)
+      yield* Greet.executeWithId({ instanceId: "greeter", payload: "you", attributes: { of: instanceId } })
+    }), { payload: 1, attributes: { kind: "gift", size: 3 } }),
 
   "continue-as-new": scenario("ContinueAsNew", (round: number) =>
     Effect.gen(function*() {
