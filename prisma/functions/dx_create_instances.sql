@@ -65,7 +65,10 @@ BEGIN
     CROSS JOIN LATERAL jsonb_to_recordset(instance.attributes)
       AS attribute (name text, text text, number double precision, time_ms bigint)
     WHERE instance.ordinality = ANY (v_created)
-    ON CONFLICT (instance_id, name) DO NOTHING;
+    -- Of an instance of this id that Duroxide has deleted.
+    ON CONFLICT (instance_id, name) DO UPDATE
+    SET text_value = excluded.text_value, number_value = excluded.number_value, time_value = excluded.time_value,
+        created_at = excluded.created_at;
   END IF;
   RETURN v_created;
 END

@@ -61,6 +61,7 @@ BEGIN
   INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
   SELECT p_instance_id, v.key, v.value, v.last_updated_at_ms
   FROM jsonb_to_recordset(p_changed) AS v (key text, value text, last_updated_at_ms bigint);
+  DELETE FROM attributes AS a WHERE a.instance_id = p_instance_id; -- of an instance that Duroxide has deleted
   INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
   SELECT
     p_instance_id, attribute.name, attribute.text, attribute.number,

@@ -5,7 +5,7 @@
 -- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller compares
 -- it, and continues behind the last one.
 --
--- Bound: the rows returned; for a range also p_most_sorted. Locks: none.
+-- Bound: the rows returned, and those of instances that Duroxide has deleted; for a range also p_most_sorted. Locks: none.
 CREATE OR REPLACE FUNCTION dx_instances_of_attribute(
   p_name text,
   p_kind text,                     -- text, number or time. The values of a time are milliseconds since the Unix epoch
@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION dx_instances_of_attribute(
   p_after_at timestamptz, p_after_id text, -- the position; null: the beginning
   p_newest boolean,                -- whether the order begins with the newest
   p_most_sorted bigint, p_limit bigint
-) RETURNS TABLE (out_instance_id text, out_created_at timestamptz) LANGUAGE plpgsql STABLE
+) RETURNS SETOF instances LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
 DECLARE
@@ -25,7 +25,14 @@ DECLARE
     WHEN 'number' THEN '%s::float8'
     WHEN 'time' THEN 'to_timestamp(%s::float8 / 1000)'
   END;
-  v_of_name CONSTANT text := 'SELECT a.instance_id, a.created_at FROM attributes AS a WHERE a.name = $1';
+  -- Duroxide leaves the attributes of instances that it deletes; a later instance of the id was created later.
+  v_of_name CONSTANT text := '
+    SELECT i.*
+    FROM attributes AS a
+    CROSS JOIN LATERAL (
+      SELECT i.* FROM instances AS i WHERE i.instance_id = a.instance_id AND i.created_at = a.created_at OFFSET 0
+    ) AS i
+    WHERE a.name = $1';
   v_bounds CONSTANT text := concat(
     CASE WHEN p_created_from IS NOT NULL THEN ' AND a.created_at >= $4' END,
     CASE WHEN p_created_before IS NOT NULL THEN ' AND a.created_at < $5' END,
@@ -49,7 +56,7 @@ DECLARE
 BEGIN
   IF p_equals IS NULL THEN
     -- Without the bounds: all pages are read in the same way.
-    EXECUTE format('SELECT count(*) FROM (%s LIMIT $4) AS found', v_of_name || v_in_range)
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM attributes AS a WHERE a.name = $1%s LIMIT $4) AS a', v_in_range)
     INTO v_count
     USING p_name, p_from, p_below, p_most_sorted + 1;
     v_query := v_of_name || CASE WHEN v_count <= p_most_sorted THEN v_in_range || v_bounds ELSE v_bounds || v_order END;

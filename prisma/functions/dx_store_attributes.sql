@@ -34,10 +34,11 @@ BEGIN
         v_change.instance_id, v_change.name, v_change.text, v_change.number, v_change.time, v_change.created_at
       )
       ON CONFLICT (instance_id, name) DO UPDATE
-      SET text_value = excluded.text_value, number_value = excluded.number_value, time_value = excluded.time_value
+      SET text_value = excluded.text_value, number_value = excluded.number_value, time_value = excluded.time_value,
+          created_at = excluded.created_at
       -- The first turn repeats what the start has stored.
-      WHERE (a.text_value, a.number_value, a.time_value)
-        IS DISTINCT FROM (excluded.text_value, excluded.number_value, excluded.time_value);
+      WHERE (a.text_value, a.number_value, a.time_value, a.created_at)
+        IS DISTINCT FROM (excluded.text_value, excluded.number_value, excluded.time_value, excluded.created_at);
     END IF;
   END LOOP;
 END

@@ -83,6 +83,8 @@ GRANT INSERT ON
   "duroxide".attributes,
   "duroxide".orchestrator_queue
 TO "duroxide_client";
+-- Of an id that Duroxide has deleted, attributes are left.
+GRANT UPDATE (text_value, number_value, time_value, created_at) ON "duroxide".attributes TO "duroxide_client";
 -- A start comes before the messages that its id has already received. Claims need other columns.
 GRANT UPDATE (route, visible_at, created_at) ON "duroxide".orchestrator_queue TO "duroxide_client";
 

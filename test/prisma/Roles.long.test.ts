@@ -192,7 +192,7 @@ const work = [
   "UPDATE executions SET status = 'Completed'",
   "DELETE FROM executions",
   "INSERT INTO kv_store (instance_id, key, value, execution_id) VALUES ('s-1', 'k', '1', 1)",
-  "UPDATE attributes SET text_value = 'mine'",
+  "UPDATE attributes SET name = 'mine'",
   "DELETE FROM attributes",
   "UPDATE queue_tasks SET attempt = 1",
   "UPDATE queue_tasks SET result = '1'",

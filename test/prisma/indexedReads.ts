@@ -28,7 +28,7 @@ export const first = `
  * The backlog: our instances and their messages, with work of other processes in front of them; activities likewise.
  */
 export const queued = `
-  INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, now(), now(), 'parent' || g % 1000, NULL, 0, '${route}'
+  INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, to_timestamp(g), now(), 'parent' || g % 1000, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g ON CONFLICT DO NOTHING;
   INSERT INTO instances SELECT 'start' || g, 'O', NULL, 1, now(), now(), NULL, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g;

@@ -24,8 +24,8 @@ CREATE TABLE blocked_instances (
   CONSTRAINT blocked_instances_pkey PRIMARY KEY (instance_id)
 ) WITH (fillfactor = 70);
 
--- Attributes of instances: of a text, a number and a time, one is not null. created_at is that of the instance, so that an
--- index has the order of a list.
+-- Attributes of instances: of a text, a number and a time, one is not null. created_at is that of the instance: an index
+-- has the order of a list, and a row with another time is of an instance with the same id that Duroxide has deleted.
 CREATE TABLE attributes (
   instance_id TEXT NOT NULL,
   name TEXT NOT NULL,

@@ -35,6 +35,7 @@ export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "
             a.instance_id AS "instanceId", a.name, a.text_value AS text, a.number_value AS number,
             round(extract(epoch FROM a.time_value) * 1000)::float8 AS "timeMs"
           FROM ${schemaSql}.attributes AS a
+          JOIN ${schemaSql}.instances AS i ON i.instance_id = a.instance_id AND i.created_at = a.created_at
           WHERE a.instance_id = ANY (${[...instanceIds]}::text[])
           ORDER BY a.instance_id, a.name COLLATE "C"`
       ),
@@ -56,7 +57,7 @@ export const make = ({ query, schemaSql }: Pick<Database["Service"], "query" | "
             CASE WHEN ${byVersion}::boolean THEN i.orchestration_version END AS "orchestrationVersion",
             count(*)::float8 AS instances, false AS "isEstimate"
           FROM ${schemaSql}.attributes AS a
-          JOIN ${schemaSql}.instances AS i ON i.instance_id = a.instance_id
+          JOIN ${schemaSql}.instances AS i ON i.instance_id = a.instance_id AND i.created_at = a.created_at
           ${
           where([
             ...ofAttribute(attributes[0]!),
@@ -229,7 +230,7 @@ const leading = ({ attributes }: Planned): Condition =>
 /** Most instances in a range that are read at once, and sorted. */
 const mostSorted = 10_000
 
-/** The first instances by an attribute. OFFSET 0: one look-up by the key for each. */
+/** The first instances by an attribute. */
 const byAttributeSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) => {
   const { after, createdBeforeMs, createdFromMs, orderBy } = listing
   const condition = leading(listing)
@@ -245,9 +246,6 @@ const byAttributeSql = (schemaSql: Prisma.Sql, listing: Planned, read: number) =
       ${timeSql(createdFromMs)}, ${timeSql(createdBeforeMs)},
       ${after === null ? Prisma.sql`NULL` : positionSql(after)}, ${after?.instanceId ?? null}::text,
       ${orderBy === "newest"}::boolean, ${mostSorted}::bigint, ${read}::bigint
-    ) AS a
-    CROSS JOIN LATERAL (
-      SELECT i.* FROM ${schemaSql}.instances AS i WHERE i.instance_id = a.out_instance_id OFFSET 0
     ) AS i
     ORDER BY ${orders[orderBy].sql}
     LIMIT ${read}::bigint`
@@ -293,7 +291,7 @@ const attributeSql = (schemaSql: Prisma.Sql, condition: Condition) => {
   return Prisma.sql`(
     SELECT ${Prisma.join(compared, " AND ")}
     FROM ${schemaSql}.attributes AS a
-    WHERE a.instance_id = i.instance_id AND a.name || '' = ${condition.name}
+    WHERE a.instance_id = i.instance_id AND a.name || '' = ${condition.name} AND a.created_at = i.created_at
   )`
 }
 
