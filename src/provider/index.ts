@@ -1,3 +1,4 @@
+export type * as Attribute from "../model/Attribute.ts"
 export * as Block from "../model/Block.ts"
 export * as ErrorDetails from "../model/ErrorDetails.ts"
 export * as Event from "../model/Event.ts"
