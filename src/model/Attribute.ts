@@ -52,7 +52,7 @@ export interface Changes {
 }
 
 /**
- * Numbers or times from the first one on and below the second one; at least one of them is given.
+ * Numbers or times in a range, which includes `from` and ends before `below`; at least one of them is given.
  *
  * @category models
  * @since 0.3.0
