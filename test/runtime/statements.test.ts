@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import * as Database from "../../src/prisma/Database.ts"
 import * as App from "../utils/app.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const Double = Activity.make("Double", { payload: Schema.Number, success: Schema.Number })
 
@@ -73,8 +74,11 @@ describe("Statements", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { statementCounts } = yield* Database.Database
-      // After this, the dispatchers have made their first claims on empty queues, and the clock of the store is known.
+      // After this, the clock of the store is known, and the dispatchers have made their first claims on empty queues.
       yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
+      yield* waitUntil(
+        Effect.map(statementCounts, (sent) => "fetchOrchestrationItems" in sent && "fetchWorkItems" in sent)
+      )
       const before = yield* statementCounts
       const begunMs = performance.now()
       assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
