@@ -198,7 +198,7 @@ type Startable<Payload extends PayloadSchema, Id extends Ids> = {
  * Why an instance was not started; after `ConnectionLost` it may have been.
  *
  * @category errors
- * @since 0.2.0
+ * @since 0.3.0
  */
 export type StartError = InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError
 

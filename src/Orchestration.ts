@@ -287,10 +287,10 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
  * most 64 of them. A value is a text of at most 256 characters, a finite number, or a time, which is kept in whole
  * milliseconds. Anything else is a defect. They are stored with the turn.
  *
- * **Example** (Finding the orders of a customer that are late)
+ * **Example** (Setting the customer and the due time of an order, and removing a coupon)
  *
  * ```ts
- * yield* Orchestration.setAttributes({ customer: order.customer, due: yield* DateTime.now, coupon: null })
+ * yield* Orchestration.setAttributes({ customer: order.customer, due: order.due, coupon: null })
  * ```
  *
  * @category attributes

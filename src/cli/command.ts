@@ -142,7 +142,7 @@ const clusterIn = (args: ReadonlyArray<string>): string | undefined => {
   const found = args.slice(0, end === -1 ? args.length : end).find((arg) => /^-[^-]./.test(arg))
   return found === undefined
     ? undefined
-    : `${found} begins with "-": write --flag=${found} for the value of a flag, and -- before the id of an instance`
+    : `${found} begins with "-": write --flag=${found} to give a flag this value, and -- before it if it is an id`
 }
 
 /** The package's: both `src` and `dist` stand beside its package.json. */

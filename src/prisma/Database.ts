@@ -126,8 +126,8 @@ export interface PoolOptions extends Pick<Options, "checkoutTimeout"> {
   /** The schema that holds the tables. Defaults to the parameter of the pool's connection string, then to `public`. */
   readonly schema?: string | undefined
   /**
-   * Longest wait for the answer to one of our statements, more than 0. Defaults to 30 seconds, and 5 more. The server
-   * cancels the statement if its `statement_timeout`, a setting of the application, is shorter.
+   * How long one of our statements may take, more than 0. Defaults to 30 seconds. 5 seconds later it is given up. The
+   * server cancels it earlier if its `statement_timeout`, a setting of the application, is shorter.
    */
   readonly statementTimeout?: Duration.Input | undefined
   /**
@@ -388,7 +388,9 @@ const openShared = Effect.fnUntraced(function*(
         onRetired,
         onEnded: () =>
           run(
-            Effect.logError("Database: the application has ended the pool that it shares; nothing runs any longer")
+            Effect.logError(
+              "Database: the application has ended its pool, and this package has stopped. End it after the layer"
+            )
               .pipe(
                 ours({ address: settings.address })
               )
@@ -402,7 +404,9 @@ const openShared = Effect.fnUntraced(function*(
   const notifies = yield* canNotify(shared)
   if (!notifies && session.notifies) return yield* connectFailure(SharedSession.mustNotNotify)
   if (Predicate.hasProperty(pool.options, "max") && pool.options.max === 1) {
-    yield* Effect.logWarning("Database: the pool has one connection, for which renewals of locks wait").pipe(
+    yield* Effect.logWarning(
+      "Database: the pool has one connection, so renewals of locks wait for other statements; give it a larger max"
+    ).pipe(
       ours({ address: settings.address })
     )
   }

@@ -289,7 +289,7 @@ export interface DeletionFilter extends InstanceFilter {
   readonly status?: "Completed" | "Failed" | "Cancelled" | undefined
   /** Leaves out those that Duroxide runs. Defaults to false. */
   readonly exceptDuroxide?: boolean | undefined
-  /** Leaves out trees of which any instance has not ended. Defaults to false: the root must have ended. */
+  /** Skips a tree while any instance in it runs. Defaults to false: only the root must have ended. */
   readonly isWholeTreeEnded?: boolean | undefined
   /** `next` of the deletion before, with the same filter. Defaults to the beginning. */
   readonly cursor?: string | undefined
@@ -371,12 +371,12 @@ export interface RetriedInstance {
   readonly instanceId: string
   /** The last event that stays. */
   readonly from: number
-  /** The first and the last event that go; null if all stay. */
+  /** The first and the last event that are removed; null if all stay. */
   readonly removed: readonly [number, number] | null
   /** Activities that run again, with the same idempotency keys. */
   readonly again: ReadonlyArray<RetriedActivity>
   /**
-   * Activities whose calls go. Effects that they had stay. If the program calls them again, they have new idempotency
+   * Activities whose calls are removed. Their effects stay. If the program calls them again, they get new idempotency
    * keys.
    */
   readonly forgotten: ReadonlyArray<RetriedActivity>
@@ -413,7 +413,7 @@ export class Admin extends Context.Service<Admin, {
    * An index leads to the next instances of a status, a name or both, of a parent, with an attribute of a value or in a
    * range, or created between two times: such a page costs the same however many instances there are. Other fields are
    * compared in 1,000 instances a page, so that a page may be short or empty although more follow. Beside an attribute,
-   * so are a status, a name and further attributes; and so is a range that more than 10,000 instances are in. An id
+   * these are also a status, a name and further attributes; a range of more than 10,000 instances is one as well. An id
    * prefix, in the order of ids, has an index if the database sorts by bytes, or if you add one.
    */
   readonly list: (search?: PageSearch) => Call<InstancePage>

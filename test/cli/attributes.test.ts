@@ -82,13 +82,13 @@ describe("--attribute", () => {
       for (
         const [args, problem] of [
           [["list", "--attribute", "customer"], "is not a name and a value"],
-          [["list", "--attribute", "amount:=many"], "stands a number such as 12.5 or a time"],
-          [["list", "--attribute", "amount:=2026-13-45"], "stands a number such as 12.5 or a time"],
+          [["list", "--attribute", "amount:=many"], "must be a number such as 12.5, or a time"],
+          [["list", "--attribute", "amount:=2026-13-45"], "must be a number such as 12.5, or a time"],
           [["list", "--attribute", "a=1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:>=2026-01-01"], "one of numbers or one of times"],
-          [["list", "--attribute", "1a=1"], "must begin with a letter"],
-          [["start", "Order", "--attribute", "a:<1"], "is a range: a start takes = or :="],
+          [["list", "--attribute", "1a=1"], "begin with a letter"],
+          [["start", "Order", "--attribute", "a:<1"], "is a range: an instance starts with one value"],
           [["start", "Order", "--attribute", "a=1", "--attribute", "a=2"], "a is given twice"]
         ] as const
       ) {

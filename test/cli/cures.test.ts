@@ -57,7 +57,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         const plan = yield* on("retry trip-1 --dry-run")
         assert.deepStrictEqual([plan.exitCode, plan.stdout], [
           0,
-          "would retry trip-1 from event 2: events 3 to 4 go\n" +
+          "would retry trip-1 from event 2: events 3 to 4 are removed\n" +
           "  runs again, with the same idempotency key: Charge (event 2)\n"
         ])
         const early = yield* on("retry trip-1 --from 1 --dry-run --json")

@@ -39,7 +39,7 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     yield* says("pause --orchestration Order", "paused orchestration Order")
     yield* says("pause --orchestration Order@1.0.0", "paused orchestration Order@1.0.0")
     const unknown = (target: string) =>
-      `paused ${target}\nwarning: nothing is known of ${target}: no process serves it, and no work has it`
+      `paused ${target}\nwarning: ${target} is unknown: no process serves it, and no instance or activity belongs to it`
     yield* says("pause --activity Charge", unknown("activity Charge"))
     yield* says("pause --tag gpu", unknown("tag gpu"))
     yield* says("pause --orchestration Ordr", unknown("orchestration Ordr"))

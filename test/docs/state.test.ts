@@ -38,7 +38,7 @@ const Collect = Orchestration.make("Collect", { payload: { amount: Schema.Int } 
 
 const CollectLive = Collect.toLayer(Effect.fn(function*({ amount }) {
   const due = DateTime.add(yield* DateTime.now, { days: 14 })
-  yield* Orchestration.setAttributes({ amount, due })
+  yield* Orchestration.setAttributes({ due })
   const paid = yield* Payment.wait
   yield* Orchestration.setAttributes({ amount: amount - paid, due: null })
 }))
@@ -130,7 +130,8 @@ const collect = Effect.gen(function*() {
   const client = yield* Client.Client
   const admin = yield* Admin.Admin
   const payload = { amount: 120 }
-  yield* client.start(Collect, { instanceId: "invoice-7", payload, attributes: { customer: "c1" } })
+  const attributes = { customer: "c1", amount: 120 }
+  yield* client.start(Collect, { instanceId: "invoice-7", payload, attributes })
   const { instances } = yield* admin.list({ attributes: { customer: "c1", amount: { from: 100 } } })
   return instances.map(({ attributes, instanceId }) => ({ instanceId, attributes }))
 })

@@ -374,7 +374,7 @@ describe("a pool of the application, when something fails:", () => {
       assert.isFalse(error.isRetryable)
       assert.include(error.message, "the application has ended the pool")
       yield* waitUntil(Effect.sync(() => log.lines.some(({ level }) => level === "Error")))
-      assert.lengthOf(log.lines.filter(({ text }) => text.includes("the application has ended the pool")), 1)
+      assert.lengthOf(log.lines.filter(({ text }) => text.includes("the application has ended its pool")), 1)
       const again = yield* Effect.flip(Effect.scoped(Database.make({ pool })))
       assert.include(again.message, "the application has ended the pool")
     }).pipe(silently))
@@ -489,7 +489,7 @@ describe("a pool of the application, its login:", () => {
       yield* log.into(Effect.provide(welcome(3), app({ pool, schema, migrate: "none" })))
       assert.deepStrictEqual(
         log.lines.filter(({ level }) => level === "Warn").map(({ text }) => text),
-        ["Database: the pool has one connection, for which renewals of locks wait"]
+        ["Database: the pool has one connection, so renewals of locks wait for other statements; give it a larger max"]
       )
     }))
 

@@ -39,8 +39,8 @@ export const list = Command.make("list", {
   Command.withDescription(
     "List instances, the newest first, by status, orchestration, id, parent, attributes, times and texts. Indexes lead " +
       "to a status, an orchestration, a parent, an attribute and times of creation; the rest is looked for in one " +
-      "instance after the other. A typed error is shown as JSON, such as {\"_tag\":\"Declined\"}; what a program died " +
-      "of, a bug, as \"died: …\"."
+      "instance after the other, and so are the others beside an attribute. A typed error is shown as JSON, such as " +
+      "{\"_tag\":\"Declined\"}; what a program died of, a bug, as \"died: …\"."
   ),
   Command.withExamples([
     { command: "duroxide-prisma list --status failed --name Order", description: "The last orders that failed" },

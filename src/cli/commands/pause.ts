@@ -98,7 +98,7 @@ const runPause = Effect.fnUntraced(function*({ reason, ...flags }: Flags & { rea
 const warnIfUnknown = Effect.fnUntraced(function*(target: PauseTarget) {
   if (target._tag === "Instance" || target._tag === "Everything" || (yield* isKnown(target))) return
   yield* (yield* Output).warn(
-    oneLine(`nothing is known of ${shownTarget(target)}: no process serves it, and no work has it`)
+    oneLine(`${shownTarget(target)} is unknown: no process serves it, and no instance or activity belongs to it`)
   )
 })
 

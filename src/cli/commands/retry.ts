@@ -80,12 +80,12 @@ const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstanc
     activities.map(({ eventId, name }) => `${oneLine(name)} (event ${eventId})`).join(", ")
   return [
     `${i === 0 ? "would retry" : "with its child"} ${oneLine(instanceId)} from event ${from}: ` + (
-      removed === null ? "all events stay" : `events ${removed[0]} to ${removed[1]} go`
+      removed === null ? "all events stay" : `events ${removed[0]} to ${removed[1]} are removed`
     ),
     ...(again.length === 0 ? [] : [`  runs again, with the same idempotency key: ${named(again)}`]),
     ...(forgotten.length === 0
       ? []
-      : [`  its call goes, what it has done stays; a new call has another key: ${named(forgotten)}`])
+      : [`  its call is removed, its effects stay; a new call gets a new idempotency key: ${named(forgotten)}`])
   ]
 }
 

@@ -166,7 +166,7 @@ const deaths = (
   const tasks = queues?.tasks.dead ?? 0
   return [
     ...(tasks === 0 ? [] : [`${counted(tasks, "task")}; see tasks --status dead`]),
-    ...letters.map(({ dead, queue }) => `${counted(dead, "letter")} of queue ${queue}; see queues dead ${queue}`),
+    ...letters.map(({ dead, queue }) => `${counted(dead, "dead letter")} of queue ${queue}; see queues dead ${queue}`),
     ...(processes === 0 ? [] : [`${counted(processes, "process", "processes")} within a day; see processes`])
   ]
 }

@@ -17,7 +17,7 @@ import * as Top from "../internal/top.ts"
 export const top = Command.make("top", {
   interval: Flag.String("interval").pipe(
     Flag.withMetavar("<duration>"),
-    Flag.withDescription("Time between two looks, such as \"5 seconds\". Defaults to \"2 seconds\""),
+    Flag.withDescription("Time between two updates, or with --once the time it looks back. Defaults to \"2 seconds\""),
     Flag.optional
   ),
   once: Flag.Boolean("once").pipe(
@@ -29,7 +29,7 @@ export const top = Command.make("top", {
   Command.withShortDescription("Watch what happens"),
   Command.withDescription(
     "Watch what happens: instances by status, how many start and end, what waits and for how long, which processes are " +
-      "alive. Drawn again every two seconds, until you press q. It reads as much of a large store as of a small one."
+      "alive. Drawn again every two seconds, until you press q. It reads no more of a large store than of a small one."
   ),
   Command.withExamples([
     { command: "duroxide-prisma top" },

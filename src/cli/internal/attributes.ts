@@ -33,7 +33,9 @@ export const attributesOf = Effect.fnUntraced(function*(
   const attributes = new Map<string, Attribute.Given>()
   for (const text of texts) {
     const { name, operator, value } = yield* parse(text)
-    if (operator !== "=" && operator !== ":=") return yield* refuse(`${shown(text)} is a range: a start takes = or :=`)
+    if (operator !== "=" && operator !== ":=") {
+      return yield* refuse(`${shown(text)} is a range: an instance starts with one value, so use = or :=`)
+    }
     if (attributes.has(name)) return yield* twice(name)
     attributes.set(name, value)
   }
@@ -83,9 +85,8 @@ const parse = Effect.fnUntraced(function*(text: string): Effect.fn.Return<Parsed
   if (/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value)) return { name, operator, value: Number(value) }
   const time = /^\d{4}-\d{2}-\d{2}/.test(value) ? new Date(value) : undefined
   return time !== undefined && !Number.isNaN(time.getTime()) ? { name, operator, value: time } : yield* refuse(
-    `after the colon of ${
-      shown(text)
-    } stands a number such as 12.5 or a time such as 2026-12-01T08:00Z; a text is ${name}=…`
+    `the value after the colon of ${shown(text)} must be a number such as 12.5, or a time such as ` +
+      `2026-12-01T08:00Z; write a text as ${name}=…`
   )
 })
 

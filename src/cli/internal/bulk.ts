@@ -25,7 +25,7 @@ export const flags = {
   ),
   dryRun: Flag.Boolean("dry-run").pipe(
     Flag.withoutNegation,
-    Flag.withDescription("Only say how many there are, and name the first"),
+    Flag.withDescription("Change nothing: only say how many there are, and name the first ones"),
     Flag.withDefault(false)
   ),
   yes: Flag.Boolean("yes").pipe(

@@ -82,7 +82,7 @@ export const encodeChanges = (given: Attribute.Changes): Effect.Effect<EncodedCh
 export const checkCount = (attributes: EncodedAttributes): Effect.Effect<void, Unfit> => {
   const count = Object.keys(attributes).length
   return count > mostAttributes
-    ? unfit(`an instance has at most ${mostAttributes}, and this one would have ${count}: remove some with null`)
+    ? unfit(`an instance has at most ${mostAttributes} attributes, and this one would have ${count}`)
     : Effect.void
 }
 
@@ -127,7 +127,7 @@ const encodeAll = Effect.fnUntraced(function*<Given, A>(
   for (const name of Object.keys(given).sort()) {
     if (!validName.test(name)) {
       return yield* unfit(
-        `the name ${JSON.stringify(name)} must begin with a letter and have only letters, digits, _ . -, at most 64`
+        `the name ${JSON.stringify(name)} must have 1 to 64 of A-Z, a-z, 0-9, _ . -, and begin with a letter`
       )
     }
     all.push([name, yield* encodeOne(name, given[name]!)])

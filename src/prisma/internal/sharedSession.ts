@@ -44,7 +44,8 @@ export const examine = Effect.fnUntraced(
 
 /** Functions and triggers would fail. */
 export const mustNotNotify = new ProviderError.ConfigurationInvalid({
-  problem: "the server or the role of `pool` refuses pg_notify: ALTER ROLE … SET duroxide.notify = off, and reconnect"
+  problem:
+    "the server or the role of `pool` refuses pg_notify: run ALTER ROLE … SET duroxide.notify = off, and reconnect"
 })
 
 // internal
@@ -65,9 +66,9 @@ const settings = `SELECT
 const problemOf = ({ isolation, style }: Row): string | undefined =>
   // The functions read again after taking a lock; only this isolation level shows them what was committed meanwhile.
   isolation !== "read committed"
-    ? `default_transaction_isolation = '${isolation}', and must have 'read committed'; set it for transactions that need it`
+    ? `default_transaction_isolation = '${isolation}'; it must be 'read committed'. Set '${isolation}' only in the transactions that need it`
     : !style.startsWith("ISO")
-    ? `DateStyle = '${style}', and must have ISO`
+    ? `DateStyle = '${style}'; it must begin with ISO`
     : undefined
 
 const protectionOf = ({ stream, ...connection }: pg.Connection): Protection.Protection["name"] =>

@@ -310,8 +310,8 @@ export const attributes = topic("attributes", {
   conditions_that_nothing_can_meet_are_refused: Effect.gen(function*() {
     const { count, list } = yield* Admin
     const bad: ReadonlyArray<readonly [attributes: any, problem: RegExp]> = [
-      [{ "1st": 1 }, /must begin with a letter/],
-      [{ [`a${"b".repeat(64)}`]: 1 }, /at most 64/],
+      [{ "1st": 1 }, /begin with a letter/],
+      [{ [`a${"b".repeat(64)}`]: 1 }, /1 to 64 of/],
       [{ amount: NaN }, /give a finite one/],
       [{ amount: { from: 1, below: new Date() } }, /one of numbers or one of times/],
       [{ amount: { from: "a" } }, /one of numbers or one of times/],

@@ -506,7 +506,10 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         client,
         instanceId
       )
-      yield* deedFails("set many attributes", "at most 20, and this one would have 21")(client, `${instanceId}, many`)
+      yield* deedFails("set many attributes", "at most 20 attributes, and this one would have 21")(
+        client,
+        `${instanceId}, many`
+      )
     }),
     "set a status text with NUL or half a surrogate pair": deedFails(
       "set an odd status",
