@@ -493,18 +493,18 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
   ],
   "the instances with a text": [
     "SELECT * FROM dx_instances_of_attribute('customer', 'text', 'c7', NULL, NULL, NULL, NULL, NULL, NULL, true, 100, 5)",
-    ["attributes_name_text_value_created_at_idx"],
+    ["attributes_name_text_value_created_at_instance_id_idx"],
     20
   ],
   "the instances in a range of times": [
     `SELECT * FROM dx_instances_of_attribute('due', 'time', NULL, '5000', '20000', NULL, NULL, to_timestamp(10), 'i10',
        false, 100, 5)`,
-    ["attributes_name_time_value_created_at_idx"],
+    ["attributes_name_time_value_created_at_instance_id_idx"],
     60
   ],
   "the instances in a wide range of numbers": [
     "SELECT * FROM dx_instances_of_attribute('amount', 'number', NULL, '5', NULL, NULL, NULL, NULL, NULL, true, 50, 5)",
-    ["attributes_name_number_value_created_at_idx", "attributes_name_created_at_idx"],
+    ["attributes_name_number_value_created_at_instance_id_idx", "attributes_name_created_at_instance_id_idx"],
     150
   ],
   "the names and statuses of instances": [

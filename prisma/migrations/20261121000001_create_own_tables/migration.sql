@@ -35,13 +35,13 @@ CREATE TABLE attributes (
   created_at TIMESTAMPTZ NOT NULL,
   CONSTRAINT attributes_pkey PRIMARY KEY (instance_id, name)
 );
-CREATE INDEX attributes_name_text_value_created_at_idx ON attributes (name, text_value, created_at)
+CREATE INDEX attributes_name_text_value_created_at_instance_id_idx ON attributes (name, text_value, created_at, instance_id)
   WHERE text_value IS NOT NULL;
-CREATE INDEX attributes_name_number_value_created_at_idx ON attributes (name, number_value, created_at)
+CREATE INDEX attributes_name_number_value_created_at_instance_id_idx ON attributes (name, number_value, created_at, instance_id)
   WHERE number_value IS NOT NULL;
-CREATE INDEX attributes_name_time_value_created_at_idx ON attributes (name, time_value, created_at)
+CREATE INDEX attributes_name_time_value_created_at_instance_id_idx ON attributes (name, time_value, created_at, instance_id)
   WHERE time_value IS NOT NULL;
-CREATE INDEX attributes_name_created_at_idx ON attributes (name, created_at);
+CREATE INDEX attributes_name_created_at_instance_id_idx ON attributes (name, created_at, instance_id);
 
 -- Events that a retry has removed from a history, for people: who wants to know what was tried before.
 CREATE TABLE removed_events (
