@@ -1,6 +1,5 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
-import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -10,6 +9,7 @@ import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as Bulk from "../internal/bulk.ts"
 import { isoTime } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
+import * as Paging from "../internal/paging.ts"
 import * as Progress from "../internal/Progress.ts"
 import * as Store from "../internal/store.ts"
 import { fitted, oneLine } from "../internal/table.ts"
@@ -18,12 +18,7 @@ const queue = Argument.String("queue").pipe(Argument.withDescription("Name of th
 
 export const dead = Command.make("dead", {
   queue,
-  limit: Flag.Int("limit").pipe(
-    Flag.withMetavar("<n>"),
-    Flag.withDescription("Most messages to list, 1 to 1000. Defaults to 20"),
-    Flag.filter((n) => n >= 1 && n <= 1000, (n) => `a number from 1 to 1000, not ${n}`),
-    Flag.withDefault(20)
-  )
+  limit: Paging.limitOf("messages")
 }, (flags) => Effect.provide(runDead(flags), Store.layer)).pipe(
   Command.withShortDescription("List the dead letters of a queue"),
   Command.withDescription(

@@ -7,7 +7,6 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { age, counted } from "../../model/shared/quantities.ts"
 import * as Admin from "../../provider/Admin.ts"
-import type { InstanceSearch } from "../../provider/Admin.ts"
 import { misused } from "../internal/failure.ts"
 import * as Filters from "../internal/filters.ts"
 import { isoTime, placeJson } from "../internal/instances.ts"
@@ -63,8 +62,8 @@ const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: numbe
   const { answer, style } = yield* Output
   const admin = yield* Admin.Admin
   const progress = yield* Progress.make
-  const search: InstanceSearch = { status: "Running", orderBy: "oldest", ...defined(yield* Filters.searchOf(filter)) }
-  const found = yield* Admin.stream(search).pipe(
+  const search = yield* Filters.searchOf(filter)
+  const found = yield* Admin.stream({ ...search, status: search.status ?? "Running", orderBy: "oldest" }).pipe(
     Stream.take(limit + 1),
     Stream.map(({ instanceId, orchestrationName }) => ({ instanceId, orchestration: orchestrationName })),
     Stream.runCollect
@@ -134,6 +133,3 @@ const runOne = Effect.fnUntraced(function*(id: string) {
     text: [oneLine(sentence)]
   })
 })
-
-const defined = (search: InstanceSearch): InstanceSearch =>
-  Object.fromEntries(Object.entries(search).filter(([, value]) => value !== undefined))

@@ -13,6 +13,7 @@ import { endOf } from "../../provider/shared/endOf.ts"
 import * as Filters from "../internal/filters.ts"
 import { isoTime, markedState, outcomeOf, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
+import * as Paging from "../internal/paging.ts"
 import * as Store from "../internal/store.ts"
 import { fitted } from "../internal/table.ts"
 
@@ -23,17 +24,8 @@ export const list = Command.make("list", {
     Flag.withDescription("newest, oldest or id. Defaults to newest, with --id-prefix to id"),
     Flag.optional
   ),
-  cursor: Flag.String("cursor").pipe(
-    Flag.withMetavar("<cursor>"),
-    Flag.withDescription("Continue where an earlier list with the same flags has ended"),
-    Flag.optional
-  ),
-  limit: Flag.Int("limit").pipe(
-    Flag.withMetavar("<n>"),
-    Flag.withDescription("Most instances to list, 1 to 1000. Defaults to 20"),
-    Flag.filter((n) => n >= 1 && n <= 1000, (n) => `a number from 1 to 1000, not ${n}`),
-    Flag.withDefault(20)
-  )
+  cursor: Paging.cursor,
+  limit: Paging.limitOf("instances")
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("List instances"),
   Command.withDescription(

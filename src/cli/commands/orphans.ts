@@ -1,5 +1,4 @@
 import * as Command from "effect/cli/Command"
-import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { age, counted } from "../../model/shared/quantities.ts"
@@ -7,16 +6,12 @@ import { Admin } from "../../provider/Admin.ts"
 import { messageOf } from "../../provider/shared/openWaits.ts"
 import { isoTime } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
+import * as Paging from "../internal/paging.ts"
 import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 
 export const orphans = Command.make("orphans", {
-  limit: Flag.Int("limit").pipe(
-    Flag.withMetavar("<n>"),
-    Flag.withDescription("Most messages to list, 1 to 1000. Defaults to 20"),
-    Flag.filter((n) => n >= 1 && n <= 1000, (n) => `a number from 1 to 1000, not ${n}`),
-    Flag.withDefault(20)
-  )
+  limit: Paging.limitOf("messages")
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("List messages whose instance has not been started"),
   Command.withDescription(

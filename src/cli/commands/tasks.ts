@@ -12,6 +12,7 @@ import * as Tasks from "../../tasks/Tasks.ts"
 import * as Bulk from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
+import * as Paging from "../internal/paging.ts"
 import * as Store from "../internal/store.ts"
 import { fitted, shortened } from "../internal/table.ts"
 import { errorOf, longestPayload, marked, shownTime, toJson } from "../internal/tasks.ts"
@@ -95,17 +96,8 @@ export const tasks = Command.make("tasks", {
     Flag.withDescription("Also payloads, shortened; they may contain data of your application"),
     Flag.withDefault(false)
   ),
-  cursor: Flag.String("cursor").pipe(
-    Flag.withMetavar("<cursor>"),
-    Flag.withDescription("Continue where an earlier list with the same flags has ended"),
-    Flag.optional
-  ),
-  limit: Flag.Int("limit").pipe(
-    Flag.withMetavar("<n>"),
-    Flag.withDescription("Most tasks to list, 1 to 1000. Defaults to 20"),
-    Flag.filter((n) => n >= 1 && n <= 1000, (n) => `a number from 1 to 1000, not ${n}`),
-    Flag.withDefault(20)
-  )
+  cursor: Paging.cursor,
+  limit: Paging.limitOf("tasks")
 }, (flags) => Effect.provide(runList(flags), Store.layer)).pipe(
   Command.withShortDescription("List tasks, redrive dead ones, cancel others"),
   Command.withDescription(
