@@ -9,7 +9,6 @@ import * as Schema from "effect/Schema"
 import * as Database from "../../src/prisma/Database.ts"
 import * as App from "../utils/app.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import { waitUntil } from "../utils/waitUntil.ts"
 
 const Double = Activity.make("Double", { payload: Schema.Number, success: Schema.Number })
 
@@ -76,23 +75,26 @@ describe("Statements", () => {
       const { statementCounts } = yield* Database.Database
       // After this, the clock of the store is known, and the dispatchers have made their first claims on empty queues.
       yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
-      yield* waitUntil(
-        Effect.map(statementCounts, (sent) => "fetchOrchestrationItems" in sent && "fetchWorkItems" in sent)
-      )
-      const before = yield* statementCounts
-      const begunMs = performance.now()
-      assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
-      yield* client.start(DoubleThrice, { instanceId: "b", payload: 1 })
-      assert.strictEqual(yield* client.wait(DoubleThrice, "b"), 8)
-      const tookMs = performance.now() - begunMs
-      const after = yield* statementCounts
-      const { readEnds = 0, ...sent } = Object.fromEntries(
-        Object.entries(after)
-          .map(([operation, count]) => [operation, count - (before[operation] ?? 0)] as const)
-          .filter(([, count]) => count !== 0)
-      )
-      assert.deepStrictEqual(sent, { startOrchestrations: 2, advanceOrchestrations: 6 })
-      assert.isAtMost(readEnds, looksWithin(tookMs))
+      const round = Effect.fnUntraced(function*(name: string) {
+        const before = yield* statementCounts
+        const begunMs = performance.now()
+        assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: `${name} a`, payload: 3 }), 24)
+        yield* client.start(DoubleThrice, { instanceId: `${name} b`, payload: 1 })
+        assert.strictEqual(yield* client.wait(DoubleThrice, `${name} b`), 8)
+        const tookMs = performance.now() - begunMs
+        const after = yield* statementCounts
+        const { readEnds = 0, ...sent } = Object.fromEntries(
+          Object.entries(after)
+            .map(([operation, count]) => [operation, count - (before[operation] ?? 0)] as const)
+            .filter(([, count]) => count !== 0)
+        )
+        return { sent, readEnds, tookMs }
+      })
+      // Claims for the warm-up may still be under way, so the first rounds may see them.
+      let last = yield* round("0")
+      for (let i = 1; i <= 4 && Object.keys(last.sent).length > 2; i++) last = yield* round(`${i}`)
+      assert.deepStrictEqual(last.sent, { startOrchestrations: 2, advanceOrchestrations: 6 })
+      assert.isAtMost(last.readEnds, looksWithin(last.tookMs))
     }).pipe(Effect.provide(App.layer(runtime, { ...patient, runtime: { verifyReplay: false } }))))
 
   it.live("many instances: turns and activities under way together share statements", () =>
