@@ -93,11 +93,11 @@ export class TextAdapter extends PrismaPg {
   }
 
   override async connect(): ReturnType<PrismaPg["connect"]> {
-    const adapter = withZones(withRoutines(await super.connect()))
+    const adapter = withArguments(withRoutines(await super.connect()))
     const queryRaw = adapter.queryRaw.bind(adapter)
     adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
     const startTransaction = adapter.startTransaction.bind(adapter)
-    adapter.startTransaction = async (level) => withZones(await startTransaction(level))
+    adapter.startTransaction = async (level) => withArguments(await startTransaction(level))
     return adapter
   }
 
@@ -141,15 +141,29 @@ const withRoutines = (adapter: Adapter): Adapter => {
   return adapter
 }
 
-/** The adapter sends points in time without their zone, which is then that of the session. */
-const withZones = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(sender: Sender): Sender => {
+/** Sends points in time with their zone, and drops arguments once they are sent. */
+const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(sender: Sender): Sender => {
   const executeRaw = sender.executeRaw.bind(sender)
   const queryRaw = sender.queryRaw.bind(sender)
-  sender.executeRaw = (query) => executeRaw(zoned(query))
-  sender.queryRaw = (query) => queryRaw(zoned(query))
+  sender.executeRaw = (query) => dropping(zoned(query), executeRaw)
+  sender.queryRaw = (query) => dropping(zoned(query), queryRaw)
   return sender
 }
 
+/**
+ * Prisma keeps the last hundred queries of a process for its reports. Their arguments are payloads of up to megabytes,
+ * and `Late` values that refer to whole turns.
+ */
+const dropping = async <A>(query: Query, send: (query: Query) => Promise<A>): Promise<A> => {
+  const sent = { ...query }
+  try {
+    return await send(sent)
+  } finally {
+    sent.args = []
+  }
+}
+
+/** The adapter sends points in time without their zone, which is then that of the session. */
 const zoned = (query: Query): Query => {
   const isTime = query.argTypes.map(({ dbType, scalarType }) =>
     scalarType === "datetime" && (dbType === undefined || dbType.startsWith("TIMESTAMP"))

@@ -10,7 +10,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 import type * as Event from "../../model/Event.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as dueLoop from "../../waking/dueLoop.ts"
@@ -28,8 +28,7 @@ export interface Changes extends Pick<Provider["Service"], "isNotified" | "onCha
 }
 
 /** The first 8 hex digits of the SHA-256 of the id. */
-export const fingerprint = (instanceId: string): string =>
-  createHash("sha256").update(instanceId).digest("hex").slice(0, 8)
+export const fingerprint = (instanceId: string): string => hash("sha256", instanceId).slice(0, 8)
 
 /** Whether callers may wait for what the turn stores. */
 export const isNews = ({ historyDelta, metadata }: Pick<Turn, "historyDelta" | "metadata">): boolean =>
