@@ -2,9 +2,9 @@
  * Whether a store that has grown answers as a small one does: `npm run growth`.
  *
  * Measures pages, counts, explanations, starts and claims in a small store, fills it by SQL with ended and live
- * instances, and measures again. Then retention deletes ended instances beside orchestrations under full load. Prints
- * medians and their ratios. Uses the server of `DATABASE_URL`, else an embedded one; 10,000,000 instances take some
- * minutes and 10 GB.
+ * instances, and measures again. Then orchestrations run under full load, in turn alone and beside retention, until
+ * retention has deleted what has expired. Prints medians and their ratios. Uses the server of `DATABASE_URL`, else an
+ * embedded one; 10,000,000 instances take some minutes and 10 GB, to delete 1,000,000 an hour.
  */
 import { Activity, Client, Orchestration, Retention, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
@@ -25,17 +25,19 @@ const { values } = parseArgs({
     live: { type: "string", default: "100000" },
     expired: { type: "string", default: "1000000" },
     calls: { type: "string", default: "200" },
-    seconds: { type: "string", default: "10" },
+    seconds: { type: "string", default: "60" },
+    pairs: { type: "string", default: "1000" },
     schema: { type: "string", default: "growth" }
   }
 })
-const [ended, live, expired, calls, seconds] = [
+const [ended, live, expired, calls, seconds, pairs] = [
   values.ended,
   values.live,
   values.expired,
   values.calls,
-  values.seconds
-].map(Number) as [number, number, number, number, number]
+  values.seconds,
+  values.pairs
+].map(Number) as [number, number, number, number, number, number]
 const { schema } = values
 
 const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
@@ -95,7 +97,7 @@ const measure = Effect.fnUntraced(function*(round: string) {
 })
 
 /** Orchestrations per second of 20 callers. */
-const rate = Effect.fnUntraced(function*(round: string) {
+const rate = Effect.fnUntraced(function*(round: string, seconds: number) {
   const client = yield* Client.Client
   const until = Date.now() + seconds * 1000
   let done = 0
@@ -109,6 +111,13 @@ const rate = Effect.fnUntraced(function*(round: string) {
   yield* Effect.forEach(Array.from({ length: 20 }, (_, n) => n), caller, { concurrency: "unbounded", discard: true })
   return done / seconds
 })
+
+/** The rate of a process of its own, once it is warm. */
+const rateWith = (url: string, round: string, retention: Layer.Layer<never>) =>
+  rate(`${round} warm`, 5).pipe(
+    Effect.andThen(rate(round, seconds)),
+    Effect.provide(application(url, retention))
+  )
 
 const times = (from: number, to: number) =>
   `generate_series(${from}, ${to}) AS g, to_timestamp(
@@ -172,26 +181,29 @@ const program = Effect.gen(function*() {
   yield* sql("CHECKPOINT")
   yield* Console.error(`filled in ${Math.round((Date.now() - begun) / 1000)} s`)
 
-  const { big, rates } = yield* Effect.gen(function*() {
-    const big = yield* measure("big")
-    yield* rate("warm")
-    return { big, rates: [yield* rate("alone 1"), yield* rate("alone 2")] }
-  }).pipe(Effect.provide(application(url, Retention.layer("off"))))
+  const big = yield* measure("big").pipe(Effect.provide(application(url, Retention.layer("off"))))
 
   const counted = Effect.map(
     sql("SELECT count(*)::int AS count FROM instances WHERE instance_id LIKE 'ended %'"),
     ([row]) => row.count as number
   )
   const before = yield* counted
-  const beside = yield* Effect.gen(function*() {
-    yield* rate("warm again")
-    return [yield* rate("beside 1"), yield* rate("beside 2")]
-  }).pipe(
-    Effect.provide(
-      application(url, Retention.layer({ interval: "100 millis", completed: "30 days", failed: "30 days" }))
+  const expiring = Retention.layer({ interval: "100 millis", completed: "30 days", failed: "30 days" })
+  const alone: Array<number> = []
+  const beside: Array<number> = []
+  let deleted = 0
+  while (alone.length < pairs && deleted < expired) {
+    const name = `${alone.length}`
+    alone.push(yield* rateWith(url, `alone ${name}`, Retention.layer("off")))
+    beside.push(yield* rateWith(url, `beside ${name}`, expiring))
+    deleted = before - (yield* counted)
+    yield* Console.error(
+      `${Math.round(alone.at(-1)!)} a second alone, ${
+        Math.round(beside.at(-1)!)
+      } beside retention, which has deleted ` +
+        deleted.toLocaleString("en-US")
     )
-  )
-  const after = yield* counted
+  }
 
   const ms = (value: number) => value.toFixed(2).padStart(9)
   yield* Console.log(`ms, median of ${calls}            small       big   ratio`)
@@ -199,9 +211,12 @@ const program = Effect.gen(function*() {
     const other = big[name as keyof typeof big]
     yield* Console.log(`${name.padEnd(24)}${ms(value)} ${ms(other)} ${(other / value).toFixed(2).padStart(7)}`)
   }
+  const ratio = median(beside.map((rate, pair) => rate / alone[pair]!))
   yield* Console.log(
-    `orchestrations a second: ${rates.map(Math.round).join(", ")} alone, ${beside.map(Math.round).join(", ")} beside ` +
-      `retention, which deleted ${(before - after).toLocaleString("en-US")} instances meanwhile`
+    `orchestrations a second: ${Math.round(median(alone))} alone, ${
+      Math.round(median(beside))
+    } beside retention, which ` +
+      `deleted ${deleted.toLocaleString("en-US")} instances; median of the ratios ${ratio.toFixed(2)}`
   )
 })
 
