@@ -28,11 +28,16 @@ export const run = Effect.fnUntraced(function*(
     ).length
     // On average one of them looks; two do no harm.
     if ((yield* Random.next) * living >= 1) return
-    const deleted = yield* expire(admin, policy)
+    const { deleted, failed, first } = yield* expire(admin, policy)
     if (deleted > 0) {
       yield* Effect.logInfo("Retention: instances deleted that had ended long ago").pipe(
         Effect.annotateLogs({ deleted })
       )
+    }
+    if (first !== undefined) {
+      yield* Effect.logWarning(
+        "Retention: trees of instances not deleted, the next look tries again; instance_id is the root of the first one"
+      ).pipe(Effect.annotateLogs({ failed, instance_id: first.instanceId, problem: first.error.message }))
     }
   }).pipe(
     Effect.catchCause((cause) =>
@@ -51,10 +56,12 @@ export const run = Effect.fnUntraced(function*(
   yield* Effect.forkScoped(supervisor.watch("retention", loop))
 })
 
-/** Deletes all that is too old, and returns how many instances that were. */
+/** Deletes all that is too old. Returns how many instances that were, and how many trees the store refused to delete. */
 const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Policy) {
   const nowMs = yield* Clock.currentTimeMillis
   let deleted = 0
+  let failed = 0
+  let first: Batch["failed"][number] | undefined
   for (const status of ["Completed", "Failed", "Cancelled"] as const) {
     const keepMs = policy.keepMs[status]
     if (keepMs === Infinity) continue
@@ -74,11 +81,13 @@ const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Poli
           : exported(admin, policy.export, { ...filter, cursor: cursor ?? undefined })
       )
       deleted += page.instancesDeleted
+      failed += page.failed.length
+      first ??= page.failed[0]
       cursor = page.next
       if (cursor !== null) yield* Effect.sleep(took * pauseFactor)
     } while (cursor !== null)
   }
-  return deleted
+  return { deleted, failed, first }
 })
 
 // internal

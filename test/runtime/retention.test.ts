@@ -5,6 +5,7 @@ import { replayHistory } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -26,12 +27,16 @@ const handlers = Layer.merge(
   }))
 )
 
-const application = (url: string, retention: Layer.Layer<never>) =>
+const application = (
+  url: string,
+  retention: Layer.Layer<never>,
+  loggers: Array<Logger.Logger<unknown, unknown>> = []
+) =>
   Runtime.layer({ orchestrations: [Work, Part] }).pipe(
     Layer.provide([handlers, retention]),
     Layer.provideMerge(Client.layer),
     Layer.provideMerge(PrismaProvider.layer({ url })),
-    Layer.provideMerge(Logger.layer([]))
+    Layer.provideMerge(Logger.layer(loggers))
   )
 
 const start = (instanceId: string, payload: { readonly fails: boolean; readonly hangs: boolean }) =>
@@ -107,6 +112,37 @@ describe("retention", () => {
         }).pipe(Effect.provide(application(url, retention)))
       })
   )
+
+  it.live("says which trees the store does not delete, and deletes the others", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const logs: Array<Record<string, unknown>> = []
+      const logger = Logger.make(({ fiber, message }) => {
+        logs.push({ ...fiber.getRef(References.CurrentLogAnnotations), message: String(message) })
+      })
+      const ids = ["held-1", "held-2", "free"]
+      const setUp = Effect.gen(function*() {
+        for (const id of ids) yield* start(id, { fails: false, hangs: false })
+        yield* ended(...ids)
+      })
+      yield* Effect.provide(setUp, application(url, Retention.layer("off")))
+      yield* sql(
+        `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE 'held by the test' USING ERRCODE = '23503'; END $$`
+      )
+      yield* sql(
+        `CREATE TRIGGER hold BEFORE DELETE ON history
+         FOR EACH ROW WHEN (OLD.instance_id IN ('held-1', 'held-2')) EXECUTE FUNCTION hold()`
+      )
+      yield* Effect.gen(function*() {
+        yield* waitUntil(Effect.map(idsOf, (ids) => !ids.includes("free")))
+        yield* waitUntil(Effect.sync(() => logs.some(({ failed }) => failed === 2)))
+        const warning = logs.find(({ failed }) => failed === 2)!
+        assert.match(String(warning.message), /^Retention: trees of instances not deleted/)
+        assert.strictEqual(warning.instance_id, "held-1")
+        assert.includeMembers(yield* idsOf, ["held-1", "held-2"])
+      }).pipe(Effect.provide(application(url, Retention.layer({ completed: 0, interval: "50 millis" }), [logger])))
+    }))
 
   it.live("exports what it deletes, and deletes nothing that it could not export", () =>
     Effect.gen(function*() {
