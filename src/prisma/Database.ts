@@ -470,7 +470,8 @@ const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
   settings.preparedStatements
     // The functions read again after taking a lock; only this isolation level shows them what was committed meanwhile.
     ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}; ` +
-      `SET default_transaction_isolation = 'read committed'; ${fastCompression}` +
+      // A role may have it lower, which would round numbers and times.
+      `SET default_transaction_isolation = 'read committed'; SET extra_float_digits = 1; ${fastCompression}` +
       (isReadOnly ? "; SET default_transaction_read_only = on" : "")
     : "SET TIME ZONE 'UTC'"
 
@@ -515,14 +516,15 @@ const statementNames = (schema: string) => {
 
 const ask = (pool: pg.Pool, text: string, address: string) =>
   Effect.tryPromise({
-    try: () => pool.query<{ readonly version?: number }>(text),
+    try: () => pool.query<{ readonly version?: string }>(text),
     catch: (thrown) => Connection.located(SqlFault.classify(thrown), address)
   })
 
 const checkServer = Effect.fnUntraced(
   function*(pool: pg.Pool, address: string) {
-    const { rows } = yield* ask(pool, "SELECT current_setting('server_version_num')::int AS version", address)
-    const major = Math.floor((rows[0]?.version ?? 0) / 10_000)
+    // As text: an application may have set a parser for integers.
+    const { rows } = yield* ask(pool, "SELECT current_setting('server_version_num') AS version", address)
+    const major = Math.floor(Number(rows[0]?.version ?? 0) / 10_000)
     if (major < oldestServer) {
       return yield* new ProviderError.ConfigurationInvalid({
         problem: `the server is PostgreSQL ${major}; ${oldestServer} or newer is needed`

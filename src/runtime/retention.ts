@@ -56,7 +56,7 @@ export const run = Effect.fnUntraced(function*(
   yield* Effect.forkScoped(supervisor.watch("retention", loop))
 })
 
-/** Deletes all that is too old. Returns how many instances that were, and how many trees the store refused to delete. */
+/** Deletes all that is too old. Returns how many instances that were, and how many trees were refused. */
 const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Policy) {
   const nowMs = yield* Clock.currentTimeMillis
   let deleted = 0

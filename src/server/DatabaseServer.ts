@@ -346,8 +346,9 @@ const leave = ({ guard, home }: Server) =>
   Effect.gen(function*() {
     const last = yield* Effect.tryPromise(async () => {
       await guard.query("SELECT pg_advisory_unlock_shared($1)", [lockKey])
-      const { rows } = await guard.query<{ last: boolean }>("SELECT pg_try_advisory_lock($1) AS last", [lockKey])
-      return rows[0]!.last
+      // As text: an application may have set a parser for booleans.
+      const { rows } = await guard.query<{ last: string }>("SELECT pg_try_advisory_lock($1)::text AS last", [lockKey])
+      return rows[0]!.last === "true"
     })
     if (last) {
       yield* home.programs.run("pg_ctl", ["stop", "--wait", "--mode=fast", `--pgdata=${home.data}`], home.logFile)

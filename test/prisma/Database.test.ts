@@ -10,6 +10,7 @@ import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
 import * as SqlFault from "../../src/provider/SqlFault.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
+import * as ForeignParsers from "../utils/foreignParsers.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitForStatement, waitUntil } from "../utils/waitUntil.ts"
 
@@ -294,15 +295,21 @@ describe("query", () => {
       const read = db.query(
         "types",
         Prisma.sql`SELECT 1::bigint AS a, 2::integer AS b, 3::smallint AS c, true AS d, 0.5::float8 AS e, 'f' AS f,
-          '2026-01-01 10:00:00.5+00'::timestamptz AS g, gen_random_uuid() IS NOT NULL AS h`
+          '2026-01-01 10:00:00.5+00'::timestamptz AS g, gen_random_uuid() IS NOT NULL AS h, '{"a": 1}'::jsonb AS i,
+          ARRAY['a,b', 'c"d', E'e\\\\f\n', 'NULL', NULL, '', '{x}', ' '] AS j, ARRAY[1::bigint, NULL] AS k, ARRAY[true, false] AS l,
+          '{}'::int[] AS m, ARRAY[0.5::float8] AS n, ARRAY[1::smallint] AS o, ARRAY['v'::varchar(3)] AS p`
       )
       const before = yield* read
-      const { BOOL, FLOAT8, INT2, INT4, INT8, TEXT, TIMESTAMPTZ } = pg.types.builtins
-      for (const type of [BOOL, FLOAT8, INT2, INT4, INT8, TEXT, TIMESTAMPTZ]) {
-        const parser = pg.types.getTypeParser(type)
-        yield* Effect.addFinalizer(() => Effect.sync(() => pg.types.setTypeParser(type, parser)))
-        pg.types.setTypeParser(type, (text) => Symbol.for(text))
-      }
+      assert.deepInclude(before[0], {
+        j: ["a,b", "c\"d", "e\\f\n", "NULL", null, "", "{x}", " "],
+        k: [1n, null],
+        l: [true, false],
+        m: [],
+        n: [0.5],
+        o: [1],
+        p: ["v"]
+      })
+      yield* ForeignParsers.set
       assert.deepStrictEqual(yield* read, before)
     }))
 
@@ -317,6 +324,16 @@ describe("query", () => {
         Prisma.sql`SELECT current_setting('transaction_isolation') AS level`
       )
       assert.strictEqual(row!.level, "read committed")
+    }))
+
+  it.live("query: reads numbers with all their digits, whatever the default of the role", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const url = new URL(test.url)
+      url.searchParams.set("options", "-c extra_float_digits=-3")
+      const db = yield* Database.make({ url: url.toString() })
+      const [row] = yield* db.query("digits", Prisma.sql`SELECT 0.1::float8 + 0.2::float8 AS sum`)
+      assert.deepStrictEqual(row, { sum: 0.1 + 0.2 })
     }))
 
   it.live("query: compresses with LZ4 where the server can, unless another method was chosen", () =>

@@ -4,7 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
-import { Database, PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
+import { Database, Migrator, PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
@@ -18,6 +18,7 @@ import { Prisma, PrismaClient } from "../../src/prisma/generated/client.js"
 import { inUtc } from "../../src/prisma/internal/parsers.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
 import * as ApplicationPool from "../utils/applicationPool.ts"
+import * as ForeignParsers from "../utils/foreignParsers.ts"
 import * as Listening from "../utils/listening.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -231,6 +232,47 @@ describe("a pool of the application:", () => {
       yield* Effect.provide(welcome(3), app({ pool, schema }))
       // Our own pools share these with the application as well.
       yield* Effect.provide(welcome(3), app({ url, schema }))
+      yield* ForeignParsers.set
+      yield* Effect.provide(welcome(3), app({ pool, schema }))
+      yield* Effect.provide(welcome(3), app({ url, schema }))
+    }).pipe(Effect.scoped, silently))
+
+  it.live("a connection that ends in the moment in which it is lent fails a statement, and not the process", () =>
+    Effect.gen(function*() {
+      const { pool, schema } = yield* shared({ max: 1 })
+      const db = yield* Database.make({ pool, schema })
+      let ends = 0
+      pool.on("acquire", (client) => {
+        // What the server said last, in the packet that ended the statement before.
+        process.nextTick(() => {
+          ends++
+          client.emit("error", new Error("terminating connection due to administrator command"))
+        })
+      })
+      for (let i = 0; i < 5; i++) yield* Effect.exit(db.query("one", Prisma.sql`SELECT 1 AS one`))
+      assert.isAtLeast(ends, 5)
+    }).pipe(Effect.scoped, silently))
+
+  it.live("a migration with such parsers makes the same tables, through a URL and a pool", () =>
+    Effect.gen(function*() {
+      const made = Effect.fnUntraced(function*(isShared: boolean, isForeign: boolean) {
+        const test = yield* PgServer.emptyDatabase
+        const pool = yield* poolOf(test.url)
+        if (isForeign) yield* ForeignParsers.set
+        yield* Migrator.migrate(isShared ? { pool, schema: test.schema } : { url: test.url, schema: test.schema })
+        yield* Migrator.verify(isShared ? { pool, schema: test.schema } : { url: test.url, schema: test.schema })
+        return yield* test.sql(
+          `SELECT relname::varchar(99) || COALESCE(reloptions::text, '') ||
+             (SELECT count(*) FROM pg_trigger WHERE tgrelid = c.oid) AS made
+           FROM pg_class AS c WHERE relnamespace = current_schema()::regnamespace ORDER BY 1`
+        )
+      }, Effect.scoped)
+      const texts = (rows: ReadonlyArray<Record<string, unknown>>) =>
+        rows.map(({ made }) => typeof made === "symbol" ? Symbol.keyFor(made) : made)
+      const expected = texts(yield* made(false, false))
+      assert.isAbove(expected.length, 20)
+      assert.deepStrictEqual(texts(yield* made(false, true)), expected)
+      assert.deepStrictEqual(texts(yield* made(true, true)), expected)
     }).pipe(Effect.scoped, silently))
 })
 
@@ -406,6 +448,8 @@ describe("a pool of the application is refused", () => {
       assert.include(yield* refused(strict), "default_transaction_isolation = 'serializable'")
       const german = yield* poolOf(url, { options: "-c DateStyle=German" })
       assert.include(yield* refused(german), "DateStyle = 'German, DMY'")
+      const rounding = yield* poolOf(url, { options: "-c extra_float_digits=0" })
+      assert.include(yield* refused(rounding), "extra_float_digits = 0, which rounds numbers and times")
       assert.include(yield* refused(yield* poolOf(url, { binary: true } as pg.PoolConfig)), "`binary`")
     }).pipe(silently))
 

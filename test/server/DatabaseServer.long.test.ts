@@ -8,6 +8,7 @@ import * as fs from "node:fs/promises"
 import * as net from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import * as ForeignParsers from "../utils/foreignParsers.ts"
 import { embedded, folder, listens, port, postmaster, query, refusal, root } from "./embedded.ts"
 
 describe("makeEmbedded", () => {
@@ -49,7 +50,10 @@ describe("makeEmbedded", () => {
         ...others.map((scope) => Scope.provide(embedded({ directory }), scope))
       ], { concurrency: "unbounded" })
       for (const { url } of same) assert.strictEqual(Redacted.value(url), Redacted.value(server.url))
-      yield* Effect.forEach(others, (scope) => Scope.close(scope, Exit.void), { concurrency: "unbounded" })
+      yield* Effect.scoped(Effect.andThen(
+        ForeignParsers.set,
+        Effect.forEach(others, (scope) => Scope.close(scope, Exit.void), { concurrency: "unbounded" })
+      ))
       assert.deepStrictEqual(yield* query(server, "SELECT 1 AS one"), [{ one: 1 }])
       yield* Scope.close(last, Exit.void)
       assert.isFalse(yield* listens(port(server)))

@@ -12,6 +12,7 @@ import * as SqlFault from "../../provider/SqlFault.ts"
 import { Credentials } from "../Credentials.ts"
 import type { Request } from "../Credentials.ts"
 import * as Connection from "./connection.ts"
+import * as Parsers from "./parsers.ts"
 import * as Passwords from "./passwords.ts"
 import { Pool } from "./pool.ts"
 import * as PoolLogin from "./poolLogin.ts"
@@ -71,7 +72,12 @@ export const make = Effect.fnUntraced(
     }))
     const ssl = protection.ssl
     const isDirect = connection.parameters.get("sslnegotiation") === "direct"
-    const config = { ...connection.config, ssl, ...(isDirect ? { sslnegotiation: "direct" as const } : {}) }
+    const config = {
+      ...connection.config,
+      ssl,
+      types: Parsers.ours,
+      ...(isDirect ? { sslnegotiation: "direct" as const } : {})
+    }
     const common = { ...connection, protection: protection.name, hasCredentials: credentials !== undefined }
     if (credentials === undefined) {
       const Client = clientOf(undefined)

@@ -8,6 +8,7 @@ import * as net from "node:net"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as Connection from "./connection.ts"
+import * as Parsers from "./parsers.ts"
 import type { ApplicationPool } from "./sharedPool.ts"
 
 export interface PoolLogin extends Connection.Connection {
@@ -35,7 +36,7 @@ export const of = (
       password: given.password,
       // For statements of the application, and their answers.
       query_timeout: 0,
-      types: undefined,
+      types: Parsers.ours,
       pipeline: false
     }
     if (Predicate.hasProperty(given, "binary") && given.binary === true) {

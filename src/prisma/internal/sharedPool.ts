@@ -17,7 +17,7 @@ export interface ApplicationPool {
   readonly totalCount: number
   readonly idleCount: number
   readonly waitingCount: number
-  readonly connect: () => Promise<{ readonly release: (destroy?: boolean) => void }>
+  readonly connect: (callback: (error: Error | undefined, client: never) => void) => void
   readonly on: (event: "error", listener: (error: Error) => void) => unknown
   readonly removeListener: (event: "error", listener: (error: Error) => void) => unknown
 }
@@ -82,7 +82,7 @@ export class SharedPool extends (pg.Pool as unknown as new() => pg.Pool) {
   override async connect(): Promise<pg.PoolClient> {
     let client = await this.checkout()
     while (this.isRetired(client)) {
-      client.release(true)
+      giveBack(client, true)
       client = await this.checkout()
     }
     return this.lent(client)
@@ -122,17 +122,15 @@ export class SharedPool extends (pg.Pool as unknown as new() => pg.Pool) {
           )
         )
       }, checkoutTimeoutMs).unref()
-      pool.connect().then(
-        (client) => {
-          clearTimeout(timer)
-          if (isLate) client.release()
-          else resolve(client)
-        },
-        (error: Error) => {
-          clearTimeout(timer)
-          reject(error)
-        }
-      )
+      // Not as a promise: the server may end the connection in the moment in which it is lent.
+      pool.connect((error, client) => {
+        clearTimeout(timer)
+        if (client === undefined) return reject(error ?? closed())
+        // While a connection is lent, its pool does not listen; a statement under way fails as well.
+        client.on("error", ignore)
+        if (isLate) giveBack(client)
+        else resolve(client)
+      })
     })
   }
 
@@ -145,22 +143,19 @@ export class SharedPool extends (pg.Pool as unknown as new() => pg.Pool) {
   /** What is used of a connection. */
   private lent(client: pg.PoolClient): pg.PoolClient {
     const { answerTimeoutMs } = this.shared
-    // While a connection is lent, its pool does not listen; the statement fails as well.
-    client.on("error", ignore)
     const query = async (given: Statement) => {
       const statement: Statement & object = typeof given === "string" ? { text: given } : given
       try {
         // Missing in the types of `pg`.
         const limit: object = { query_timeout: answerTimeoutMs }
-        return await client.query({ ...Parsers.fixed(statement), ...limit })
+        return await client.query({ types: Parsers.ours, ...Parsers.fixed(statement), ...limit })
       } catch (thrown) {
         if (Retirement.isLost(thrown)) this.retireAll(client)
         throw thrown
       }
     }
     const release = (failure?: Error | boolean) => {
-      client.removeListener("error", ignore)
-      client.release(isRefusedStatement(failure) && isUsable(client) ? undefined : failure)
+      giveBack(client, isRefusedStatement(failure) && isUsable(client) ? undefined : failure)
     }
     return Object.assign(Object.create(null) as pg.PoolClient, {
       query,
@@ -176,6 +171,11 @@ export class SharedPool extends (pg.Pool as unknown as new() => pg.Pool) {
 // internal
 
 const ignore = () => {}
+
+const giveBack = (client: pg.PoolClient, failure?: Error | boolean) => {
+  client.removeListener("error", ignore)
+  client.release(failure)
+}
 
 /** Older releases of `pg` do not say. */
 const isUsable = (client: Partial<Pick<pg.PoolClient, "getTransactionStatus">>) =>

@@ -54,6 +54,7 @@ interface Row {
   readonly pid: unknown
   readonly style: string
   readonly isolation: string
+  readonly digits: string
   readonly notify: string | null
 }
 
@@ -61,14 +62,17 @@ const settings = `SELECT
   pg_backend_pid() AS pid,
   current_setting('DateStyle') AS style,
   current_setting('default_transaction_isolation') AS isolation,
+  current_setting('extra_float_digits') AS digits,
   current_setting('duroxide.notify', true) AS notify`
 
-const problemOf = ({ isolation, style }: Row): string | undefined =>
+const problemOf = ({ digits, isolation, style }: Row): string | undefined =>
   // The functions read again after taking a lock; only this isolation level shows them what was committed meanwhile.
   isolation !== "read committed"
     ? `default_transaction_isolation = '${isolation}'; it must be 'read committed'. Set '${isolation}' only in the transactions that need it`
     : !style.startsWith("ISO")
     ? `DateStyle = '${style}'; it must begin with ISO`
+    : Number(digits) < 1
+    ? `extra_float_digits = ${digits}, which rounds numbers and times; it must be 1 or more`
     : undefined
 
 const protectionOf = ({ stream, ...connection }: pg.Connection): Protection.Protection["name"] =>
