@@ -368,11 +368,14 @@ const deletions = ({ rows }: Store) => ({
     ),
 
   // As above.
-  deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {
+  deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded, updatedAtMs }) {
     const [row] = yield* rows<DeletedRow>(
       "deleteInstances",
       "dx_delete_instances",
-      idsOf(instanceIds, mustHaveEnded),
+      [
+        ...idsOf(instanceIds, mustHaveEnded),
+        ...(updatedAtMs === undefined ? [] : [Prisma.sql`${[...updatedAtMs]}::bigint[]`])
+      ],
       timeless
     ).pipe(Effect.retry(deadlocked))
     return deleteOutcome(row!)

@@ -291,6 +291,11 @@ export interface DeletionFilter extends InstanceFilter {
   readonly exceptDuroxide?: boolean | undefined
   /** Skips a tree while any instance in it runs. Defaults to false: only the root must have ended. */
   readonly isWholeTreeEnded?: boolean | undefined
+  /**
+   * When the instances were updated last, by id, Unix milliseconds: skips a tree with an instance that is not among
+   * them or was updated since. With `isWholeTreeEnded`.
+   */
+  readonly updatedAtMs?: ReadonlyMap<string, number> | undefined
   /** `next` of the deletion before, with the same filter. Defaults to the beginning. */
   readonly cursor?: string | undefined
 }

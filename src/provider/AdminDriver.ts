@@ -508,11 +508,13 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly countPausedInstances: Call<number>
   /**
    * Deletes all of the set, or nothing: history, executions, rows of both queues, locks, key-values, instances.
-   * `mustHaveEnded` names those that must not be running, looked at while no claim can take them.
+   * `mustHaveEnded` names those that must not be running, looked at while no claim can take them. With `updatedAtMs`,
+   * one for each of them, one that was updated at another time counts as running.
    */
   readonly deleteInstances: (options: {
     readonly instanceIds: ReadonlyArray<string>
     readonly mustHaveEnded: ReadonlyArray<string>
+    readonly updatedAtMs?: ReadonlyArray<number> | undefined
   }) => Call<DeleteOutcome>
   /**
    * Deletes executions of one instance with their histories: never the current one, never a running one; with

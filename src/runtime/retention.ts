@@ -4,6 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
+import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import * as Event from "../model/Event.ts"
 import type { InstanceState } from "../model/Instance.ts"
@@ -129,17 +130,30 @@ const exported = Effect.fnUntraced(function*(
   })
   const lines: Array<string> = []
   const instanceIds: Array<string> = []
+  const updatedAtMs = new Map<string, number>()
+  const failed: Array<Batch["failed"][number]> = []
   for (const { instanceId } of instances) {
-    const states = yield* Effect.flatMap(
-      admin.getInstanceTree(instanceId),
-      ({ allIds }) => Effect.forEach(allIds, admin.getInstanceInfo)
-    ).pipe(Effect.catchIf(isGone, () => Effect.undefined))
-    if (states === undefined || states.some((state) => endOf(state) === undefined)) continue
-    instanceIds.push(instanceId)
-    for (const state of states) lines.push(yield* lineOf(admin, state))
+    const tree = yield* Effect.result(linesOf(admin, instanceId))
+    if (Result.isSuccess(tree)) {
+      if (tree.success === undefined) continue
+      instanceIds.push(instanceId)
+      lines.push(...tree.success.lines)
+      for (const state of tree.success.states) updatedAtMs.set(state.instanceId, state.updatedAtMs)
+    } else if (tree.failure.reason._tag === "DataCorrupted") failed.push({ instanceId, error: tree.failure })
+    else if (!isGone(tree.failure)) return yield* tree.failure
   }
   if (lines.length > 0) yield* receive(lines)
-  return { ...yield* admin.deleteInstanceBulk({ instanceIds, isWholeTreeEnded }), next }
+  // Meanwhile one of them may have been retried, or deleted and started again: that has not been exported.
+  const deleted = yield* admin.deleteInstanceBulk({ instanceIds, isWholeTreeEnded, updatedAtMs })
+  return { ...deleted, failed: [...failed, ...deleted.failed], next }
+})
+
+/** The lines of a tree, unless an instance in it runs. */
+const linesOf = Effect.fnUntraced(function*(admin: Admin["Service"], rootId: string) {
+  const { allIds } = yield* admin.getInstanceTree(rootId)
+  const states = yield* Effect.forEach(allIds, admin.getInstanceInfo)
+  if (states.some((state) => endOf(state) === undefined)) return undefined
+  return { states, lines: yield* Effect.forEach(states, (state) => lineOf(admin, state)) }
 })
 
 /** An instance with the histories of all its executions, as `replayHistory` reads them. */

@@ -3,6 +3,7 @@ import { Client, Orchestration, Retention, Runtime } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { replayHistory } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
@@ -112,6 +113,69 @@ describe("retention", () => {
         }).pipe(Effect.provide(application(url, retention)))
       })
   )
+
+  it.live("deletes nothing that has changed while the export was under way", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const exporting = yield* Latch.make()
+      const exported = yield* Latch.make()
+      const lines: Array<string> = []
+      const retention = Retention.layer({
+        completed: 0,
+        failed: 0,
+        interval: "50 millis",
+        export: (given) =>
+          Effect.gen(function*() {
+            yield* exporting.open
+            yield* exported.await
+            lines.push(...given)
+          })
+      })
+      const setUp = Effect.gen(function*() {
+        for (const id of ["same", "reused"]) yield* start(id, { fails: false, hangs: false })
+        yield* ended("same", "reused")
+      })
+      yield* Effect.provide(setUp, application(url, Retention.layer("off")))
+      yield* Effect.gen(function*() {
+        const admin = yield* Admin.Admin
+        yield* exporting.await
+        yield* admin.deleteInstance("reused")
+        yield* start("reused", { fails: true, hangs: false })
+        yield* ended("reused")
+        yield* exported.open
+        const [row] = yield* sql<{ created: Date }>(
+          "SELECT created_at AS created FROM instances WHERE instance_id = 'reused'"
+        )
+        yield* waitUntil(Effect.map(idsOf, (ids) => ids.length === 0))
+        // The second one of this id was exported, too, before it was deleted.
+        const ofReused = lines.map((line) => JSON.parse(line)).filter(({ instanceId }) => instanceId === "reused")
+        assert.deepStrictEqual(ofReused.map(({ status }) => status), ["Completed", "Failed"])
+        assert.strictEqual(ofReused[1].createdAtMs, row!.created.getTime())
+        assert.isTrue(lines.some((line) => line.includes("\"instanceId\":\"same\"")))
+      }).pipe(Effect.provide(application(url, retention)))
+    }))
+
+  it.live("an instance that cannot be read stays, and the others are exported and deleted", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const lines: Array<string> = []
+      const retention = Retention.layer({
+        completed: 0,
+        interval: "50 millis",
+        export: (given) => Effect.sync(() => void lines.push(...given))
+      })
+      const setUp = Effect.gen(function*() {
+        for (const id of ["broken", "whole"]) yield* start(id, { fails: false, hangs: false })
+        yield* ended("broken", "whole")
+      })
+      yield* Effect.provide(setUp, application(url, Retention.layer("off")))
+      yield* sql("UPDATE history SET event_data = '{}' WHERE instance_id = 'broken' AND event_id = 2")
+      yield* Effect.gen(function*() {
+        yield* waitUntil(Effect.map(idsOf, (ids) => !ids.includes("whole")))
+        assert.include(yield* idsOf, "broken")
+        assert.isFalse(lines.some((line) => line.includes("\"instanceId\":\"broken\"")))
+      }).pipe(Effect.provide(application(url, retention)))
+    }))
 
   it.live("says which trees the store does not delete, and deletes the others", () =>
     Effect.gen(function*() {

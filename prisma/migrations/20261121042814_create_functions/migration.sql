@@ -4612,7 +4612,7 @@ $$;
 -- key-values, attributes, instances.
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
--- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its
+-- p_must_have_ended that has not ended, or was updated since it was read; the second a child outside the set, possibly still a queued start, with its
 -- parent inside the set. Unknown ids are no error; their rows in other tables are deleted as well.
 --
 -- A tree too big for one call is held first (see dx_hold_instances) and deleted in several calls, children before
@@ -4625,7 +4625,8 @@ $$;
 -- finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
-  p_must_have_ended text[]         -- a part of p_instance_ids
+  p_must_have_ended text[],        -- a part of p_instance_ids
+  p_updated_ms bigint[] DEFAULT NULL -- when each of these was updated last, as it was read; null: whenever
 ) RETURNS TABLE (
   out_still_running text, out_child_left_behind text, out_instances_deleted bigint,
   out_executions_deleted bigint, out_events_deleted bigint, out_queue_messages_deleted bigint
@@ -4677,6 +4678,13 @@ BEGIN
   SELECT running.id INTO out_still_running
   FROM dx_running_instances(p_must_have_ended) AS running (id)
   LIMIT 1;
+  IF out_still_running IS NULL AND p_updated_ms IS NOT NULL THEN
+    SELECT read.id INTO out_still_running
+    FROM unnest(p_must_have_ended, p_updated_ms) AS read (id, updated_ms)
+    JOIN instances AS i ON i.instance_id = read.id
+    WHERE floor(extract(epoch FROM i.updated_at) * 1000)::bigint <> read.updated_ms
+    LIMIT 1;
+  END IF;
   IF out_still_running IS NOT NULL THEN
     RETURN NEXT;
     RETURN;

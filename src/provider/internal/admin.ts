@@ -285,22 +285,25 @@ const deletions = (driver: Driver) => {
 
   const deleteInstanceBulk: Service["deleteInstanceBulk"] = Effect.fn("Admin.deleteInstanceBulk")(function*(filter) {
     const { instanceIds, next } = yield* endedRoots(driver, filter)
-    const mustHaveEnded = filter.isWholeTreeEnded === true ? "all" : "root"
+    const { updatedAtMs } = filter
+    const mustHaveEnded = filter.isWholeTreeEnded === true || updatedAtMs !== undefined ? "all" : "root"
     let deleted = nothingDeleted
     const failed: Array<FailedDeletion> = []
     for (let start = 0; start < instanceIds.length; start += together) {
       const roots = instanceIds.slice(start, start + together)
-      const all = yield* Effect.result(deleteTrees(driver, roots, mustHaveEnded))
+      const all = yield* Effect.result(deleteTrees(driver, roots, mustHaveEnded, updatedAtMs))
       if (Result.isSuccess(all) && all.success !== undefined) {
         deleted = sum(deleted, all.success)
         continue
       }
       if (Result.isFailure(all) && concernsAll(all.failure.reason)) return yield* Effect.fail(all.failure)
       for (const instanceId of roots) {
-        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, mustHaveEnded))
+        const result = yield* Effect.result(
+          deleteTree(driver, "deleteInstanceBulk", instanceId, mustHaveEnded, updatedAtMs)
+        )
         if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
         else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-        // The root runs again since it was selected, or a descendant does.
+        // The root runs again since it was selected, or a descendant does; or one of them has changed.
         else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
       }
     }
@@ -320,7 +323,8 @@ const together = 100
 const deleteTrees = Effect.fnUntraced(function*(
   driver: Driver,
   roots: ReadonlyArray<string>,
-  mustHaveEnded: "all" | "root"
+  mustHaveEnded: "all" | "root",
+  updatedAtMs: UpdateTimes
 ) {
   const ids = new Set(roots)
   for (let level = roots; level.length > 0;) {
@@ -329,7 +333,7 @@ const deleteTrees = Effect.fnUntraced(function*(
     if (ids.size > slice) return undefined
   }
   const all = [...ids]
-  return yield* deleteTogether(driver, "deleteInstanceBulk", all, mustHaveEnded === "all" ? all : roots)
+  return yield* deleteTogether(driver, "deleteInstanceBulk", all, mustHaveEnded === "all" ? all : roots, updatedAtMs)
 })
 
 /** Ended roots, the oldest first. */
@@ -440,12 +444,15 @@ const holdForMs = 600_000
  */
 type MustHaveEnded = "all" | "root" | "none"
 
+type UpdateTimes = DeletionFilter["updatedAtMs"]
+
 /** Children that appear between looking and deleting make it start over. */
 const deleteTree = Effect.fnUntraced(function*(
   driver: Driver,
   operation: string,
   rootId: string,
-  mustHaveEnded: MustHaveEnded
+  mustHaveEnded: MustHaveEnded,
+  updatedAtMs?: UpdateTimes
 ) {
   const obliged = (ids: ReadonlyArray<string>) =>
     mustHaveEnded === "all" ? ids : mustHaveEnded === "root" ? ids.filter((id) => id === rootId) : []
@@ -456,7 +463,7 @@ const deleteTree = Effect.fnUntraced(function*(
     const ids = few.length <= slice ? few : yield* hold(driver, operation, rootId, obliged)
     for (let end = ids.length; end > 0; end -= slice) {
       const part = ids.slice(Math.max(0, end - slice), end)
-      deleted = sum(deleted, yield* deleteTogether(driver, operation, part, obliged(part)))
+      deleted = sum(deleted, yield* deleteTogether(driver, operation, part, obliged(part), updatedAtMs))
     }
   })
   yield* Effect.retry(attempt, { times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" })
@@ -468,18 +475,26 @@ const deleteTogether = (
   { deleteInstances }: Driver,
   operation: string,
   instanceIds: ReadonlyArray<string>,
-  mustHaveEnded: ReadonlyArray<string>
+  mustHaveEnded: ReadonlyArray<string>,
+  updatedAtMs?: UpdateTimes
 ): Effect.Effect<Deleted, ProviderError> =>
-  Effect.flatMap(deleteInstances({ instanceIds, mustHaveEnded }), (outcome) => {
-    switch (outcome._tag) {
-      case "Deleted":
-        return Effect.succeed(outcome.deleted)
-      case "StillRunning":
-        return fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
-      case "ChildLeftBehind":
-        return fail(operation, new ChildLeftBehind({ instanceId: outcome.instanceId }))
+  Effect.flatMap(
+    deleteInstances({
+      instanceIds,
+      mustHaveEnded,
+      updatedAtMs: updatedAtMs && mustHaveEnded.map((id) => updatedAtMs.get(id) ?? -1)
+    }),
+    (outcome) => {
+      switch (outcome._tag) {
+        case "Deleted":
+          return Effect.succeed(outcome.deleted)
+        case "StillRunning":
+          return fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
+        case "ChildLeftBehind":
+          return fail(operation, new ChildLeftBehind({ instanceId: outcome.instanceId }))
+      }
     }
-  })
+  )
 
 const nothingDeleted: Deleted = {
   instancesDeleted: 0,

@@ -269,9 +269,11 @@ const deletions = (store: tables.Tables) => {
         }
       }),
 
-    deleteInstances: ({ instanceIds, mustHaveEnded }) =>
+    deleteInstances: ({ instanceIds, mustHaveEnded, updatedAtMs }) =>
       Effect.sync((): DeleteOutcome => {
-        const running = mustHaveEnded.find((id) => !hasEnded(store, id))
+        const isAsRead = (id: string, i: number) =>
+          updatedAtMs === undefined || instances.get(id)?.updatedAtMs === updatedAtMs[i]
+        const running = mustHaveEnded.find((id, i) => !hasEnded(store, id) || !isAsRead(id, i))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         const left = [...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)]
           .find((id) => !instanceIds.includes(id))

@@ -238,6 +238,21 @@ export const deletion = topic("deletion", {
     yield* expectGone("i")
   }),
 
+  a_bulk_deletion_skips_what_has_changed_since_it_was_read: Effect.gen(function*() {
+    const admin = yield* Admin
+    for (const id of ["same", "changed", "unread"]) {
+      yield* create(id)
+      yield* turn(id, { executionId: 1, metadata: named({ status: "Completed" }) })
+    }
+    const { updatedAtMs } = yield* admin.getInstanceInfo("same")
+    const times = new Map([["same", updatedAtMs], ["changed", updatedAtMs - 1]])
+    const deletion = { instanceIds: ["same", "changed", "unread"], updatedAtMs: times }
+    const { failed, instancesDeleted } = yield* admin.deleteInstanceBulk(deletion)
+    assert.deepStrictEqual({ failed, instancesDeleted }, { failed: [], instancesDeleted: 1 })
+    yield* expectGone("same")
+    yield* expectInstances("changed", "unread")
+  }),
+
   a_queued_child_counts_as_a_child: Effect.gen(function*() {
     yield* create("parent")
     yield* turn("parent", {
