@@ -11,7 +11,7 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import type * as Attribute from "../model/Attribute.ts"
 import type * as Event from "../model/Event.ts"
-import type { InstanceState, InstanceStatus } from "../model/Instance.ts"
+import type { ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type {
@@ -128,7 +128,9 @@ export interface PageSearch extends InstanceSearch {
  * @category models
  * @since 0.3.0
  */
-export interface InstanceInfo extends InstanceState {
+export interface InstanceInfo extends Omit<InstanceState, "status"> {
+  /** Stored as `Failed`: `Cancelled`. */
+  readonly status: ExecutionStatus | "Cancelled"
   /** By name, in order. */
   readonly attributes: { readonly [name: string]: Attribute.Value }
 }

@@ -7,8 +7,8 @@ import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import * as Event from "../model/Event.ts"
-import type { InstanceState } from "../model/Instance.ts"
 import { Admin } from "../provider/Admin.ts"
+import type { InstanceInfo } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { endOf } from "../provider/shared/endOf.ts"
 import type { Policy } from "./retentionPolicy.ts"
@@ -159,7 +159,7 @@ const linesOf = Effect.fnUntraced(function*(admin: Admin["Service"], rootId: str
 /** An instance with the histories of all its executions, as `replayHistory` reads them. */
 const lineOf = Effect.fnUntraced(function*(
   admin: Admin["Service"],
-  state: InstanceState
+  state: InstanceInfo
 ): Effect.fn.Return<string, ProviderError> {
   const { instanceId } = state
   const events: Array<string> = []

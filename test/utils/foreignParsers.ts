@@ -4,7 +4,7 @@ import * as pg from "pg"
 
 const { builtins } = pg.types
 
-/** Of any type, not only of those with a name. */
+/** Takes types without a name, too. */
 const parsers = pg.types as unknown as {
   readonly getTypeParser: (type: number) => (text: string) => unknown
   readonly setTypeParser: (type: number, parse: (text: string) => unknown) => void

@@ -3,7 +3,6 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { InstanceState } from "../../model/Instance.ts"
 import { explainEnd, isDeath } from "../../model/shared/explained.ts"
 import { age } from "../../model/shared/quantities.ts"
 import * as RetryReport from "../../prisma/shared/retryReport.ts"
@@ -76,7 +75,7 @@ const retryJson = ({ activity, atMs, deliveries, error, tryNumber }: RetryReport
 })
 
 /** What a program died of, marked as such: a typed error has no other mark than to be JSON. */
-const deathOf = (state: InstanceState): string | undefined => {
+const deathOf = (state: InstanceInfo): string | undefined => {
   const end = endOf(state)
   return end?._tag === "Failed" && isDeath(end.details) ? explainEnd(end.details) : undefined
 }

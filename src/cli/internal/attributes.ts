@@ -79,7 +79,9 @@ interface Parsed {
 const parse = Effect.fnUntraced(function*(text: string): Effect.fn.Return<Parsed, CommandError> {
   const [, name, operator, value] = /^([^=:<>]+)(=|:=|:>=|:<)(.*)$/s.exec(text) ?? []
   if (name === undefined || operator === undefined || value === undefined) {
-    return yield* refuse(`${shown(text)} is not a name and a value, such as customer=c1 or amount:=12`)
+    return yield* refuse(
+      `${shown(text)} is not a name and a value, such as customer=c1, amount:=12, amount:>=12 or amount:<12`
+    )
   }
   if (operator === "=") return { name, operator, value }
   if (/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value)) return { name, operator, value: Number(value) }

@@ -288,7 +288,8 @@ const toJson = ({ done, noun }: Words, tally: Tally, dryRun: boolean) => ({
   matched: tally.done + tally.refusals,
   done: dryRun ? 0 : tally.done,
   refused: tally.refused.map(({ id, ...rest }) => ({ [`${noun}Id`]: id, ...rest })),
-  dryRun
+  dryRun,
+  ...(dryRun && { first: tally.ids })
 })
 
 const shownIds = ({ done, ids }: Tally) => {

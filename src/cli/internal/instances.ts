@@ -2,7 +2,6 @@
  * An instance as the command line shows it.
  */
 import type * as Attribute from "../../model/Attribute.ts"
-import type { InstanceState } from "../../model/Instance.ts"
 import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
@@ -16,7 +15,7 @@ export type Status = "Running" | "Completed" | "Failed" | "Cancelled" | "Continu
 
 /** The status of an instance, and its outcome once it has ended. */
 export const outcomeOf = (
-  state: InstanceState
+  state: InstanceInfo
 ): Pick<End.Outcome, "output" | "error"> & { readonly status: Status } => {
   const end = End.endOf(state)
   return end === undefined ? { status: state.status, output: null, error: null } : End.outcomeOf(end)
@@ -89,12 +88,12 @@ export const marked = (status: Status, text: string, style: Style): string =>
     : text
 
 /** The status of an instance, and whether it is paused or blocked. */
-export const shownStatus = ({ block, pause }: Pick<InstanceState, "block" | "pause">, status: Status): string =>
+export const shownStatus = ({ block, pause }: Pick<InstanceInfo, "block" | "pause">, status: Status): string =>
   [status, ...(pause === null ? [] : ["paused"]), ...(block === null ? [] : ["blocked"])].join(", ")
 
 /** Marks a status, and that of an instance that is paused or blocked as a failed one. */
 export const markedState = (
-  { block, pause, status }: Pick<InstanceState, "block" | "pause"> & { readonly status: Status },
+  { block, pause, status }: Pick<InstanceInfo, "block" | "pause"> & { readonly status: Status },
   text: string,
   style: Style
 ): string => block === null && pause === null ? marked(status, text, style) : style.red(text)

@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Event from "../../model/Event.ts"
-import type { CoreVersion, InstanceState, InstanceStatus } from "../../model/Instance.ts"
+import type { CoreVersion, InstanceStatus } from "../../model/Instance.ts"
 import type { Pause } from "../../model/Pause.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
@@ -12,7 +12,7 @@ import { explainEnd } from "../../model/shared/explained.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
-import type { Admin, QueuedWork } from "../Admin.ts"
+import type { Admin, InstanceInfo, QueuedWork } from "../Admin.ts"
 import type { ProcessInfo, QueuePlace } from "../AdminDriver.ts"
 import { Cause } from "../Explanation.ts"
 import type { AwaitedActivity, Explanation, Wait } from "../Explanation.ts"
@@ -78,7 +78,7 @@ const atOneMoment = Effect.fnUntraced(function*(reads: Reads, instanceId: string
 const mostTries = 5
 
 interface Found {
-  readonly state: InstanceState
+  readonly state: InstanceInfo
   readonly queued: QueuedWork
   readonly events: ReadonlyArray<Event.Event>
   readonly pinnedVersion: CoreVersion | null
@@ -205,7 +205,7 @@ const awaited = (
 // -- sentences -------------------------------------------------------------------------------------
 
 const sentenceOf = (
-  { instanceId, orchestrationName }: InstanceState,
+  { instanceId, orchestrationName }: InstanceInfo,
   status: InstanceStatus,
   cause: Cause,
   { interruption, untaken }: Pick<Explanation, "interruption" | "untaken">,

@@ -10,6 +10,7 @@ import { decode, encodeConditions } from "../../model/shared/attributes.ts"
 import type { Admin, InstanceInfo, PageSearch } from "../Admin.ts"
 import type { AdminDriver, Listing, ListOrder, ListPosition } from "../AdminDriver.ts"
 import { InvalidInput, ProviderError } from "../ProviderError.ts"
+import { endOf, outcomeOf } from "../shared/endOf.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 
@@ -91,6 +92,7 @@ export const withAttributes = Effect.fnUntraced(function*(
   for (const { instanceId, name, value } of stored) byInstance.get(instanceId)?.push([name, decode(value)])
   return states.map((state): InstanceInfo => ({
     ...state,
+    status: statusOf(state),
     attributes: Object.fromEntries(byInstance.get(state.instanceId)!)
   }))
 })
@@ -119,6 +121,11 @@ export const everything: Listing = {
 }
 
 // internal
+
+const statusOf = (state: InstanceState) => {
+  const end = endOf(state)
+  return end === undefined ? state.status : outcomeOf(end).status
+}
 
 const conditionsOf = (operation: string, given: Attribute.Conditions | undefined) =>
   given === undefined ? Effect.succeed([]) : Effect.mapError(

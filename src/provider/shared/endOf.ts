@@ -6,12 +6,15 @@ import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
 import type { InstanceState, InstanceStatus } from "../../model/Instance.ts"
 import { explain } from "../../model/shared/explained.ts"
+import type { InstanceInfo } from "../Admin.ts"
 import type { End } from "../calls/reads.ts"
 
 /** The end of the instance; undefined while it has none. */
-export const endOf = (state: Pick<InstanceState, "status" | "output" | "failure">): End | undefined => {
+export const endOf = (
+  state: Pick<InstanceState, "output" | "failure"> & Pick<InstanceInfo, "status">
+): End | undefined => {
   if (state.status === "Completed") return { _tag: "Completed", output: state.output ?? "null" }
-  if (state.status !== "Failed") return undefined
+  if (state.status !== "Failed" && state.status !== "Cancelled") return undefined
   const event = state.failure === null ? undefined : Result.getOrUndefined(Event.decode(state.failure))
   const details: ErrorDetails.ErrorDetails = event?._tag === "OrchestrationFailed"
     ? event.details

@@ -17,7 +17,7 @@ export const definitionOf = ({ kind, name, tag, version }: Definition): string =
 
 /** What the instance could continue with now, if a living process served it. */
 export const unservedOf = (
-  { orchestrationName, orchestrationVersion }: InstanceState,
+  { orchestrationName, orchestrationVersion }: Pick<InstanceState, "orchestrationName" | "orchestrationVersion">,
   { messages }: QueuedWork,
   waits: ReadonlyArray<Wait>,
   processes: ReadonlyArray<ProcessInfo>
