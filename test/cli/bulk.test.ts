@@ -79,7 +79,14 @@ it.live("retry: a dry run says how many there are and changes nothing; children 
     )
     const { exitCode, stdout } = yield* run("retry --name Order --limit 3 --dry-run --json")
     assert.strictEqual(exitCode, 0)
-    assert.deepStrictEqual(JSON.parse(stdout), { action: "retried", matched: 3, done: 0, refused: [], dryRun: true })
+    assert.deepStrictEqual(JSON.parse(stdout), {
+      action: "retried",
+      matched: 3,
+      done: 0,
+      refused: [],
+      dryRun: true,
+      first: ["order-10", "order-11", "order-12"]
+    })
     assert.strictEqual((yield* run("retry --name Charge --dry-run")).stdout, "no instances match\n")
     const named = yield* run("retry order-11 order-10 order-11 nope --dry-run")
     assert.deepStrictEqual([named.exitCode, named.stdout], [

@@ -132,7 +132,9 @@ it.live("tasks redrive: by id without a question, by name with one", () =>
     assert.lengthOf(yield* sql("SELECT FROM queue_outbox"), 1)
     assert.strictEqual((yield* run("tasks redrive --name resize", no)).exitCode, 1)
     assert.strictEqual((yield* run("tasks redrive --name resize")).exitCode, 2)
-    assert.deepStrictEqual(yield* json("tasks redrive --all --dry-run"), {
+    const { first, ...counted } = yield* json("tasks redrive --all --dry-run")
+    assert.lengthOf(first, 5)
+    assert.deepStrictEqual(counted, {
       action: "redriven",
       matched: 9,
       done: 0,

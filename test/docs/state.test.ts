@@ -8,6 +8,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 import * as Docs from "../utils/docs.ts"
 
 // -----------------------------------------------------------------------------
@@ -128,12 +129,11 @@ const follow = (instanceId: string, show: (status: string) => Effect.Effect<void
 
 const collect = Effect.gen(function*() {
   const client = yield* Client.Client
-  const admin = yield* Admin.Admin
   const payload = { amount: 120 }
   const attributes = { customer: "c1", amount: 120 }
   yield* client.start(Collect, { instanceId: "invoice-7", payload, attributes })
-  const { instances } = yield* admin.list({ attributes: { customer: "c1", amount: { from: 100 } } })
-  return instances.map(({ attributes, instanceId }) => ({ instanceId, attributes }))
+  const found = yield* Stream.runCollect(Admin.stream({ attributes: { customer: "c1", amount: { from: 100 } } }))
+  return found.map(({ attributes, instanceId }) => ({ instanceId, attributes }))
 })
 
 const prune = Effect.gen(function*() {

@@ -93,7 +93,7 @@ describe("Retry of a parent that has interrupted a child", () => {
       yield* client.interrupt("a", "not needed", { deadline: "5 seconds" })
       yield* seconds(10)
       assert.deepInclude(yield* client.status("a"), { _tag: "Cancelled", reason: "not needed (past its deadline)" })
-      assert.strictEqual((yield* getInstanceInfo("a::sub::2")).status, "Failed")
+      assert.strictEqual((yield* getInstanceInfo("a::sub::2")).status, "Cancelled")
       const error = yield* Effect.flip(retry("a"))
       const [, from] = /Retry a from event (\d+) to let its children finish their clean-up/.exec(error.message) ?? []
       isSlow = false
