@@ -59,6 +59,8 @@ describe("--attribute", () => {
       assert.deepStrictEqual(yield* ids("--attribute", "amount:>=-3", "--attribute", "amount:<12.5"), ["b"])
       assert.deepStrictEqual(yield* ids("--attribute", "due:<2026-11-28", "--attribute", "customer=c1"), ["a"])
       assert.deepStrictEqual(yield* ids("--attribute", "due:>=2026-11-28"), [])
+      assert.deepStrictEqual(yield* ids("--attribute", "due:<now", "--attribute", "customer=c1"), ["a"])
+      assert.deepStrictEqual(yield* ids("--attribute", "due:<9999d"), [])
       assert.deepStrictEqual(yield* ids("--attribute", "customer=c1", "--status", "completed"), [])
       const [counted] = yield* json("count", "--attribute", "customer=c1")
       assert.deepInclude(counted, { orchestration: "Order", status: "Running", instances: 2, isEstimate: false })
@@ -84,6 +86,9 @@ describe("--attribute", () => {
           [["list", "--attribute", "customer"], "is not a name and a value"],
           [["list", "--attribute", "amount:=many"], "must be a number such as 12.5, or a time"],
           [["list", "--attribute", "amount:=2026-13-45"], "must be a number such as 12.5, or a time"],
+          [["list", "--attribute", "amount:=2026-02-30"], "must be a number such as 12.5, or a time"],
+          [["list", "--attribute", "amount:>500"], "a range begins with :>= and ends before :<; there is no :>"],
+          [["list", "--attribute", "amount:<=500"], "there is no :<="],
           [["list", "--attribute", "a=1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:>=2026-01-01"], "one of numbers or one of times"],

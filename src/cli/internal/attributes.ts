@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import type * as Attribute from "../../model/Attribute.ts"
 import { CommandError } from "./failure.ts"
 import { jsonOf } from "./instances.ts"
+import { timeOf } from "./times.ts"
 
 /** What the flag `--attribute` of `start` says: each one gives an attribute. */
 export const given = Flag.String("attribute").pipe(
@@ -77,18 +78,21 @@ interface Parsed {
 }
 
 const parse = Effect.fnUntraced(function*(text: string): Effect.fn.Return<Parsed, CommandError> {
-  const [, name, operator, value] = /^([^=:<>]+)(=|:=|:>=|:<)(.*)$/s.exec(text) ?? []
+  const [, name, operator, value] = /^([^=:<>]+)(=|:=|:>=|:<=|:>|:<)(.*)$/s.exec(text) ?? []
   if (name === undefined || operator === undefined || value === undefined) {
     return yield* refuse(
       `${shown(text)} is not a name and a value, such as customer=c1, amount:=12, amount:>=12 or amount:<12`
     )
   }
   if (operator === "=") return { name, operator, value }
+  if (operator === ":<=" || operator === ":>") {
+    return yield* refuse(`${shown(text)}: a range begins with :>= and ends before :<; there is no ${operator}`)
+  }
   if (/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value)) return { name, operator, value: Number(value) }
-  const time = /^\d{4}-\d{2}-\d{2}/.test(value) ? new Date(value) : undefined
-  return time !== undefined && !Number.isNaN(time.getTime()) ? { name, operator, value: time } : yield* refuse(
+  const ms = yield* timeOf(value)
+  return ms !== undefined ? { name, operator, value: new Date(ms) } : yield* refuse(
     `the value after the colon of ${shown(text)} must be a number such as 12.5, or a time such as ` +
-      `2026-12-01T08:00Z; write a text as ${name}=…`
+      `2026-12-01T08:00Z, now or 2h, two hours ago; write a text as ${name}=…`
   )
 })
 

@@ -2,12 +2,12 @@
  * Flags that select instances: the same words in every command.
  */
 import * as Flag from "effect/cli/Flag"
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { CountOptions, InstanceSearch } from "../../provider/Admin.ts"
 import * as Attributes from "./attributes.ts"
 import { CommandError } from "./failure.ts"
+import { timeOf } from "./times.ts"
 
 /** Name and version of a definition; the version follows the last @. */
 export const parseDefinition = (text: string): { readonly name: string; readonly version?: string } => {
@@ -142,16 +142,12 @@ function time(flag: string, description: string) {
   return Flag.String(flag).pipe(Flag.withMetavar("<time>"), Flag.withDescription(description), Flag.optional)
 }
 
-const units: { readonly [unit: string]: number } = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-
 /** Milliseconds since the Unix epoch. */
 const msOf = Effect.fnUntraced(function*(flag: string, given: Option.Option<string>) {
   if (Option.isNone(given)) return undefined
   const text = given.value
-  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
-  if (count !== undefined && unit !== undefined) return (yield* Clock.currentTimeMillis) - Number(count) * units[unit]!
-  const ms = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : NaN
-  if (Number.isInteger(ms) && ms >= 0) return ms
+  const ms = yield* timeOf(text)
+  if (ms !== undefined && ms >= 0) return ms
   return yield* new CommandError({
     code: "Usage",
     message: `--${flag} is a time such as 2026-11-27T08:00Z, or an age such as 30m, 2h, 7d, not ${
