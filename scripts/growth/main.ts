@@ -211,6 +211,7 @@ const program = Effect.gen(function*() {
     const other = big[name as keyof typeof big]
     yield* Console.log(`${name.padEnd(24)}${ms(value)} ${ms(other)} ${(other / value).toFixed(2).padStart(7)}`)
   }
+  if (alone.length === 0) return
   const ratio = median(beside.map((rate, pair) => rate / alone[pair]!))
   yield* Console.log(
     `orchestrations a second: ${Math.round(median(alone))} alone, ${
