@@ -259,8 +259,9 @@ export const run = Effect.fnUntraced(function*(seed: number) {
     const root = instanceId.split("::")[0]!
     if (touched.has(root)) continue
     const effects = [...world.done].filter(([, of]) => of.startsWith(`${instanceId} `)).map(([key]) => key)
-    const isUndone = state.status === "Failed" || state.parentInstanceId !== null &&
-        (yield* admin.getInstanceInfo(root)).status === "Failed"
+    const hasFailed = ({ status }: Pick<Admin.InstanceInfo, "status">) => status === "Failed" || status === "Cancelled"
+    const isUndone = hasFailed(state) ||
+      (state.parentInstanceId !== null && hasFailed(yield* admin.getInstanceInfo(root)))
     if (state.status === "Completed" && state.parentInstanceId !== null && !isUndone) {
       // Its parent may have timed out just before it ended.
       for (const key of effects) assert.isAtMost(world.undone.get(key)?.length ?? 0, 1)
