@@ -516,15 +516,14 @@ const statementNames = (schema: string) => {
 
 const ask = (pool: pg.Pool, text: string, address: string) =>
   Effect.tryPromise({
-    try: () => pool.query<{ readonly version?: string }>(text),
+    try: () => pool.query<{ readonly version?: number }>(text),
     catch: (thrown) => Connection.located(SqlFault.classify(thrown), address)
   })
 
 const checkServer = Effect.fnUntraced(
   function*(pool: pg.Pool, address: string) {
-    // As text: an application may have set a parser for integers.
-    const { rows } = yield* ask(pool, "SELECT current_setting('server_version_num') AS version", address)
-    const major = Math.floor(Number(rows[0]?.version ?? 0) / 10_000)
+    const { rows } = yield* ask(pool, "SELECT current_setting('server_version_num')::int AS version", address)
+    const major = Math.floor((rows[0]?.version ?? 0) / 10_000)
     if (major < oldestServer) {
       return yield* new ProviderError.ConfigurationInvalid({
         problem: `the server is PostgreSQL ${major}; ${oldestServer} or newer is needed`

@@ -9,16 +9,7 @@ type Types = pg.CustomTypesConfig
 /** A statement of the adapter, with parsers that only it decides; another one as it is. */
 export const fixed = <Statement>(statement: Statement): Statement => {
   const { types } = (typeof statement === "object" ? statement : {}) as { readonly types?: Types }
-  return types === undefined ? statement : { ...statement, types: { getTypeParser: parserOf(types) } }
-}
-
-/** What `pg` does by itself with the types that statements of this package return. For its connections. */
-export const ours: Types = {
-  getTypeParser:
-    ((type: Parameters<Types["getTypeParser"]>[0], format: "text" = "text") =>
-      (format === "text" ? defaults.get(type) : undefined) ?? pg.types.getTypeParser(type, format)) as Types[
-        "getTypeParser"
-      ]
+  return types === undefined ? statement : { ...statement, types: { getTypeParser: parserOf(parsers, types) } }
 }
 
 /** From `2026-01-01 10:30:00.123456+01`, as the adapter returns it. Another text (`infinity`) stays as it is. */
@@ -32,13 +23,10 @@ export const inUtc = (text: string): string => {
 
 // internal
 
-/**
- * For these types the adapter would use what the application has set, and it drops the zone of a `timestamptz`, which
- * is right in UTC alone.
- */
-const parserOf = (types: Types): Types["getTypeParser"] =>
+/** The own parsers before those of `types`. */
+const parserOf = (own: ReadonlyMap<number, Parser>, types: Types): Types["getTypeParser"] =>
   ((type: Parameters<Types["getTypeParser"]>[0], format: "text" = "text") =>
-    (format === "text" ? parsers.get(type) : undefined) ?? types.getTypeParser(type, format)) as Types["getTypeParser"]
+    (format === "text" ? own.get(type) : undefined) ?? types.getTypeParser(type, format)) as Types["getTypeParser"]
 
 const asText = (text: string) => text
 const asInteger = (text: string) => Number.parseInt(text, 10)
@@ -88,5 +76,11 @@ const defaults: ReadonlyMap<number, Parser> = new Map([
   [builtins.JSONB, JSON.parse]
 ])
 
-/** For the adapter, which parses JSON itself. */
+/**
+ * For the adapter, which parses JSON itself. It would use what the application has set for the others, and drops the
+ * zone of a `timestamptz`, which is right in UTC alone.
+ */
 const parsers: ReadonlyMap<number, Parser> = new Map([...forAll, [builtins.TIMESTAMPTZ, inUtc]])
+
+/** What `pg` does by itself with the types that statements of this package return. For its connections. */
+export const ours: Types = { getTypeParser: parserOf(defaults, pg.types) }
