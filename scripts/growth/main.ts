@@ -112,7 +112,7 @@ const rate = Effect.fnUntraced(function*(round: string, seconds: number) {
   return done / seconds
 })
 
-/** The rate of a process of its own, once it is warm. */
+/** The rate of an application that is opened for it, once it is warm. */
 const rateWith = (url: string, round: string, retention: Layer.Layer<never>) =>
   rate(`${round} warm`, 5).pipe(
     Effect.andThen(rate(round, seconds)),

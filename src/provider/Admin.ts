@@ -294,8 +294,8 @@ export interface DeletionFilter extends InstanceFilter {
   /** Skips a tree while any instance in it runs. Defaults to false: only the root must have ended. */
   readonly isWholeTreeEnded?: boolean | undefined
   /**
-   * When the instances were updated last, by id, Unix milliseconds: skips a tree with an instance that is not among
-   * them or was updated since. With `isWholeTreeEnded`.
+   * When the instances were updated last, by id, Unix milliseconds: skips a tree with an instance that runs, is not
+   * among them, or was updated since.
    */
   readonly updatedAtMs?: ReadonlyMap<string, number> | undefined
   /** `next` of the deletion before, with the same filter. Defaults to the beginning. */

@@ -116,7 +116,7 @@ const isGone = ({ reason }: ProviderError) => reason._tag === "InstanceNotFound"
 const exported = Effect.fnUntraced(function*(
   admin: Admin["Service"],
   receive: NonNullable<Policy["export"]>,
-  { completedBeforeMs, cursor, exceptDuroxide, isWholeTreeEnded, limit, status }: Filter
+  { completedBeforeMs, cursor, exceptDuroxide, limit, status }: Filter
 ): Effect.fn.Return<Batch, unknown> {
   const { instances, next } = yield* admin.list({
     status,
@@ -144,7 +144,7 @@ const exported = Effect.fnUntraced(function*(
   }
   if (lines.length > 0) yield* receive(lines)
   // Meanwhile one of them may have been retried, or deleted and started again: that has not been exported.
-  const deleted = yield* admin.deleteInstanceBulk({ instanceIds, isWholeTreeEnded, updatedAtMs })
+  const deleted = yield* admin.deleteInstanceBulk({ instanceIds, updatedAtMs })
   return { ...deleted, failed: [...failed, ...deleted.failed], next }
 })
 

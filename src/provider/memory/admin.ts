@@ -271,9 +271,9 @@ const deletions = (store: tables.Tables) => {
 
     deleteInstances: ({ instanceIds, mustHaveEnded, updatedAtMs }) =>
       Effect.sync((): DeleteOutcome => {
-        const isAsRead = (id: string, i: number) =>
-          updatedAtMs === undefined || instances.get(id)?.updatedAtMs === updatedAtMs[i]
-        const running = mustHaveEnded.find((id, i) => !hasEnded(store, id) || !isAsRead(id, i))
+        const isChanged = (id: string, i: number) =>
+          updatedAtMs !== undefined && instances.has(id) && instances.get(id)!.updatedAtMs !== updatedAtMs[i]
+        const running = mustHaveEnded.find((id, i) => !hasEnded(store, id) || isChanged(id, i))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         const left = [...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)]
           .find((id) => !instanceIds.includes(id))
