@@ -220,12 +220,18 @@ describe("the slots in use", () => {
           `SELECT out_is_alive AS lives, out_activities_in_use AS activities FROM "${test.schema}".dx_read_processes()`
         )
       )
-      // Its own first row may still be under way.
-      yield* TestClock.withLive(waitUntil(Effect.gen(function*() {
-        yield* test.sql("UPDATE processes SET seen_at = now() - interval '1 minute', activities_in_use = 1")
-        return JSON.stringify((yield* read).rows) === JSON.stringify([{ lives: true, activities: 1 }])
-      })))
-      yield* test.sql("UPDATE processes SET seen_at = now() - interval '4 minutes'")
-      assert.deepStrictEqual((yield* read).rows, [{ lives: true, activities: null }])
+      const rowOf = (age: string) =>
+        Effect.andThen(
+          test.sql("UPDATE processes SET seen_at = now() - $1::interval, activities_in_use = 1", [age]),
+          Effect.map(read, ({ rows }) => rows)
+        )
+      // Its own first rows may still be under way.
+      const hasRow = (age: string, expected: unknown) =>
+        TestClock.withLive(
+          waitUntil(Effect.map(rowOf(age), (rows) => JSON.stringify(rows) === JSON.stringify(expected)))
+        )
+      yield* hasRow("1 minute", [{ lives: true, activities: 1 }])
+      yield* hasRow("4 minutes", [{ lives: true, activities: null }])
+      assert.deepStrictEqual(yield* rowOf("4 minutes"), [{ lives: true, activities: null }])
     }).pipe(Effect.scoped))
 })
