@@ -45,8 +45,7 @@ export type TagFilter =
   | { readonly _tag: "None" }
 
 /**
- * The stored status of an execution. The tables have no status for a cancelled one: it is `Failed`, and only
- * `Client.status` distinguishes it, as `Cancelled`.
+ * The stored status of an execution. A cancelled one is stored as `Failed`; the status of its instance is `Cancelled`.
  *
  * @category models
  * @since 0.1.0

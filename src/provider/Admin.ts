@@ -129,7 +129,7 @@ export interface PageSearch extends InstanceSearch {
  * @since 0.3.0
  */
 export interface InstanceInfo extends Omit<InstanceState, "status"> {
-  /** Stored as `Failed`: `Cancelled`. */
+  /** `Cancelled` where the execution is stored as `Failed`. `ContinuedAsNew` only between two executions. */
   readonly status: ExecutionStatus | "Cancelled"
   /** By name, in order. */
   readonly attributes: { readonly [name: string]: Attribute.Value }
@@ -294,8 +294,8 @@ export interface DeletionFilter extends InstanceFilter {
   /** Skips a tree while any instance in it runs. Defaults to false: only the root must have ended. */
   readonly isWholeTreeEnded?: boolean | undefined
   /**
-   * When the instances were updated last, by id, Unix milliseconds: skips a tree with an instance that runs, is not
-   * among them, or was updated since.
+   * The `updatedAtMs` that you have read of each instance, by id, descendants included. Skips a tree if one of its
+   * instances runs, is missing here, or has another time now. Implies `isWholeTreeEnded`.
    */
   readonly updatedAtMs?: ReadonlyMap<string, number> | undefined
   /** `next` of the deletion before, with the same filter. Defaults to the beginning. */

@@ -37,7 +37,7 @@ export const run = Effect.fnUntraced(function*(
     }
     if (first !== undefined) {
       yield* Effect.logWarning(
-        "Retention: trees of instances not deleted, the next look tries again; instance_id is the root of the first one"
+        "Retention: some trees could not be deleted, the next look tries again; instance_id is the root of the first"
       ).pipe(Effect.annotateLogs({ failed, instance_id: first.instanceId, problem: first.error.message }))
     }
   }).pipe(

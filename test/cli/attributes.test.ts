@@ -87,8 +87,11 @@ describe("--attribute", () => {
           [["list", "--attribute", "amount:=many"], "must be a number such as 12.5, or a time"],
           [["list", "--attribute", "amount:=2026-13-45"], "must be a number such as 12.5, or a time"],
           [["list", "--attribute", "amount:=2026-02-30"], "must be a number such as 12.5, or a time"],
-          [["list", "--attribute", "amount:>500"], "a range begins with :>= and ends before :<; there is no :>"],
-          [["list", "--attribute", "amount:<=500"], "there is no :<="],
+          [
+            ["list", "--attribute", "amount:>500"],
+            "there is no :>. Use :>= for the lower end (included) and :< for the upper end"
+          ],
+          [["list", "--attribute", "amount:<=500"], "there is no :<=. Use"],
           [["list", "--attribute", "a=1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:<2"], "a is given twice"],
           [["list", "--attribute", "a:<1", "--attribute", "a:>=2026-01-01"], "one of numbers or one of times"],

@@ -86,13 +86,17 @@ const parse = Effect.fnUntraced(function*(text: string): Effect.fn.Return<Parsed
   }
   if (operator === "=") return { name, operator, value }
   if (operator === ":<=" || operator === ":>") {
-    return yield* refuse(`${shown(text)}: a range begins with :>= and ends before :<; there is no ${operator}`)
+    return yield* refuse(
+      `${
+        shown(text)
+      }: there is no ${operator}. Use :>= for the lower end (included) and :< for the upper end (not included)`
+    )
   }
   if (/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value)) return { name, operator, value: Number(value) }
   const ms = yield* timeOf(value)
   return ms !== undefined ? { name, operator, value: new Date(ms) } : yield* refuse(
-    `the value after the colon of ${shown(text)} must be a number such as 12.5, or a time such as ` +
-      `2026-12-01T08:00Z, now or 2h, two hours ago; write a text as ${name}=…`
+    `the value after the colon of ${shown(text)} must be a number such as 12.5, or a time ` +
+      `(2026-12-01T08:00Z, now, or 2h for two hours ago). For a text, leave out the colon: ${name}=…`
   )
 })
 

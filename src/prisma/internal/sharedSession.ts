@@ -72,7 +72,7 @@ const problemOf = ({ digits, isolation, style }: Row): string | undefined =>
     : !style.startsWith("ISO")
     ? `DateStyle = '${style}'; it must begin with ISO`
     : Number(digits) < 1
-    ? `extra_float_digits = ${digits}, which rounds numbers and times; it must be 1 or more`
+    ? `extra_float_digits = ${digits}, which rounds numbers and times; it must be 1 or more. Set it for the role: ALTER ROLE … SET extra_float_digits = 1`
     : undefined
 
 const protectionOf = ({ stream, ...connection }: pg.Connection): Protection.Protection["name"] =>
