@@ -7,7 +7,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
-import { conditionsOf } from "../../src/cli/internal/attributes.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -119,17 +118,5 @@ describe("--attribute", () => {
       assert.include(stdout, "\nAttributes\namount  30\ndue     2026-12-01T08:00:00.000Z\n")
       assert.include(stdout, "attributes changed  amount 30, coupon removed, due 2026-12-01T08:00:00.000Z\n")
       assert.notInclude(stdout, "Key-values")
-    }))
-
-  it.effect("reads ranges with both ends in any order", () =>
-    Effect.gen(function*() {
-      assert.deepStrictEqual(yield* conditionsOf(["a:<2", "b=x=y", "a:>=1", "t:=2026-11-27", "n:=-1.5e3", "e="]), {
-        a: { below: 2, from: 1 },
-        b: "x=y",
-        t: new Date("2026-11-27"),
-        n: -1500,
-        e: ""
-      })
-      assert.isUndefined(yield* conditionsOf([]))
     }))
 })

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Events from "../../src/cli/internal/events.ts"
 import { exitCodes } from "../../src/cli/internal/failure.ts"
+import * as Events from "../../src/operating/events.ts"
 import * as Cli from "../cli/cli.ts"
 import * as Shop from "../cli/shop.ts"
 import * as Docs from "../utils/docs.ts"

@@ -3,10 +3,11 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { counted } from "../../model/shared/quantities.ts"
+import { isUnderWay, outcomeOf } from "../../operating/outcome.ts"
+import { toDelete } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { confirm } from "../internal/bulk.ts"
 import { CommandError, misused } from "../internal/failure.ts"
-import { outcomeOf } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
@@ -36,8 +37,6 @@ export const deletion = Command.make("delete", {
 
 // internal
 
-const ended = ["Completed", "Failed", "Cancelled"] as const
-
 const run = Effect.fnUntraced(function*({ force, ...flags }: Selection.Flags & { readonly force: boolean }) {
   const admin = yield* Admin
   const id = Selection.onlyId(flags)
@@ -49,9 +48,7 @@ const run = Effect.fnUntraced(function*({ force, ...flags }: Selection.Flags & {
       verb: "delete",
       done: "deleted",
       outcome: " with their descendants",
-      statuses: force ? [...ended, "Running", "Blocked", "Paused"] : ended,
-      defaults: force ? [undefined] : ended,
-      rootsOnly: () => true,
+      selectable: toDelete(force),
       asksAboutNamed: true,
       check: (id) => find(id, force),
       run: (id) => Effect.asVoid(admin.deleteInstance(id, { force }))
@@ -88,7 +85,7 @@ const find = Effect.fnUntraced(function*(id: string, force: boolean) {
     })
   }
   const { status } = outcomeOf(state)
-  if (!force && (status === "Running" || status === "ContinuedAsNew")) {
+  if (!force && isUnderWay(status)) {
     return yield* new CommandError({
       code: "InstanceRunning",
       message: `instance ${id} has not ended: interrupt it first, or delete it with --force`,

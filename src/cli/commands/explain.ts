@@ -4,17 +4,17 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Stream from "effect/Stream"
 import { age, counted } from "../../model/shared/quantities.ts"
-import * as Admin from "../../provider/Admin.ts"
+import * as Reasons from "../../operating/reasons.ts"
+import { isoTime, time } from "../../operating/times.ts"
+import { Admin } from "../../provider/Admin.ts"
 import { misused } from "../internal/failure.ts"
 import * as Filters from "../internal/filters.ts"
-import { isoTime, placeJson } from "../internal/instances.ts"
+import { placeJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Progress from "../internal/Progress.ts"
-import * as Reasons from "../internal/reasons.ts"
 import * as Store from "../internal/store.ts"
-import { oneLine, shortened, table, time } from "../internal/table.ts"
+import { oneLine, shortened, table } from "../internal/table.ts"
 import { orMessages } from "../internal/unstarted.ts"
 
 export const explain = Command.make("explain", {
@@ -44,9 +44,6 @@ export const explain = Command.make("explain", {
 
 const longestReason = 72
 
-/** Instances that are looked at side by side. */
-const concurrency = 8
-
 const run = Effect.fnUntraced(function*({ id, limit, ...filter }: Filters.Filter & {
   readonly id: Option.Option<string>
   readonly limit: number
@@ -60,31 +57,16 @@ const run = Effect.fnUntraced(function*({ id, limit, ...filter }: Filters.Filter
 
 const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: number) {
   const { answer, style } = yield* Output
-  const admin = yield* Admin.Admin
   const progress = yield* Progress.make
-  const search = yield* Filters.searchOf(filter)
-  const found = yield* Admin.stream({ ...search, status: search.status ?? "Running", orderBy: "oldest" }).pipe(
-    Stream.take(limit + 1),
-    Stream.map(({ instanceId, orchestrationName }) => ({ instanceId, orchestration: orchestrationName })),
-    Stream.runCollect
-  )
-  let looked = 0
-  const explained = (yield* Effect.forEach(found.slice(0, limit), (one) =>
-    admin.explain(one.instanceId).pipe(
-      Effect.map(({ cause }): ReadonlyArray<Reasons.Explained> => [{ ...one, cause }]),
-      // Deleted meanwhile.
-      Effect.catchIf((error) => error.reason._tag === "InstanceNotFound", () => Effect.succeed([])),
-      Effect.tap(() => {
-        looked++
-        return progress.report(`looked at ${counted(looked, "instance")}`, { looked })
-      })
-    ), { concurrency })).flat()
-  const groups = Reasons.grouped(explained)
+  const { groups, instances, isMore } = yield* Reasons.explainMany({
+    search: yield* Filters.searchOf(filter),
+    limit,
+    onProgress: (looked) => progress.report(`looked at ${counted(looked, "instance")}`, { looked })
+  })
   const nowMs = yield* Clock.currentTimeMillis
-  const isMore = found.length > limit
   yield* answer({
     json: {
-      instances: explained.length,
+      instances,
       isMore,
       groups: groups.map(({ nextMs, sinceMs, ...group }) => ({
         ...group,
@@ -107,7 +89,7 @@ const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: numbe
 })
 
 const runOne = Effect.fnUntraced(function*(id: string) {
-  const { cause, instanceId, interruption, sentence, status, untaken, waits } = yield* (yield* Admin.Admin).explain(id)
+  const { cause, instanceId, interruption, sentence, status, untaken, waits } = yield* (yield* Admin).explain(id)
     .pipe(orMessages(id))
   const { answer } = yield* Output
   const { _tag, ...parts } = cause

@@ -3,9 +3,10 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
+import { findRunning } from "../../operating/running.ts"
+import { toEnd } from "../../operating/selection.ts"
 import { durationOf } from "../internal/durations.ts"
 import { Output } from "../internal/Output.ts"
-import { findRunning } from "../internal/running.ts"
 import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
@@ -65,8 +66,6 @@ interface Flags extends Selection.Flags {
   readonly reason: string
 }
 
-const running = { statuses: ["Running", "Blocked", "Paused"], defaults: ["Running"] } as const
-
 const runInterrupt = Effect.fnUntraced(
   function*({ deadline, reason, ...flags }: Flags & { readonly deadline: Option.Option<string> }) {
     const limit = Option.getOrUndefined(deadline)
@@ -77,7 +76,7 @@ const runInterrupt = Effect.fnUntraced(
     const id = Selection.onlyId(flags)
     if (id === undefined) {
       return yield* Selection.run(flags, {
-        ...running,
+        selectable: toEnd,
         verb: "interrupt",
         done: "interrupted",
         outcome: `: they clean up, and then they are Cancelled${terminated === "" ? "" : `; they are ${terminated}`}`,
@@ -107,7 +106,7 @@ const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
   const id = Selection.onlyId(flags)
   if (id === undefined) {
     return yield* Selection.run(flags, {
-      ...running,
+      selectable: toEnd,
       verb: "terminate",
       done: "terminated",
       outcome: ": they are Cancelled at their next turn, without clean-up",

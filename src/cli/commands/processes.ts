@@ -1,12 +1,12 @@
 import * as Command from "effect/cli/Command"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { TagFilter } from "../../model/Instance.ts"
 import { age, count } from "../../model/shared/quantities.ts"
+import { tagsOf } from "../../operating/processes.ts"
+import { isoTime } from "../../operating/times.ts"
 import * as ProcessReport from "../../prisma/shared/processReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProcessInfo } from "../../provider/AdminDriver.ts"
-import { isoTime } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { shortened, table } from "../internal/table.ts"
@@ -97,22 +97,6 @@ const run = Effect.gen(function*() {
     ], style)
   })
 })
-
-/** The tags that are taken, null for activities without one; null: any. */
-const tagsOf = (filter: TagFilter): ReadonlyArray<string | null> | null => {
-  switch (filter._tag) {
-    case "Any":
-      return null
-    case "None":
-      return []
-    case "DefaultOnly":
-      return [null]
-    case "DefaultAnd":
-      return [null, ...filter.tags]
-    case "Tags":
-      return filter.tags
-  }
-}
 
 const slotsOf = (served: ReadonlyArray<string>, inUse: number | undefined, limit: number | null): string =>
   served.length === 0 ? "-" : `${inUse === undefined ? "?" : count(inUse)} of ${limit === null ? "any" : count(limit)}`

@@ -1,8 +1,9 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import { age, count } from "../../model/shared/quantities.ts"
+import { outboxOf } from "../../operating/queues.ts"
+import { pauseOf } from "../../operating/work.ts"
 import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
-import type { Backlog } from "../../outbox/OutboxDriver.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { QueueLoad } from "../../provider/AdminDriver.ts"
@@ -12,7 +13,7 @@ import type { Style } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
-import * as Work from "../internal/work.ts"
+import { servedBy } from "../internal/work.ts"
 import { dead, redrive } from "./deadLetters.ts"
 import { orphans } from "./orphans.ts"
 
@@ -27,14 +28,6 @@ export const queues = Command.make("queues", {}, () => Effect.provide(run, Store
   Command.withSubcommands([dead, redrive, orphans])
 )
 
-/** The oldest 10,000 messages of the outbox. `oldestAgeMs`: since it was due; null if none waits or fails. */
-export const outboxOf = ({ delayed, failing, oldestAgeMs, waiting }: Backlog) => ({
-  waiting,
-  later: delayed,
-  failing,
-  oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
-})
-
 // internal
 
 const run = Effect.gen(function*() {
@@ -42,7 +35,7 @@ const run = Effect.gen(function*() {
   const admin = yield* Admin
   const { activities, orchestrations } = yield* admin.getQueueLoads
   const { targets } = yield* admin.getPauses
-  const isPaused = (definition: Definition) => Work.pauseOf(definition, targets) !== undefined
+  const isPaused = (definition: Definition) => pauseOf(definition, targets) !== undefined
   const found = {
     orchestrations: orchestrations.map((one) => ({
       ...one,
@@ -64,13 +57,13 @@ const run = Effect.gen(function*() {
       { title: "MESSAGES TO", value: ({ orchestration }) => orchestration ?? "(no instance yet)" },
       { title: "VERSION", value: ({ version }) => version ?? "-" },
       ...depths,
-      Work.servedBy(style)
+      servedBy(style)
     ]),
     section(style, found.activities, [
       { title: "ACTIVITY", value: ({ activity }) => activity },
       { title: "TAG", value: ({ tag }) => tag ?? "-" },
       ...depths,
-      Work.servedBy(style)
+      servedBy(style)
     ]),
     section(style, found.queues, [
       { title: "QUEUE", value: ({ queue }) => queue },

@@ -2,6 +2,7 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { toRetry } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { RetriedActivity, RetriedInstance } from "../../provider/Admin.ts"
 import { CommandError, misused } from "../internal/failure.ts"
@@ -57,10 +58,7 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selec
     return yield* Selection.run(flags, {
       verb: "retry",
       done: "retried",
-      statuses: ["Failed", "Cancelled", "Blocked"],
-      // What was retried and is blocked then is tried once more, which changes nothing.
-      defaults: ["Failed", "Cancelled", "Blocked"],
-      rootsOnly: (status) => status !== "Blocked",
+      selectable: toRetry,
       check: findEnded,
       run: (id) => Effect.asVoid(admin.retry(id, { reason }))
     })

@@ -5,33 +5,22 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Block } from "../../model/Block.ts"
-import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
-import { Ledger } from "../../model/shared/ledger.ts"
-import * as markers from "../../model/shared/markers.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
-import { setAsideMessages } from "../../model/shared/recordedArrivals.ts"
+import { shownValue } from "../../operating/attributes.ts"
+import * as Events from "../../operating/events.ts"
+import * as InstanceDetail from "../../operating/instanceDetail.ts"
+import { isUnderWay, outcomeOf } from "../../operating/outcome.ts"
+import { isoTime, time } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { ExecutionInfo, QueuePlace } from "../../provider/AdminDriver.ts"
+import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import type { Wait } from "../../provider/Explanation.ts"
-import { Provider } from "../../provider/Provider.ts"
-import * as Waits from "../../provider/shared/openWaits.ts"
-import { definitionOf, unservedOf } from "../../provider/shared/unserved.ts"
-import { shownValue } from "../internal/attributes.ts"
-import * as Events from "../internal/events.ts"
-import {
-  isoTime,
-  marked,
-  markedState,
-  outcomeOf,
-  placeJson,
-  shownPause,
-  shownStatus,
-  toJson
-} from "../internal/instances.ts"
+import type * as Waits from "../../provider/shared/openWaits.ts"
+import { definitionOf } from "../../provider/shared/unserved.ts"
+import { marked, markedState, placeJson, shownPause, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
-import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
+import { fields, oneLine, shortened, table } from "../internal/table.ts"
 import { orMessages } from "../internal/unstarted.ts"
 
 export const show = Command.make("show", {
@@ -79,63 +68,25 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   readonly events: number
   readonly full: boolean
 }) {
-  const admin = yield* Admin
   const { answer, columns, style } = yield* Output
-  const state = yield* admin.getInstanceInfo(id).pipe(orMessages(id))
-  const outcome = outcomeOf(state)
-  const executionId = Option.getOrElse(execution, () => state.executionId)
-  const chosen = yield* admin.getExecutionInfo(id, executionId)
-  const ids = yield* admin.listExecutions(id)
-  const executions: Array<ExecutionInfo> = []
-  for (const one of ids.slice(-mostListed)) executions.push(yield* admin.getExecutionInfo(id, one))
-  // The tables call a cancelled one Failed, too; only the current one can be either.
-  const statusOf = ({ executionId, status }: ExecutionInfo) =>
-    executionId === state.executionId && status === "Failed" ? outcome.status : status
-  const history = yield* admin.readHistoryWithExecutionId(id, executionId)
+  const detail = yield* InstanceDetail.read(id, {
+    execution: Option.getOrUndefined(execution),
+    mostExecutions: mostListed
+  }).pipe(orMessages(id))
+  const { executions, history, interruption, keyValues, messages, pinnedVersion, setAside, state, untaken, waits } =
+    detail
+  const { executionId } = detail.execution
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
-  const { instances: children } = yield* admin.list({ parentId: id, limit: full ? 1000 : mostListed })
+  const { instances: children } = yield* (yield* Admin).list({ parentId: id, limit: full ? 1000 : mostListed })
   const attributes = Object.entries(state.attributes)
-  const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
-  const pin = executions.find((one) => one.executionId === state.executionId)?.pinnedVersion ?? null
-  const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
-  const isUnderWay = outcome.status === "Running" || outcome.status === "ContinuedAsNew"
-  // Ours, and executions without a pin, are what any process here runs.
-  const foreign = pin === null || CoreVersion.isWithin(pin, CoreVersion.supported)
-    ? []
-    : [
-      [
-        "pinned to",
-        pin.major < CoreVersion.supported.min.major
-          ? `Duroxide ${pinnedVersion}${isUnderWay ? ": only its processes run it" : ""}`
-          : `${pinnedVersion}${isUnderWay ? ": only processes of a later duroxide-prisma run it" : ""}`
-      ] as const
-    ]
-  const isRunning = outcome.status === "Running"
-  const current = executionId === state.executionId
-    ? history
-    : yield* admin.readHistoryWithExecutionId(id, state.executionId)
-  const queued = yield* admin.getQueuedWork(id)
-  const { interruption, untaken, ...found } = Waits.of(current, queued)
-  // Nothing reaches an instance that has ended, also not the deadline of its interruption.
-  const waits = isUnderWay ? found.waits : []
-  const messages = found.messages.filter(({ kind }) => isUnderWay || kind !== "termination")
-  const unserved = isRunning && foreign.length === 0 ? unservedOf(state, queued, waits, yield* admin.listProcesses) : []
+  const isRunning = detail.status === "Running"
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
 
-  const lost = new Set(Ledger.of(history).lostSignals)
-  const setAside = [...setAsideMessages(history)].map(([eventId, { data, name }]) => ({
-    name,
-    eventId,
-    sinceMs: history.find((event) => markers.setAsideBy(event) === eventId)!.timestampMs,
-    sentAgain: history.find((event) =>
-      event.eventId > eventId && "data" in event && event.name === name && event.data === data
-    )?.eventId ?? null
-  }))
   const redrive = `redrive ${id}${
     executionId === state.executionId ? "" : ` --execution ${executionId}`
   } --event <event>`
-  const kindWidth = Math.max(0, ...shownEvents.map((event) => Events.kindOf(event, lost).length))
+  const kindWidth = Math.max(0, ...shownEvents.map((event) => Events.kindOf(event, detail.lostSignals).length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
   const cut = (text: string, taken: number) =>
@@ -148,8 +99,8 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   yield* answer({
     json: {
       ...toJson(state),
-      output: brief(outcome.output),
-      error: brief(outcome.error),
+      output: brief(detail.output),
+      error: brief(detail.error),
       customStatus: brief(state.customStatus),
       pinnedVersion,
       waitsFor: waits.map(({ place, eventId, instanceId, kind, name, sinceMs }) => ({
@@ -160,7 +111,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         since: isoTime(sinceMs),
         ...placeJson(place)
       })),
-      unserved,
+      unserved: detail.unserved,
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       setAside: setAside.map(({ eventId, name, sentAgain, sinceMs }) => ({
         name,
@@ -168,7 +119,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         since: isoTime(sinceMs),
         sentAgain
       })),
-      interrupted: interruption === undefined
+      interrupted: interruption === null
         ? null
         : { since: isoTime(interruption.sinceMs), reason: interruption.reason },
       messages: messages.map(({ answers, place, kind, name }) => ({
@@ -185,21 +136,21 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       })),
       executions: executions.map((one) => ({
         executionId: one.executionId,
-        status: statusOf(one),
+        status: one.status,
         events: one.eventCount,
         startedAt: isoTime(one.startedAtMs),
         endedAt: one.completedAtMs === null ? null : isoTime(one.completedAtMs)
       })),
       history: {
         executionId,
-        events: chosen.eventCount,
+        events: detail.execution.eventCount,
         shown: shownEvents.map((event) => ({
           eventId: event.eventId,
           at: isoTime(event.timestampMs),
           event: event._tag,
           answers: event.sourceEventId,
           text: brief(Events.describe(event)),
-          ...(lost.has(event.eventId) && { lost: true })
+          ...(detail.lostSignals.has(event.eventId) && { lost: true })
         }))
       }
     },
@@ -208,24 +159,24 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       ...fields([
         [
           "status",
-          shownStatus(state, outcome.status),
-          (text) => markedState({ block: state.block, pause: state.pause, status: outcome.status }, text, style)
+          shownStatus(state, detail.status),
+          (text) => markedState({ block: state.block, pause: state.pause, status: detail.status }, text, style)
         ],
         ...(state.pause === null ? [] : [["paused", shownPause(state.pause, nowMs), style.red] as const]),
-        ...(interruption === undefined
+        ...(interruption === null
           ? []
           : [["interrupted", `${moment(interruption.sinceMs)}: ${interruption.reason}`] as const]),
         ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
-        ...unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
+        ...detail.unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
-        ...foreign,
+        ...pinned(detail),
         ...(state.parentInstanceId === null ? [] : [["parent", state.parentInstanceId] as const]),
         ["created", moment(state.createdAtMs)],
         ["last turn", moment(state.updatedAtMs)],
         ...(state.customStatus === null ? [] : [["custom status", cut(state.customStatus, 15)] as const]),
-        ...(outcome.output === null ? [] : [["output", cut(outcome.output, 15)] as const]),
-        ...(outcome.error === null ? [] : [["error", brief(outcome.error) ?? ""] as const])
+        ...(detail.output === null ? [] : [["output", cut(detail.output, 15)] as const]),
+        ...(detail.error === null ? [] : [["error", brief(detail.error) ?? ""] as const])
       ], style),
       ...titled(
         shownWaits.length < waits.length
@@ -294,12 +245,12 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ], style)
       ),
       ...titled(
-        ids.length > executions.length
-          ? `Executions (the last ${executions.length} of ${count(ids.length)})`
+        detail.executionCount > executions.length
+          ? `Executions (the last ${executions.length} of ${count(detail.executionCount)})`
           : "Executions",
         table(executions, [
           { title: "#", align: "right", value: (one) => String(one.executionId) },
-          { title: "STATUS", value: statusOf },
+          { title: "STATUS", value: ({ status }) => status },
           { title: "EVENTS", align: "right", value: (one) => count(one.eventCount) },
           { title: "STARTED", value: (one) => time(one.startedAtMs) },
           { title: "ENDED", value: (one) => one.completedAtMs === null ? "-" : time(one.completedAtMs) }
@@ -311,7 +262,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : ""),
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
-            `${time(event.timestampMs).slice(11)}  ${Events.kindOf(event, lost).padEnd(kindWidth)}  `
+            `${time(event.timestampMs).slice(11)}  ${Events.kindOf(event, detail.lostSignals).padEnd(kindWidth)}  `
           return `${start}${style.dim(cut(Events.shown(event), start.length))}`.trimEnd()
         })
       )
@@ -336,6 +287,15 @@ const blockFields = (
     `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`
   ] as const
 ]
+
+/** Where other processes alone can run it. */
+const pinned = ({ foreign, pinnedVersion, status }: InstanceDetail.InstanceDetail) => {
+  if (foreign === null) return []
+  const [version, processes] = foreign === "duroxide"
+    ? [`Duroxide ${pinnedVersion}`, "its processes"]
+    : [pinnedVersion, "processes of a later duroxide-prisma"]
+  return [["pinned to", `${version}${isUnderWay(status) ? `: only ${processes} run it` : ""}`] as const]
+}
 
 const nameOf = ({ instanceId, name }: Wait): string =>
   name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`

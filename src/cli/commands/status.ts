@@ -5,13 +5,15 @@ import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
 import * as Late from "../../observability/shared/late.ts"
+import * as Counts from "../../operating/counts.ts"
+import { outboxOf, tasksOf } from "../../operating/queues.ts"
+import * as Work from "../../operating/work.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as ServerReport from "../../prisma/shared/serverReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import { RuntimeConfig } from "../../RuntimeConfig.ts"
-import * as Counts from "../internal/counts.ts"
 import { CommandError } from "../internal/failure.ts"
 import { pauseJson, shownPause } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -19,8 +21,6 @@ import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
 import { bytes, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
-import * as Work from "../internal/work.ts"
-import { outboxOf } from "./queues.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
   Command.withShortDescription("Show whether the store is migrated, healthy and worked on"),
@@ -87,7 +87,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       retrying: { instances: retrying.instances.length, isMore: retrying.next !== null },
       deadLetters,
       deadProcesses,
-      tasks: queues === null ? null : tasksOf(queues),
+      tasks: queues === null ? null : tasksOf(queues.tasks),
       outbox: queues === null ? null : outboxOf(queues.outbox),
       listening: {
         processes: server.listening,
@@ -191,11 +191,6 @@ const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog, beforeSta
 
 const activitiesOf = ({ worker }: Backlog) =>
   worker.map(({ depth, oldestAgeMs, tag }) => ({ tag, waiting: depth, oldestAgeMs }))
-
-const tasksOf = ({ tasks: { oldestAgeMs, ...counts } }: Health.TaskReport) => ({
-  ...counts,
-  oldestAgeMs: oldestAgeMs === 0 ? null : oldestAgeMs // some may be due later
-})
 
 const waitingInQueues = ({ outbox, tasks }: Health.TaskReport): ReadonlyArray<Field> => [
   [

@@ -7,6 +7,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { isUuid } from "../../model/shared/identifiers.ts"
+import * as Items from "../../operating/bulk.ts"
+import { errorOf } from "../../operating/tasks.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import * as Tasks from "../../tasks/Tasks.ts"
 import * as Bulk from "../internal/bulk.ts"
@@ -15,7 +17,7 @@ import { Output } from "../internal/Output.ts"
 import * as Paging from "../internal/paging.ts"
 import * as Store from "../internal/store.ts"
 import { fitted, shortened } from "../internal/table.ts"
-import { errorOf, longestPayload, marked, shownTime, toJson } from "../internal/tasks.ts"
+import { longestPayload, marked, shownTime, toJson } from "../internal/tasks.ts"
 
 const name = Flag.String("name").pipe(
   Flag.withMetavar("<name>"),
@@ -239,12 +241,12 @@ const chosen = Effect.fnUntraced(function*(
   if (ids.length > 0) {
     return isFilter || Option.isSome(limit)
       ? yield* misused("name tasks by their ids, or select them with flags such as --name, not both")
-      : Bulk.named(ids)
+      : Items.named(ids)
   }
   if (!isFilter) return yield* misused("name tasks by their ids, or select them with --name or --all")
   return Stream.map(
     TaskReport.stream({ status, name: Option.getOrUndefined(name) }),
-    ({ id }): Bulk.Item => ({ id, parentId: null })
+    ({ id }): Items.Item => ({ id, parentId: null })
   )
 })
 

@@ -1,15 +1,16 @@
 /**
  * Commands that do the same to many items: instances or tasks.
  *
- * They show what they will do, and ask. Then they take the items in groups, so that memory does not grow with their
- * number, and continue behind one that is refused. Stopped half way, the same command takes up the rest.
+ * They show what they will do, and ask. Stopped half way, the same command takes up the rest.
  */
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Predicate from "effect/Predicate"
 import * as Stream from "effect/Stream"
 import { count, counted } from "../../model/shared/quantities.ts"
+import * as Bulk from "../../operating/bulk.ts"
+import type { Item, Tally } from "../../operating/bulk.ts"
+import type { Refusal as Refused } from "../../operating/Refusal.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { CommandError } from "./failure.ts"
 import { Output } from "./Output.ts"
@@ -60,18 +61,8 @@ export interface Action<R, R2> extends Words {
   readonly run: (id: string) => Effect.Effect<void, Refusal, R2>
 }
 
-export interface Item {
-  readonly id: string
-  /** The instance that waits for this one, which is taken before it. */
-  readonly parentId: string | null
-}
-
-/** Items that were named, each once. */
-export const named = (ids: ReadonlyArray<string>): Stream.Stream<Item> =>
-  Stream.fromIterable([...new Set(ids)].map((id) => ({ id, parentId: null })))
-
 /** What a command stops at, or counts, if it is about one item alone. */
-export type Refusal = ProviderError | CommandError
+export type Refusal = ProviderError | Refused | CommandError
 
 /** Asks, unless `yes`; fails if the answer is no, or if there is no one to answer. */
 export const confirm = Effect.fnUntraced(function*(question: string, yes: boolean) {
@@ -94,7 +85,7 @@ export const stopping = <A, E, R>(
   }
   return all.pipe(
     Effect.catch((error): Effect.Effect<never, E | CommandError> => {
-      const { code, isRetryable, message } = reasonOf(error)
+      const { code, isRetryable, message } = Bulk.reasonOf(error)
       return isRetryable
         ? Effect.fail(new CommandError({ code, message: `${message}; ${howFar()}`, exit: "again" }))
         : Effect.fail(error)
@@ -178,110 +169,26 @@ export const run = Effect.fnUntraced(function*<E, R, R2, R3>(
 
 // internal
 
-interface Tally {
-  done: number
-  /** Begun, without an answer yet: done or not. */
-  open: number
-  refusals: number
-  /** The first ids of all. */
-  readonly ids: Array<string>
-  /** The first ones of all. */
-  readonly refused: Array<{ readonly id: string; readonly code: string; readonly message: string }>
-}
-
-/** Items that are taken at the same time. Sends of them share statements, and other calls wait for a connection. */
-const concurrency = 16
-
-/** Read before the first of them is taken. */
-const groupSize = 500
-
-const longestList = 5
-const mostRefused = 1000
+/** Items that are named in a list for people. */
+const longestList = Bulk.mostIds
 
 /** Calls `act` for every item. With words, what stops it says how far it came. */
 const each = Effect.fnUntraced(function*<E, R, R2>(
-  found: Stream.Stream<Item, E, R>,
+  items: Stream.Stream<Item, E, R>,
   act: (id: string) => Effect.Effect<void, Refusal, R2>,
   shown: (tally: Tally) => string,
   words?: Words
 ) {
   const progress = yield* Progress.make
-  const tally: Tally = { done: 0, open: 0, refusals: 0, ids: [], refused: [] }
-  /** Why it was refused; undefined if it was not. */
-  const one = ({ id }: Item) =>
-    Effect.andThen(Effect.sync(() => void tally.open++), act(id)).pipe(
-      Effect.matchEffect({
-        onSuccess: () =>
-          Effect.sync(() => {
-            tally.open--
-            tally.done++
-          }),
-        onFailure: (error) => {
-          const { code, message } = reasonOf(error)
-          if (!ofOneItem.has(code)) return Effect.fail(error)
-          return Effect.sync(() => {
-            tally.open--
-            tally.refusals++
-            return { id, code, message }
-          })
-        }
-      }),
-      Effect.tap(() => progress.report(shown(tally), { done: tally.done, refused: tally.refusals }))
-    )
-  const wave = (items: ReadonlyArray<Item>) =>
-    Effect.map(Effect.forEach(items, one, { concurrency }), (refusals) =>
-      refusals.forEach((refusal, i) => {
-        if (refusal !== undefined && tally.refused.length < mostRefused) tally.refused.push(refusal)
-        if (refusal === undefined && tally.ids.length < longestList) tally.ids.push(items[i]!.id)
-      }))
-  const all = Stream.runForEachArray(
-    Stream.rechunk(found, groupSize),
-    (group) => Effect.forEach(parentsFirst(group), wave, { discard: true })
-  )
-  yield* words === undefined ? all : stopping(all, words, () => tally)
-  return tally
+  let soFar: Pick<Tally, "done" | "open"> = { done: 0, open: 0 }
+  const all = Bulk.each({
+    items,
+    act,
+    onStart: (tally) => void (soFar = tally),
+    onProgress: (tally) => progress.report(shown(tally), { done: tally.done, refused: tally.refusals })
+  })
+  return yield* (words === undefined ? all : stopping(all, words, () => soFar))
 })
-
-/** Children of an instance that is taken come after it: it learns of the request before it learns of their end. */
-const parentsFirst = (group: ReadonlyArray<Item>): ReadonlyArray<ReadonlyArray<Item>> => {
-  const waves: Array<ReadonlyArray<Item>> = []
-  for (let rest = group; rest.length > 0;) {
-    const ids = new Set(rest.map(({ id }) => id))
-    const isLater = ({ parentId }: Item) => parentId !== null && ids.has(parentId)
-    waves.push(rest.filter((one) => !isLater(one)))
-    rest = rest.filter(isLater)
-  }
-  return waves
-}
-
-/** The tagged reason of a `ProviderError`, or the error itself. */
-const reasonOf = (error: unknown) => {
-  const inner = Predicate.hasProperty(error, "reason") ? error.reason : error
-  const text = (field: string) => Predicate.hasProperty(inner, field) ? String(inner[field]) : ""
-  return {
-    code: inner instanceof CommandError ? inner.code : text("_tag"),
-    message: text("message"),
-    isRetryable: text("isRetryable") === "true"
-  }
-}
-
-/** Failures that say nothing about the next item. */
-const ofOneItem: ReadonlySet<string> = new Set([
-  "InstanceNotFound",
-  "InstanceEnded",
-  "InstanceRunning",
-  "InstanceHasParent",
-  "ChildLeftBehind",
-  "InstanceFull",
-  "RetryRefused",
-  "TaskNotFound",
-  "TaskNotDead",
-  "TaskEnded",
-  "InvalidInput",
-  "DataCorrupted",
-  "DataRefused",
-  "Contention"
-])
 
 const toJson = ({ done, noun }: Words, tally: Tally, dryRun: boolean) => ({
   action: done,

@@ -7,6 +7,7 @@ import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { counted } from "../../model/shared/quantities.ts"
+import { Refusal } from "../../operating/Refusal.ts"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
 import { InstanceNotFound } from "../../provider/ProviderError.ts"
 
@@ -85,6 +86,7 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
   if (error instanceof CommandError) {
     return { code: error.code, message: error.message, exitCode: exitCodes[error.exit] }
   }
+  if (error instanceof Refusal) return { code: error.code, message: error.message, exitCode: exitCodes.no }
   if (error instanceof ConfigError) {
     return { code: error._tag, message: error.cause.message, exitCode: exitCodes.usage }
   }

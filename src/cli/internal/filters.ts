@@ -4,16 +4,11 @@
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { parseDefinition } from "../../operating/definitions.ts"
+import { timeOf } from "../../operating/times.ts"
 import type { CountOptions, InstanceSearch } from "../../provider/Admin.ts"
 import * as Attributes from "./attributes.ts"
 import { CommandError } from "./failure.ts"
-import { timeOf } from "./times.ts"
-
-/** Name and version of a definition; the version follows the last @. */
-export const parseDefinition = (text: string): { readonly name: string; readonly version?: string } => {
-  const at = text.lastIndexOf("@")
-  return at <= 0 ? { name: text } : { name: text.slice(0, at), version: text.slice(at + 1) }
-}
 
 const ends = [
   ["running", "Running"],

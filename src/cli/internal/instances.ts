@@ -1,25 +1,16 @@
 /**
  * An instance as the command line shows it.
  */
-import type * as Attribute from "../../model/Attribute.ts"
 import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import { keyOf, shownTarget } from "../../model/shared/pauses.ts"
 import { age } from "../../model/shared/quantities.ts"
+import { jsonOf } from "../../operating/attributes.ts"
+import { outcomeOf } from "../../operating/outcome.ts"
+import type { Status } from "../../operating/outcome.ts"
+import { isoTime } from "../../operating/times.ts"
 import type { InstanceInfo } from "../../provider/Admin.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
-import * as End from "../../provider/shared/endOf.ts"
 import type { Style } from "./Output.ts"
-
-/** `ContinuedAsNew` is the moment between two executions. */
-export type Status = "Running" | "Completed" | "Failed" | "Cancelled" | "ContinuedAsNew"
-
-/** The status of an instance, and its outcome once it has ended. */
-export const outcomeOf = (
-  state: InstanceInfo
-): Pick<End.Outcome, "output" | "error"> & { readonly status: Status } => {
-  const end = End.endOf(state)
-  return end === undefined ? { status: state.status, output: null, error: null } : End.outcomeOf(end)
-}
 
 /** Names the fields as every command with `--json` does. */
 export const toJson = (state: InstanceInfo) => ({
@@ -45,10 +36,6 @@ export const toJson = (state: InstanceInfo) => ({
   updatedAt: isoTime(state.updatedAtMs)
 })
 
-/** The value of an attribute; a time as all times. */
-export const jsonOf = (value: Attribute.Value): string | number =>
-  typeof value === "object" ? isoTime(value.epochMilliseconds) : value
-
 /** A target of a pause; null where it has no name or version. */
 export const targetJson = (target: PauseTarget) => {
   const { name, target: kind, version } = keyOf(target)
@@ -66,8 +53,6 @@ export const shownPause = ({ reason, sinceMs, target }: Pause, nowMs: number): s
   `${target._tag === "Instance" ? "by itself" : shownTarget(target)}, for ${age(nowMs - sinceMs)}${
     reason === null ? "" : `: ${reason}`
   }`
-
-export const isoTime = (ms: number): string => new Date(ms).toISOString()
 
 /** The place of a message or an activity in its queue; nulls without one. */
 export const placeJson = (place: QueuePlace | null) =>

@@ -119,9 +119,6 @@ export const bytes = (value: number): string => {
   return `${amount < 10 ? amount.toFixed(1) : Math.round(amount)} ${units[unit]}`
 }
 
-/** UTC to the second, as 2026-11-22 18:16:05Z. */
-export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
-
 // internal
 
 /** Columns that something which is shortened keeps. */

@@ -2,59 +2,43 @@
  * What `top` shows: one look at what happens in a store.
  */
 import * as Effect from "effect/Effect"
-import type { Pause } from "../../model/Pause.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
-import * as LiveReport from "../../prisma/shared/liveReport.ts"
-import { Admin } from "../../provider/Admin.ts"
-import type { InstanceCount, ProcessInfo } from "../../provider/AdminDriver.ts"
-import { serversOfActivity, serversOfOrchestration } from "../../provider/shared/served.ts"
+import * as Counts from "../../operating/counts.ts"
+import * as Live from "../../operating/live.ts"
+import { isoTime, time } from "../../operating/times.ts"
+import type { Database } from "../../prisma/Database.ts"
+import type * as LiveReport from "../../prisma/shared/liveReport.ts"
+import type { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import { slotColumns, slotsJson } from "../commands/processes.ts"
-import * as Counts from "./counts.ts"
-import { isoTime, pauseJson, shownPause } from "./instances.ts"
+import { pauseJson, shownPause } from "./instances.ts"
 import type { Style } from "./Output.ts"
 import type { Target } from "./settings.ts"
-import { fields, fitted, shortened, time } from "./table.ts"
+import { fields, fitted, shortened } from "./table.ts"
 import type { Column, Field } from "./table.ts"
-import * as Work from "./work.ts"
+import { servedBy } from "./work.ts"
 
-export interface Report extends LiveReport.LiveReport {
+export interface Report extends Live.Report {
   readonly address: string
   readonly schema: string
-  /** The time that the paces are about. */
-  readonly seconds: number
-  readonly counts: ReadonlyArray<InstanceCount>
-  readonly pauses: { readonly targets: ReadonlyArray<Pause>; readonly instances: number }
-  readonly processes: ReadonlyArray<ProcessInfo>
 }
 
-export const read = Effect.fnUntraced(function*(
+export const read = (
   { address, schema }: Pick<Target, "address" | "schema">,
   since: LiveReport.Since
-) {
-  const admin = yield* Admin
-  const live = yield* LiveReport.read(since)
-  const report: Report = {
-    ...live,
-    address,
-    schema,
-    seconds: ("atMs" in since ? Math.max(live.nowMs - since.atMs, 1) : since.agoMs) / 1000,
-    counts: yield* admin.count(),
-    pauses: yield* admin.getPauses,
-    processes: yield* admin.listProcesses
-  }
-  return report
-})
+): Effect.Effect<Report, ProviderError, Admin | Database> =>
+  Effect.map(Live.read(since), (live) => ({ ...live, address, schema }))
 
 export const toJson = (report: Report) => {
-  const { all, orchestrations } = activityOf(report)
+  const { all, orchestrations } = Live.activityOf(report)
   const total = Counts.sum(report.counts)
   return {
     address: report.address,
     schema: report.schema,
     at: isoTime(report.nowMs),
     seconds: report.seconds,
-    instances: Object.fromEntries(byStatus(report).map((one) => [one.key, one.instances])),
+    instances: Object.fromEntries(Live.byStatus(report).map((one) => [one.key, one.instances])),
     instancesAreEstimates: total.isEstimate,
     blocked: report.blocked,
     paused: { targets: report.pauses.targets.map(pauseJson), instances: report.pauses.instances },
@@ -66,7 +50,9 @@ export const toJson = (report: Report) => {
       isEstimate: running.isEstimate,
       perSecond
     })),
-    due: dueOf(report).map(({ isMore, kind, name, oldestAgeMs, paused, running, servedBy, tag, version, waiting }) => ({
+    due: Live.dueOf(report).map((
+      { isMore, kind, name, oldestAgeMs, paused, running, servedBy, tag, version, waiting }
+    ) => ({
       kind,
       name,
       version,
@@ -93,8 +79,8 @@ export const shown = (
   report: Report,
   { columns: width, rows, style }: { readonly style: Style; readonly columns: number; readonly rows: number }
 ): ReadonlyArray<string> => {
-  const { all, orchestrations } = activityOf(report)
-  const due = dueOf(report)
+  const { all, orchestrations } = Live.activityOf(report)
+  const due = Live.dueOf(report)
   const [oldest] = due.filter(({ oldestAgeMs }) => oldestAgeMs !== null).sort((a, b) => b.oldestAgeMs! - a.oldestAgeMs!)
   const waiting = due.reduce((sum, one) => sum + one.waiting, 0)
   const alive = report.processes.filter(({ isAlive }) => isAlive)
@@ -107,9 +93,9 @@ export const shown = (
       "instances",
       total.instances === 0
         ? "none"
-        : `${Counts.shown(total)}: ${byStatus(report).map((one) => `${Counts.shown(one)} ${one.key}`).join(", ")}`
+        : `${Counts.shown(total)}: ${Live.byStatus(report).map((one) => `${Counts.shown(one)} ${one.key}`).join(", ")}`
     ],
-    ["per second", `${rate(all.started)} started, ${rate(ended(all))} ended, ${rate(all.failed)} failed`],
+    ["per second", `${rate(all.started)} started, ${rate(Live.ended(all))} ended, ${rate(all.failed)} failed`],
     [
       "waiting",
       oldest === undefined
@@ -140,7 +126,7 @@ export const shown = (
       { title: "ORCHESTRATION", shrinks: "middle", value: ({ orchestration }) => orchestration },
       { title: "RUNNING", align: "right", value: ({ running }) => Counts.shown(running) },
       { title: "STARTED/S", align: "right", dropped: 2, value: ({ started }) => rate(started) },
-      { title: "ENDED/S", align: "right", dropped: 3, value: (one) => rate(ended(one)) },
+      { title: "ENDED/S", align: "right", dropped: 3, value: (one) => rate(Live.ended(one)) },
       {
         title: "FAILED/S",
         align: "right",
@@ -159,7 +145,7 @@ export const shown = (
         dropped: 1,
         value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
       },
-      Work.servedBy(style)
+      servedBy(style)
     ]),
     section("process", [...alive, ...dead], { style, width }, [
       { title: "PROCESS", shrinks: "middle", value: ({ host, pid }) => `${host}/${pid}` },
@@ -178,63 +164,9 @@ export const shown = (
 
 // internal
 
-interface PerSecond {
-  readonly started: number
-  readonly completed: number
-  readonly failed: number
-  readonly cancelled: number
-}
-
-const none: PerSecond = { started: 0, completed: 0, failed: 0, cancelled: 0 }
-
-const ended = ({ cancelled, completed, failed }: PerSecond) => completed + failed + cancelled
-
 /** Two digits. */
 const rate = (perSecond: number): string =>
   perSecond === 0 || perSecond >= 10 ? count(Math.round(perSecond)) : perSecond.toFixed(1)
-
-const byStatus = ({ counts }: Report) => Counts.grouped(counts, ({ status }) => status)
-
-/** Orchestrations that run or have ended, those first that did most. */
-const activityOf = ({ counts, paces, seconds }: Report) => {
-  const perSecond = new Map(paces.map(({ orchestration, ...pace }) => [
-    orchestration,
-    {
-      started: pace.started / seconds,
-      completed: pace.completed / seconds,
-      failed: pace.failed / seconds,
-      cancelled: pace.cancelled / seconds
-    }
-  ]))
-  const running = counts.filter(({ status }) => status === "Running")
-  const orchestrations = Counts.grouped(counts, ({ orchestrationName }) => orchestrationName).map(({ key }) => ({
-    orchestration: key,
-    running: Counts.sum(running.filter(({ orchestrationName }) => orchestrationName === key)),
-    ...perSecond.get(key) ?? none
-  }))
-  return {
-    orchestrations: orchestrations
-      .filter((one) => one.running.instances + one.started + ended(one) > 0)
-      .sort((a, b) => b.started + ended(b) - a.started - ended(a) || b.running.instances - a.running.instances),
-    all: orchestrations.reduce((sum, one): PerSecond => ({
-      started: sum.started + one.started,
-      completed: sum.completed + one.completed,
-      failed: sum.failed + one.failed,
-      cancelled: sum.cancelled + one.cancelled
-    }), none)
-  }
-}
-
-/** What waits, then what only runs; those first that have waited longest. */
-const dueOf = ({ due, pauses, processes }: Report) =>
-  due.map((one) => ({
-    ...one,
-    paused: !one.isOfRust && Work.pauseOf(one, pauses.targets) !== undefined,
-    servedBy: one.isOfRust ? null : one.kind === "orchestration"
-      ? serversOfOrchestration(processes, one.name, one.version)
-      : serversOfActivity(processes, one.name, one.tag)
-  })).filter(({ running, waiting }) => waiting + running > 0)
-    .sort((a, b) => (b.oldestAgeMs ?? -1) - (a.oldestAgeMs ?? -1) || b.running - a.running)
 
 interface Section {
   /** What an entry is. */

@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ErrorDetails } from "duroxide-prisma/provider"
 import type { Event } from "duroxide-prisma/provider"
-import * as events from "../../src/cli/internal/events.ts"
+import * as events from "../../src/operating/events.ts"
 
 const at = { eventId: 3, instanceId: "i", executionId: 1, timestampMs: 0, duroxideVersion: "1000.1.0" }
 
-describe("Events as the command line shows them", () => {
+describe("Events as people read them", () => {
   it("an activity or a child that died is not said to be the orchestration", () => {
     const details = ErrorDetails.died(new Error("boom"))
     const failed = { ...at, sourceEventId: 2, details }

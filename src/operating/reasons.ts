@@ -1,10 +1,14 @@
 /**
  * Why instances do not continue, in groups: those that wait for the same.
  */
-import { shownTarget } from "../../model/shared/pauses.ts"
-import { Cause } from "../../provider/Explanation.ts"
-import type { AwaitedActivity, Explanation } from "../../provider/Explanation.ts"
-import { definitionOf } from "../../provider/shared/unserved.ts"
+import * as Effect from "effect/Effect"
+import * as Stream from "effect/Stream"
+import { shownTarget } from "../model/shared/pauses.ts"
+import * as Admin from "../provider/Admin.ts"
+import { Cause } from "../provider/Explanation.ts"
+import type { AwaitedActivity, Explanation } from "../provider/Explanation.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import { definitionOf } from "../provider/shared/unserved.ts"
 
 /** Instances of one orchestration that wait for the same. */
 export interface Group {
@@ -39,7 +43,44 @@ export const grouped = (all: ReadonlyArray<Explained>): ReadonlyArray<Group> => 
   return [...groups.values()].toSorted((one, other) => other.instanceIds.length - one.instanceIds.length)
 }
 
+export interface Reasons {
+  readonly groups: ReadonlyArray<Group>
+  /** How many instances are in the groups. */
+  readonly instances: number
+  /** Whether more instances match than were looked at. */
+  readonly isMore: boolean
+}
+
+/** Looks at the oldest `limit` instances that match: at running ones, unless the search names a status. */
+export const explainMany = Effect.fnUntraced(function*<R = never>(
+  { limit, onProgress, search }: {
+    readonly search: Admin.InstanceSearch
+    readonly limit: number
+    /** Called after every instance, with how many were looked at. */
+    readonly onProgress?: ((looked: number) => Effect.Effect<void, never, R>) | undefined
+  }
+): Effect.fn.Return<Reasons, ProviderError, Admin.Admin | R> {
+  const admin = yield* Admin.Admin
+  const found = yield* Admin.stream({ ...search, status: search.status ?? "Running", orderBy: "oldest" }).pipe(
+    Stream.take(limit + 1),
+    Stream.map(({ instanceId, orchestrationName }) => ({ instanceId, orchestration: orchestrationName })),
+    Stream.runCollect
+  )
+  let looked = 0
+  const explained = (yield* Effect.forEach(found.slice(0, limit), (one) =>
+    admin.explain(one.instanceId).pipe(
+      Effect.map(({ cause }): ReadonlyArray<Explained> => [{ ...one, cause }]),
+      // Deleted meanwhile.
+      Effect.catchIf((error) => error.reason._tag === "InstanceNotFound", () => Effect.succeed([])),
+      Effect.tap(() => onProgress?.(++looked) ?? Effect.void)
+    ), { concurrency })).flat()
+  return { groups: grouped(explained), instances: explained.length, isMore: found.length > limit }
+})
+
 // internal
+
+/** Instances that are looked at side by side. */
+const concurrency = 8
 
 const earliest = (one: number | null, other: number | null) =>
   one === null ? other : other === null ? one : Math.min(one, other)

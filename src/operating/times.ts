@@ -1,5 +1,5 @@
 /**
- * Points in time as flags take them.
+ * Points in time as people write and read them.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -19,6 +19,12 @@ export const timeOf = (text: string): Effect.Effect<number | undefined> =>
     const ms = Date.parse(text)
     return Number.isNaN(ms) ? undefined : ms
   })
+
+/** UTC to the second, as 2026-11-22 18:16:05Z. */
+export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
+
+/** As 2026-11-22T18:16:05.123Z. */
+export const isoTime = (ms: number): string => new Date(ms).toISOString()
 
 // internal
 

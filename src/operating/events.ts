@@ -1,15 +1,15 @@
 /**
  * Events of a history as a person reads them.
  */
-import * as ErrorDetails from "../../model/ErrorDetails.ts"
-import type * as Event from "../../model/Event.ts"
-import * as attributes from "../../model/shared/attributes.ts"
-import { explain, explainEnd } from "../../model/shared/explained.ts"
-import * as interruptSignal from "../../model/shared/interruptSignal.ts"
-import * as markers from "../../model/shared/markers.ts"
-import * as retrySignal from "../../model/shared/retrySignal.ts"
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import type * as Event from "../model/Event.ts"
+import * as attributes from "../model/shared/attributes.ts"
+import { explain, explainEnd } from "../model/shared/explained.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
+import * as markers from "../model/shared/markers.ts"
+import * as retrySignal from "../model/shared/retrySignal.ts"
 import { shownValue } from "./attributes.ts"
-import { time } from "./table.ts"
+import { time } from "./times.ts"
 
 /** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
 export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): string =>

@@ -1,8 +1,8 @@
 /**
  * Numbers of instances, which may be estimates.
  */
-import { count } from "../../model/shared/quantities.ts"
-import type { InstanceCount } from "../../provider/AdminDriver.ts"
+import { count } from "../model/shared/quantities.ts"
+import type { InstanceCount } from "../provider/AdminDriver.ts"
 
 export type Count = Pick<InstanceCount, "instances" | "isEstimate">
 

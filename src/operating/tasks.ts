@@ -1,0 +1,25 @@
+/**
+ * Why a task did not succeed.
+ */
+import { age } from "../model/shared/quantities.ts"
+import type { ListedTask } from "../prisma/shared/taskReport.ts"
+import * as failures from "../tasks/shared/failure.ts"
+
+/** Why its last attempt failed, or why it was cancelled; null if neither happened. */
+export const errorOf = ({ error }: ListedTask): string | null => {
+  if (error === null) return null
+  const failure = failures.decode(error)
+  switch (failure._tag) {
+    case "Failed":
+      return failure.error
+    case "Died":
+    case "Unavailable":
+      return failure.problem
+    case "TimedOut":
+      return `timed out after ${age(failure.timeoutMs)}`
+    case "Lost":
+      return "its worker was lost"
+    case "Cancelled":
+      return failure.reason
+  }
+}
