@@ -28,6 +28,7 @@ REVOKE ALL ON
   "duroxide".removed_events,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
   "duroxide".attributes,
@@ -58,6 +59,7 @@ GRANT SELECT ON
   "duroxide".removed_events,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
   "duroxide".attributes,
@@ -98,10 +100,14 @@ GRANT UPDATE (
 GRANT INSERT ON "duroxide".queue_task_attempts TO "duroxide_client";
 GRANT DELETE ON "duroxide".queue_task_callers TO "duroxide_client";
 
+-- What operators did with a page that sends signals and interruptions.
+GRANT INSERT ON "duroxide".operator_actions TO "duroxide_client";
+
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,
   "duroxide".queue_messages_id_seq,
-  "duroxide".queue_outbox_id_seq
+  "duroxide".queue_outbox_id_seq,
+  "duroxide".operator_actions_id_seq
 TO "duroxide_client";
 
 -- A function has the rights of its caller, so that calling one adds none. PUBLIC may call them unless your server says

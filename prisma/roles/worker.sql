@@ -27,6 +27,7 @@ REVOKE ALL ON
   "duroxide".removed_events,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
   "duroxide".attributes,
@@ -76,13 +77,16 @@ GRANT SELECT, INSERT, UPDATE ON
   "duroxide".queue_datasets,
   "duroxide".queue_triggers
 TO "duroxide_worker";
+-- What operators did can be added to, not changed.
+GRANT SELECT, INSERT ON "duroxide".operator_actions TO "duroxide_worker";
 -- The migrate mode verify looks whether the schema has the version of the code. Imports of SQLite files are the owner's.
 GRANT SELECT ON "duroxide"._prisma_migrations, "duroxide".sqlite_imports TO "duroxide_worker";
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,
   "duroxide".worker_queue_id_seq,
   "duroxide".queue_messages_id_seq,
-  "duroxide".queue_outbox_id_seq
+  "duroxide".queue_outbox_id_seq,
+  "duroxide".operator_actions_id_seq
 TO "duroxide_worker";
 
 -- A function has the rights of its caller, so that calling one adds none. PUBLIC may call them unless your server says

@@ -12,6 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
+import { audit } from "./commands/audit.ts"
 import { count } from "./commands/count.ts"
 import { deletion } from "./commands/delete.ts"
 import { doctor } from "./commands/doctor.ts"
@@ -73,6 +74,7 @@ const root = (io: Io) =>
       tasks,
       processes,
       top,
+      audit,
       start,
       signal,
       wait,

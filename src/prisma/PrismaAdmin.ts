@@ -14,6 +14,7 @@ import type { PauseTarget } from "../model/Pause.ts"
 import { keyOf } from "../model/shared/pauses.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
 import type {
+  ActionOutcome,
   ActivityLoad,
   CutOutcome,
   DeleteOutcome,
@@ -50,6 +51,7 @@ export const make: (
     ...lists.make(store),
     ...queues(store),
     ...pauses(store),
+    ...actions(store),
     ...deletions(store)
   })
 })
@@ -302,6 +304,33 @@ const pauses = ({ answer, client, readPaused }: Store) => ({
   readPaused,
 
   countPausedInstances: models("countPausedInstances", () => client.paused.count({ where: { target: "instance" } }))
+} satisfies Partial<AdminDriver["Service"]>)
+
+const actions = ({ client, nowMs }: Store) => ({
+  recordAction: (action) =>
+    Effect.flatMap(nowMs, (now) =>
+      // Unlike `create`, it reads nothing back. Without a time, the column has that of the database's clock.
+      Effect.asVoid(
+        models(
+          "recordAction",
+          () => client.operatorAction.createMany({ data: [{ ...action, ...(now !== null && { at: new Date(now) }) }] })
+        )
+      )),
+
+  listActions: ({ before, limit }) =>
+    models("listActions", async () => {
+      const rows = await client.operatorAction.findMany({
+        ...(before !== null && { where: { id: { lt: BigInt(before) } } }),
+        orderBy: { id: "desc" },
+        take: limit
+      })
+      return rows.map(({ at, id, outcome, ...action }) => ({
+        ...action,
+        id: `${id}`,
+        atMs: at.getTime(),
+        outcome: outcome as ActionOutcome
+      }))
+    })
 } satisfies Partial<AdminDriver["Service"]>)
 
 const keySql = (target: PauseTarget) => {

@@ -68,6 +68,7 @@ export type Reads = Omit<
   | "pause"
   | "pruneExecutions"
   | "pruneExecutionsBulk"
+  | "recordAction"
   | "resume"
   | "retry"
   | "fork"
@@ -282,6 +283,7 @@ const readsBy = (
     getQueueLoads: send((reads) => reads.getQueueLoads),
     findUnserved: send((reads) => reads.findUnserved),
     getPauses: send((reads) => reads.getPauses),
+    listActions: (options) => send((reads) => reads.listActions(options)),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listProcesses: send((reads) => reads.listProcesses),
     listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),

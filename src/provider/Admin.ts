@@ -15,11 +15,13 @@ import type { ExecutionStatus, InstanceState, InstanceStatus } from "../model/In
 import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type {
+  ActionRecord,
   ActivityLoad,
   Deleted,
   ExecutionInfo,
   InstanceCount,
   ListOrder,
+  OperatorAction,
   OrchestrationLoad,
   ProcessInfo,
   QueuedActivity,
@@ -253,6 +255,18 @@ export interface Pauses {
   readonly targets: ReadonlyArray<Pause>
   /** How many instances were paused by themselves; `list` with the status `Paused` finds them. */
   readonly instances: number
+}
+
+/**
+ * A page of what operators did, the newest first.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface ActionPage {
+  readonly actions: ReadonlyArray<OperatorAction>
+  /** The cursor of the next page; null if no action follows. */
+  readonly next: string | null
 }
 
 /**
@@ -494,6 +508,16 @@ export class Admin extends Context.Service<Admin, {
    * resumed. Returns whether the target was paused.
    */
   readonly resume: (target: PauseTarget) => Call<boolean>
+  /**
+   * Records what an operator did, for those who ask later; tools for operators call it after each action. `actor` is
+   * cut after 256 characters, `action` after 64, `target` and `details` after 2,000. No process deletes what is
+   * recorded.
+   */
+  readonly recordAction: (action: ActionRecord) => Call<void>
+  /** These actions, the newest first. `limit` is 1 to 1,000, by default 100; `cursor` is `next` of the page before. */
+  readonly listActions: (
+    options?: { readonly cursor?: string | undefined; readonly limit?: number | undefined }
+  ) => Call<ActionPage>
   /**
    * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
    * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.

@@ -249,6 +249,45 @@ export type HoldOutcome =
 export type PauseOutcome = "Paused" | "NotFound" | "Ended"
 
 /**
+ * What came of an action: `refused` by a rule of the store or of the page, `failed` with an error.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type ActionOutcome = "done" | "refused" | "failed"
+
+/**
+ * What an operator did, as it is stored.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface ActionRecord {
+  /** Who did it, at most 256 characters. */
+  readonly actor: string
+  /** The name of the action, such as `retry`, at most 64 characters. */
+  readonly action: string
+  /** The id of an instance, a queue or a definition, or the filter of many; at most 2,000 characters. */
+  readonly target: string
+  /** What was said about it, such as a reason; at most 2,000 characters. */
+  readonly details: string
+  readonly outcome: ActionOutcome
+}
+
+/**
+ * An action of an operator.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface OperatorAction extends ActionRecord {
+  /** A whole number as text; later ones are higher. */
+  readonly id: string
+  /** When it was recorded, by the store's clock: milliseconds since the Unix epoch. */
+  readonly atMs: number
+}
+
+/**
  * Which instances a bulk operation is about.
  *
  * @category models
@@ -506,6 +545,12 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly readPaused: ProviderDriver["Service"]["readPaused"]
   /** How many instances were paused by themselves. */
   readonly countPausedInstances: Call<number>
+  /** Adds an action, at the time of the store's clock. */
+  readonly recordAction: (action: ActionRecord) => Call<void>
+  /** Actions whose id is lower than `before`, the highest id first; null: all. */
+  readonly listActions: (
+    options: { readonly before: string | null; readonly limit: number }
+  ) => Call<ReadonlyArray<OperatorAction>>
   /**
    * Deletes all of the set, or nothing: history, executions, rows of both queues, locks, key-values, instances.
    * `mustHaveEnded` names those that must not be running, looked at while no claim can take them. With `updatedAtMs`,

@@ -94,6 +94,14 @@ const processes = `
   SELECT pg_advisory_lock_shared(dx_process_key('a0000000-0000-4000-8000-000000000000'))
 `
 
+/** What a tool has recorded. */
+const actions = `
+  INSERT INTO operator_actions (actor, action, target, details, outcome)
+  VALUES
+    ('ada', 'terminate', 'order-3', 'out of stock', 'done'),
+    ('ada', 'retry', 'order-1', 'it has completed', 'refused')
+`
+
 /** The store, after its process has ended. */
 export class Shop extends Context.Service<Shop, PgServer.TestDatabase>()("test/Shop") {}
 
@@ -135,6 +143,7 @@ export const make = Effect.gen(function*() {
   }).pipe(Effect.provide(application(test.url)), Effect.orDie)
   yield* test.sql(queues)
   yield* test.sql(processes)
+  yield* test.sql(actions)
   return test
 })
 

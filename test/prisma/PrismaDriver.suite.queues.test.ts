@@ -8,6 +8,7 @@ suite(
   "retries",
   "processes",
   "pauses",
+  "operatorActions",
   "cancellation",
   "longPolling",
   "sessions",

@@ -171,6 +171,8 @@ const ofWorkers = [
   "UPDATE history SET event_data = '{}'",
   "UPDATE queue_task_attempts SET outcome = 'Completed'",
   "DELETE FROM queue_datasets",
+  "UPDATE operator_actions SET actor = 'mine'",
+  "DELETE FROM operator_actions",
   "INSERT INTO _prisma_migrations (id, checksum, migration_name) VALUES ('a', 'b', 'c')",
   "DELETE FROM _prisma_migrations",
   "SELECT setval('orchestrator_queue_id_seq', 1)",
@@ -213,6 +215,7 @@ const inserts = [
   "INSERT INTO attributes (instance_id, name, text_value, created_at) VALUES ('x', 'a', 'x', now())",
   "INSERT INTO queue_outbox (queue, payload, created_at, deliver_at) VALUES ('q', '{}', now(), now())",
   "INSERT INTO queue_messages (queue, payload, created_at, visible_at) VALUES ('q', '{}', now(), now())",
+  "INSERT INTO operator_actions (actor, action, target, details, outcome) VALUES ('a', 'b', 'c', 'd', 'done')",
   "SELECT nextval('orchestrator_queue_id_seq')"
 ]
 

@@ -49,9 +49,10 @@ describe("adopt", () => {
       // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
-        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|paused|processes|removed_events)(_pkey|[. ]))/.test(
-          object
-        ) &&
+        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|removed_events)(_(pkey|id_seq)|[. ]))/
+          .test(
+            object
+          ) &&
         !/^(function dx_|relation dx_\w+ c$|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/
           .test(
             object

@@ -113,6 +113,8 @@ export const held = `
   INSERT INTO instance_locks SELECT 'locked' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks SELECT 'paused' || g, '', ${now - 60_000} + g % 2 * 120000, 1
     FROM generate_series(1, ${many}) AS g;
+  INSERT INTO operator_actions (actor, action, target, details, outcome)
+    SELECT 'a', 'retry', 'i' || g, '', 'done' FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
     ON CONFLICT DO NOTHING;`
 
@@ -445,6 +447,11 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     20
   ],
   "readPaused": ["SELECT dx_read_paused()", ["paused_pkey"], 20],
+  "listActions": [
+    "SELECT * FROM operator_actions WHERE id < 5000 ORDER BY id DESC LIMIT 21",
+    ["operator_actions_pkey"],
+    21
+  ],
   "readNextDue": [
     `SELECT * FROM dx_read_next_due(${now})`,
     [

@@ -80,7 +80,7 @@ const triggersOfLaterRelease = [
 ]
 
 /** A table that Duroxide does not have. */
-const ourTable = /^((queue|sqlite)_|(attributes|blocked_instances|paused|processes|removed_events)$)/
+const ourTable = /^((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|removed_events)$)/
 
 describe("a schema of our own", () => {
   it.live("reset: removes triggers with the functions they call", () =>
@@ -102,7 +102,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 26)
+      assert.lengthOf(removed.tables, 27)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -256,7 +256,7 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 17)
+      assert.lengthOf(removed.tables, 18)
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)

@@ -1,4 +1,4 @@
--- Purpose: creates the tables that only this package has: of blocked instances, attributes, pauses, queues, outbox, tasks, data sets and imports. Records in
+-- Purpose: creates the tables that only this package has: of blocked instances, attributes, pauses, actions of operators, queues, outbox, tasks, data sets and imports. Records in
 -- every queued row which processes may take it, so that a claim never reads work of others, and in every message since
 -- when it may be delivered, whatever the clock does afterwards.
 -- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of
@@ -62,6 +62,18 @@ CREATE TABLE paused (
   reason TEXT,
   since TIMESTAMPTZ NOT NULL,
   CONSTRAINT paused_pkey PRIMARY KEY (target, name, version)
+);
+
+-- What operators did with the page, for those who ask later. The primary key has the order of the list.
+CREATE TABLE operator_actions (
+  id BIGSERIAL NOT NULL,
+  at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+  actor TEXT NOT NULL,
+  action TEXT NOT NULL,
+  target TEXT NOT NULL,
+  details TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  CONSTRAINT operator_actions_pkey PRIMARY KEY (id)
 );
 
 CREATE TABLE queue_messages (

@@ -22,6 +22,7 @@ import {
 import type { Reason } from "../ProviderError.ts"
 import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 import { retried } from "../shared/statement.ts"
+import { actions } from "./actions.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { explains } from "./explain.ts"
@@ -38,6 +39,7 @@ export const make = (driver: Driver, notifier?: Notifier["Service"]): Service =>
   return {
     ...views,
     ...lists(driver),
+    ...actions(driver),
     ...explains(views),
     ...deletions(driver),
     ...prunings(driver),

@@ -31,6 +31,7 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
     ...reads(store),
     ...queues(store),
     ...pauses(store),
+    ...actions(store),
     ...deletions(store),
     readHistory: readsOf.make(store).readHistory
   })
@@ -250,6 +251,16 @@ const pauses = (store: tables.Tables) => {
     )
   } satisfies Partial<AdminDriver["Service"]>
 }
+
+const actions = ({ actions }: tables.Tables) => ({
+  recordAction: (action) =>
+    tables.statement((now) => void actions.push({ ...action, id: `${actions.length + 1}`, atMs: now })),
+
+  listActions: ({ before, limit }) =>
+    Effect.sync(() =>
+      actions.slice(0, before === null ? undefined : Math.max(0, Number(before) - 1)).toReversed().slice(0, limit)
+    )
+} satisfies Partial<AdminDriver["Service"]>)
 
 const deletions = (store: tables.Tables) => {
   const { executions, history, instances, locks } = store

@@ -10,6 +10,7 @@ import type { Pause } from "../../model/Pause.ts"
 import type { Encoded } from "../../model/shared/attributes.ts"
 import * as pauses from "../../model/shared/pauses.ts"
 import type { PausedKey, PausedRow } from "../../model/shared/pauses.ts"
+import type { OperatorAction } from "../AdminDriver.ts"
 import type { AttributeChange, EncodedActivity, EncodedEvent, ProcessRegistration } from "../ProviderDriver.ts"
 import * as texts from "./texts.ts"
 
@@ -101,6 +102,8 @@ export interface Tables {
   readonly paused: Map<string, PausedRow>
   /** Called when something was paused or resumed. */
   readonly pauseListeners: Set<() => void>
+  /** What operators did, the newest last. */
+  readonly actions: Array<OperatorAction>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
@@ -123,6 +126,7 @@ export const make = (): Tables => ({
   processes: new Map(),
   paused: new Map(),
   pauseListeners: new Set(),
+  actions: [],
   sessions: new Map(),
   stored: new Map(),
   changed: new Map(),

@@ -20,6 +20,7 @@ import { lockExpiration } from "./lockExpiration.ts"
 import { longPolling } from "./longPolling.ts"
 import { management } from "./management.ts"
 import { multiExecution } from "./multiExecution.ts"
+import { operatorActions } from "./operatorActions.ts"
 import { optimisticTurns } from "./optimisticTurns.ts"
 import { pauses } from "./pauses.ts"
 import { poisonMessage } from "./poisonMessage.ts"
@@ -57,6 +58,7 @@ export const topics = {
   retries,
   processes,
   pauses,
+  operatorActions,
   prune,
   queueSemantics,
   queueViews,
