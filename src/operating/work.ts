@@ -3,6 +3,7 @@
  */
 import type { Pause, PauseTarget } from "../model/Pause.ts"
 import { count, counted } from "../model/shared/quantities.ts"
+import type * as Health from "../observability/Health.ts"
 import * as Late from "../observability/shared/late.ts"
 import type { QueueLoads } from "../provider/Admin.ts"
 import { definitionOf } from "../provider/shared/unserved.ts"
@@ -54,8 +55,30 @@ export const pauseOf = (
     }
   })
 
+/** Work that waits and that no living process serves. */
+export const isUnserved = ({ servedBy, waiting }: Work): boolean => servedBy === 0 && waiting > 0
+
+/** The problems of a check of health: where work is late, whose it is, and why it waits. */
+export const explainProblems = (
+  { backlog, problems, queues }: Pick<Health.Report, "backlog" | "problems" | "queues">,
+  config: Parameters<typeof Late.ofBacklog>[1],
+  all: ReadonlyArray<Work>,
+  pauses: ReadonlyArray<Pause>
+): ReadonlyArray<string> => {
+  const late = [
+    ...(backlog === null ? [] : Late.ofBacklog(backlog, config)),
+    ...(queues === null ? [] : Late.ofQueues(queues, Late.defaults))
+  ]
+  return problems.map((problem) => {
+    const one = late.find((one) => Late.problem(one) === problem)
+    return one === undefined ? problem : explainLate(one, all, pauses)
+  })
+}
+
+// internal
+
 /** The fact, whose work it is, why it waits as far as that is known, and the command to run next. */
-export const explainLate = (late: Late.Late, all: ReadonlyArray<Work>, pauses: ReadonlyArray<Pause>): string => {
+const explainLate = (late: Late.Late, all: ReadonlyArray<Work>, pauses: ReadonlyArray<Pause>): string => {
   if (late.kind === "outbox") return `${Late.fact(late)}: see queues`
   if (late.kind === "task") return `${Late.fact(late)}: see tasks --status pending`
   const found = all
@@ -70,8 +93,6 @@ export const explainLate = (late: Late.Late, all: ReadonlyArray<Work>, pauses: R
   const others = found.length - shown.length
   return `${Late.fact(late)}: ${[...shown, ...(others === 0 ? [] : [`${count(others)} more`])].join(", ")}`
 }
-
-// internal
 
 /** Definitions that one problem names. */
 const mostShown = 3

@@ -4,7 +4,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
-import * as Late from "../../observability/shared/late.ts"
 import * as Counts from "../../operating/counts.ts"
 import { outboxOf, tasksOf } from "../../operating/queues.ts"
 import * as Work from "../../operating/work.ts"
@@ -55,21 +54,15 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const instances = Counts.grouped(counts, ({ status }) => status)
   const beforeStart = yield* admin.countMessagesBeforeStart
   const works = Work.ofLoads(yield* admin.getQueueLoads)
-  const unserved = works.filter(({ servedBy, waiting }) => servedBy === 0 && waiting > 0)
+  const unserved = works.filter(Work.isUnserved)
   const retrying = yield* admin.list({ isRetrying: true, limit: mostRetrying })
   const deadLetters = yield* QueueReport.countDeadByQueue
   const deadProcesses = (yield* admin.listProcesses).filter(({ isAlive }) => !isAlive).length
   const pauses = yield* admin.getPauses
   const nowMs = yield* Clock.currentTimeMillis
-  const { backlog, problems: found, queues, status } = yield* Health.check
-  const late = [
-    ...(backlog === null ? [] : Late.ofBacklog(backlog, yield* RuntimeConfig)),
-    ...(queues === null ? [] : Late.ofQueues(queues, Late.defaults))
-  ]
-  const problems = found.map((problem) => {
-    const one = late.find((one) => Late.problem(one) === problem)
-    return one === undefined ? problem : Work.explainLate(one, works, pauses.targets)
-  })
+  const health = yield* Health.check
+  const { backlog, queues, status } = health
+  const problems = Work.explainProblems(health, yield* RuntimeConfig, works, pauses.targets)
   const total = Counts.sum(counts)
   yield* answer({
     json: {
