@@ -91,9 +91,12 @@ describe("A read replica", () => {
           assert.strictEqual((yield* admin.deleteInstance("two")).instancesDeleted, 1)
           assert.strictEqual((yield* admin.deleteInstance("one")).instancesDeleted, 1)
           assert.deepStrictEqual(yield* idsOf(admin), ["one"])
+          yield* admin.recordAction({ actor: "ada", action: "delete", target: "one", details: "", outcome: "done" })
+          assert.deepStrictEqual((yield* admin.listActions()).actions, [])
           yield* standby.sql("SELECT pg_wal_replay_resume()")
           yield* caughtUp
           assert.deepStrictEqual(yield* idsOf(admin), [])
+          assert.lengthOf((yield* admin.listActions()).actions, 1)
 
           const functions = Effect.fnUntraced(function*({ sql }: ServerPair.Server) {
             const rows = yield* sql<{ name: string }>(
