@@ -1,14 +1,14 @@
 // Makes a clone ready, then runs a command in it: `node scripts/ready.mjs [NAME=value …] [command] [arguments]`.
 //
 // Ready means that dependencies are installed as in the lockfile, the Prisma client is generated from the schema, and
-// the module of the migrations is built; each is done only when it is missing or stale. The npm scripts begin with
-// this, so that each of them works on a fresh clone. It uses Node alone, because it starts before anything is
-// installed.
+// the module of the migrations and the page of the dashboard are built; each is done only when it is missing or stale.
+// The npm scripts begin with this, so that each of them works on a fresh clone. It uses Node alone, because it starts
+// before anything is installed.
 //
 // The command gets the variables of `.env`, unless the environment sets them. `.env.example` lists them.
 
 import { spawn } from "node:child_process"
-import { existsSync, readFileSync, statSync, utimesSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync, statSync, utimesSync } from "node:fs"
 import { constants } from "node:os"
 import { fileURLToPath } from "node:url"
 import { writeModule } from "./prisma/migrationsModule.mjs"
@@ -21,6 +21,7 @@ const tools = {
   "prisma": "prisma/build/index.js",
   "rolldown": "rolldown/bin/cli.mjs",
   "tsc": "typescript/bin/tsc",
+  "vite": "vite/bin/vite.js",
   "vitest": "vitest/vitest.mjs"
 }
 
@@ -43,6 +44,7 @@ const startedByNpm = process.env.npm_lifecycle_event !== undefined
 await install()
 await generateWhenStale()
 writeModule()
+await buildPageWhenStale()
 const args = process.argv.slice(2)
 while (/^\w+=/.test(args[0] ?? "")) {
   const [name, ...value] = args.shift().split("=")
@@ -90,6 +92,22 @@ async function generateWhenStale() {
   if (existsSync(client) && inputs.every((input) => changed(input) <= changed(client))) return
   await tool("prisma", "generate")
   utimesSync(client, new Date(), new Date()) // it is up to date, even if Prisma wrote nothing
+}
+
+/** Of its own files, and of the interface that its client is derived from. */
+async function buildPageWhenStale() {
+  const page = "ui/dist/index.html"
+  const inputs = ["src/dashboard/Api.ts", "src/dashboard/Model.ts", "node_modules/.package-lock.json", ...filesOf("ui")]
+  const changed = (path) => statSync(path).mtimeMs
+  if (existsSync(page) && inputs.every((input) => changed(input) <= changed(page))) return
+  await tool("vite", "build", "--config", "ui/vite.config.ts", "--logLevel", "warn")
+}
+
+function filesOf(folder) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    return path === "ui/dist" ? [] : entry.isDirectory() ? filesOf(path) : [path]
+  })
 }
 
 // -----------------------------------------------------------------------------

@@ -21,11 +21,18 @@ export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): st
     ? "forked"
     : isCancellation(event)
     ? kindsOfCancellations[event._tag]!
-    : event._tag === "KeyValueSet" && event.key === attributes.recordKey
+    : isOfAttributes(event)
     ? "attributes changed"
     : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
     : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]
+
+/** Whether it is a message of this package, which no program takes. */
+export const isOwnSignal = ({ name }: { readonly name: string }): boolean => kindsOfSignals[name] !== undefined
+
+/** Whether it records a change of attributes. */
+export const isOfAttributes = (event: Event.Event): boolean =>
+  event._tag === "KeyValueSet" && event.key === attributes.recordKey
 
 export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   OrchestrationStarted: "started",

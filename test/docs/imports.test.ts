@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
+import * as dashboard from "duroxide-prisma/dashboard"
 import * as observability from "duroxide-prisma/observability"
 import * as outbox from "duroxide-prisma/outbox"
 import * as prisma from "duroxide-prisma/prisma"
@@ -21,6 +22,7 @@ import * as queueSuite from "duroxide-prisma/testing/queue"
 import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
 import * as http from "effect/http"
+import * as httpApi from "effect/http-api"
 import * as effectObservability from "effect/observability"
 import * as persistence from "effect/persistence"
 import { readdirSync } from "node:fs"
@@ -29,6 +31,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ours: Record<string, object> = {
   "duroxide-prisma": root,
+  "duroxide-prisma/dashboard": dashboard,
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
   "duroxide-prisma/provider": provider,
@@ -50,6 +53,7 @@ const entries: Record<string, object> = {
   ...ours,
   effect,
   "effect/http": http,
+  "effect/http-api": httpApi,
   "effect/observability": effectObservability,
   "effect/persistence": persistence
 }

@@ -52,13 +52,13 @@ export const fact = ({ ageMs, kind, limitMs, tag }: Late): string => {
 /** The fact, and the command that says whose it is. */
 export const problem = (one: Late): string => `${fact(one)}: see duroxide-prisma ${commandOf(one)}`
 
+/** When another process has claimed what the lock of a crashed one has held, and its statement was stored. */
+export const takeoverMs = (lockTimeout: Duration.Duration) => Duration.toMillis(Duration.sum(lockTimeout, grace))
+
 // internal
 
 const commandOf = ({ kind }: Late) =>
   kind === "outbox" ? "queues" : kind === "task" ? "tasks --status pending" : "status"
-
-/** When another process has claimed what the lock of a crashed one has held, and its statement was stored. */
-const takeoverMs = (lockTimeout: Duration.Duration) => Duration.toMillis(Duration.sum(lockTimeout, grace))
 
 const grace = Duration.seconds(2)
 

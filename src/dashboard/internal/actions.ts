@@ -1,0 +1,288 @@
+/**
+ * What the dashboard does. Each action leaves a row in the table of actions: who did what with which instance, and
+ * whether it was done.
+ */
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Schema from "effect/Schema"
+import type * as Stream from "effect/Stream"
+import { randomUUID } from "node:crypto"
+import * as Client from "../../Client.ts"
+import { shownTarget } from "../../model/shared/pauses.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
+import { counted } from "../../model/shared/quantities.ts"
+import type { Refusal } from "../../operating/Refusal.ts"
+import { findRunning } from "../../operating/running.ts"
+import * as Orchestration from "../../Orchestration.ts"
+import * as PgQueue from "../../prisma/PgQueue.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { QueueError } from "../../queue/QueueError.ts"
+import * as Signal from "../../Signal.ts"
+import { Tasks } from "../../tasks/Tasks.ts"
+import { Api, CurrentActor, Refused } from "../Api.ts"
+import type { BulkProgress } from "../Api.ts"
+import * as Bulk from "./bulk.ts"
+import * as Failures from "./failures.ts"
+import { check } from "./knowledge.ts"
+import type { Knowledge } from "./knowledge.ts"
+import * as Search from "./search.ts"
+import type { Services } from "./services.ts"
+import { targetOf } from "./shapes.ts"
+
+export const layer = (knowledge: Knowledge) =>
+  HttpApiBuilder.group(
+    Api,
+    "operate",
+    Effect.fnUntraced(function*(handlers) {
+      const services = yield* Effect.context<Services>()
+
+      /** Runs it, and records it, whether it is done or refused. `change` returns what happened, in a sentence. */
+      const recorded = <A, R extends Services | CurrentActor>(
+        action: string,
+        target: string,
+        details: string,
+        change: Effect.Effect<A, Thrown, R>
+      ) =>
+        change.pipe(
+          Effect.mapError(Failures.of),
+          Effect.tap(() => record(action, target, details, "done")),
+          Effect.tapError((error) =>
+            record(action, target, error.message, error._tag === "Unavailable" ? "failed" : "refused")
+          ),
+          // What was begun is finished and recorded, even if the browser has gone.
+          Effect.uninterruptible,
+          Effect.provideContext(services)
+        )
+      const said = <R extends Services | CurrentActor>(
+        action: string,
+        target: string,
+        details: string | undefined,
+        message: string,
+        change: Effect.Effect<unknown, Thrown, R>
+      ) => recorded(action, target, details ?? "", Effect.as(change, { message }))
+
+      return handlers.handleAll({
+        start: ({ payload: { instanceId = randomUUID(), orchestration: name, payload, version } }) =>
+          recorded(
+            "start",
+            instanceId,
+            version === undefined ? name : `${name}@${version}`,
+            Effect.gen(function*() {
+              const versions = knowledge.orchestrations.filter((one) => one.name === name)
+              yield* check(
+                version === undefined ? versions.at(-1) : versions.find((one) => one.version === version),
+                payload
+              )
+              const definition = yield* made(() =>
+                Orchestration.make(name, { version: version ?? "1.0.0", payload: Schema.Unknown })
+              )
+              const client = yield* Client.Client
+              yield* client.start(definition, {
+                instanceId,
+                payload,
+                version: version === undefined ? "newest" : "own"
+              })
+              return { instanceId, message: `started ${instanceId}` }
+            })
+          ),
+        signal: ({ payload: { instanceId, name, payload } }) =>
+          said(
+            "signal",
+            instanceId,
+            name,
+            `sent ${name} to ${instanceId}`,
+            Effect.gen(function*() {
+              yield* check(knowledge.signals.find((one) => one.name === name), payload)
+              const signal = yield* made(() => Signal.make(name, { payload: Schema.Unknown }))
+              yield* findRunning(instanceId)
+              yield* (yield* Client.Client).send(signal, instanceId, payload)
+            })
+          ),
+        interrupt: ({ payload: { deadlineMs, instanceId, reason = byOperator } }) =>
+          said(
+            "interrupt",
+            instanceId,
+            reason,
+            `interrupted ${instanceId}: it cleans up, and then it is Cancelled`,
+            Effect.andThen(
+              findRunning(instanceId),
+              Effect.flatMap(Client.Client, (client) => client.interrupt(instanceId, reason, { deadline: deadlineMs }))
+            )
+          ),
+        terminate: ({ payload: { instanceId, reason = byOperator } }) =>
+          said(
+            "terminate",
+            instanceId,
+            reason,
+            `terminated ${instanceId}: it is Cancelled at its next turn, without clean-up`,
+            Effect.andThen(
+              findRunning(instanceId),
+              Effect.flatMap(Client.Client, (client) => client.terminate(instanceId, reason))
+            )
+          ),
+        retry: ({ payload: { dryRun, from, instanceId, reason } }) => {
+          const retried = Effect.flatMap(Admin, (admin) => admin.retry(instanceId, { from, reason, dryRun }))
+          return dryRun
+            ? Effect.provideContext(Effect.mapError(retried, Failures.of), services)
+            : recorded("retry", instanceId, shownParts({ "from event": from, reason }), retried)
+        },
+        fork: ({ payload: { atEvent, instanceId, newId } }) =>
+          said(
+            "fork",
+            instanceId,
+            `at event ${atEvent} as ${newId}`,
+            `${newId} continues from event ${atEvent} of ${instanceId}`,
+            Effect.flatMap(Admin, (admin) => admin.fork(instanceId, { atEvent, newId }))
+          ),
+        redriveSignal: ({ payload: { event, execution, instanceId } }) =>
+          said(
+            "redrive",
+            instanceId,
+            `signal of event ${event}`,
+            `sent the signal of event ${event} to ${instanceId} again`,
+            Effect.flatMap(Client.Client, (client) => client.redrive(instanceId, { event, execution }))
+          ),
+        delete: ({ payload: { force, instanceId } }) =>
+          recorded(
+            "delete",
+            instanceId,
+            force ? "with force" : "",
+            Effect.map(
+              Effect.flatMap(Admin, (admin) => admin.deleteInstance(instanceId, { force })),
+              ({ eventsDeleted, instancesDeleted }) => ({
+                message: `deleted ${instanceId}: ${counted(instancesDeleted, "instance")}, ${
+                  counted(eventsDeleted, "event")
+                }`
+              })
+            )
+          ),
+        pause: ({ payload: { reason, target: given } }) =>
+          Effect.flatMap(targetNamed(given), (target) =>
+            said(
+              "pause",
+              shownTarget(target),
+              reason,
+              `paused ${shownTarget(target)}`,
+              Effect.flatMap(Admin, (admin) => admin.pause(target, { reason }))
+            )),
+        resume: ({ payload: { target: given } }) =>
+          Effect.flatMap(targetNamed(given), (target) =>
+            said(
+              "resume",
+              shownTarget(target),
+              undefined,
+              `resumed ${shownTarget(target)}`,
+              Effect.flatMap(
+                Effect.flatMap(Admin, (admin) => admin.resume(target)),
+                (wasPaused) =>
+                  wasPaused ? Effect.void : Effect.fail(
+                    new Refused({ code: "NotPaused", message: `there is no pause of ${shownTarget(target)}` })
+                  )
+              )
+            )),
+        bulk: ({ payload }): Effect.Effect<Stream.Stream<typeof BulkProgress.Type>, Failures.Failure, CurrentActor> =>
+          Effect.gen(function*() {
+            const actor = yield* CurrentActor
+            const search = yield* Search.of(payload.search)
+            return yield* Bulk.run(payload, search, ({ done, refused, stopped }) =>
+              record(
+                payload.action,
+                Search.shown(payload.search),
+                `${done} done, ${refused} refused${stopped === null ? "" : `; ${stopped}`}${
+                  payload.reason === undefined ? "" : `; ${payload.reason}`
+                }`,
+                stopped === null ? "done" : "failed"
+              ).pipe(Effect.provideService(CurrentActor, actor)))
+          }).pipe(Effect.mapError(Failures.of), Effect.provideContext(services)),
+        redriveTasks: ({ payload: { taskIds } }) =>
+          recorded(
+            "redrive tasks",
+            taskIds.join(", "),
+            "",
+            Effect.map(
+              Effect.flatMap(Tasks, (tasks) => tasks.redrive({ ids: taskIds })),
+              (ids) => ({ message: `redriven ${counted(ids.length, "task")}` })
+            )
+          ),
+        cancelTasks: ({ payload: { reason = byOperator, taskIds } }) =>
+          recorded(
+            "cancel tasks",
+            taskIds.join(", "),
+            reason,
+            Effect.gen(function*() {
+              const tasks = yield* Tasks
+              const cancelled = yield* Effect.forEach(taskIds, (id) => tasks.cancel(id, reason), { concurrency: 8 })
+              return { message: `cancelled ${counted(cancelled.filter(Boolean).length, "task")}` }
+            })
+          ),
+        redriveMessages: ({ payload: { limit, queue } }) =>
+          recorded(
+            "redrive messages",
+            queue,
+            limit === undefined ? "" : `at most ${limit}`,
+            Effect.map(redriveMessages(queue, limit ?? Infinity), (moved) => ({
+              message: `redriven ${counted(moved, "message")} of ${queue}`
+            }))
+          )
+      })
+    })
+  )
+
+// internal
+
+const byOperator = "by an operator"
+
+type Thrown =
+  | ProviderError
+  | Client.InstanceAlreadyExists
+  | PayloadMismatch
+  | PayloadTooLarge
+  | QueueError
+  | Refusal
+  | Failures.Failure
+
+/** An action that was done stays done if it cannot be recorded; the log says so. */
+const record = Effect.fnUntraced(
+  function*(action: string, target: string, details: string, outcome: "done" | "refused" | "failed") {
+    const { name } = yield* CurrentActor
+    yield* (yield* Admin).recordAction({ actor: name, action, target, details, outcome })
+  },
+  Effect.catch(({ reason }) =>
+    Effect.logWarning("Dashboard: an action is not in the table of actions").pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", error_type: reason._tag, error: reason.message })
+    )
+  )
+)
+
+/** Names and versions are checked when a definition is made. */
+const made = <A>(make: () => A): Effect.Effect<A, Refused> =>
+  Effect.try({
+    try: make,
+    catch: (thrown) => new Refused({ code: "InvalidInput", message: (thrown as Error).message })
+  })
+
+const targetNamed = (given: Parameters<typeof targetOf>[0]) => {
+  const target = targetOf(given)
+  return target === undefined
+    ? Effect.fail(new Refused({ code: "InvalidInput", message: `name the ${given.kind} to pause or to resume` }))
+    : Effect.succeed(target)
+}
+
+const shownParts = (parts: { readonly [name: string]: string | number | undefined }): string =>
+  Object.entries(parts).flatMap(([name, value]) => value === undefined ? [] : [`${name}: ${value}`]).join("; ")
+
+/** Messages that one statement takes. */
+const mostAtOnce = 500
+
+/** What dies again meanwhile is not taken again. */
+const redriveMessages = Effect.fnUntraced(function*(name: string, limit: number) {
+  const queue = yield* PgQueue.make({ queues: { [name]: {} } })
+  let done = 0
+  let moved: number
+  do {
+    moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, limit - done) })
+    done += moved
+  } while (moved === mostAtOnce && done < limit)
+  return done
+}, Effect.scoped)

@@ -1,0 +1,46 @@
+/**
+ * What the dashboard knows of the application, beside its store.
+ */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import type { PayloadSchema } from "../../model/shared/payload.ts"
+import { Refused } from "../Api.ts"
+import type * as Api from "../Api.ts"
+
+export interface Knowledge {
+  readonly payloads: "show" | "hide"
+  readonly orchestrations: ReadonlyArray<Known & { readonly version: string }>
+  readonly signals: ReadonlyArray<Known>
+  readonly metricsUrl: string | null
+  readonly maxStreams: number
+}
+
+/** A definition: its payload makes a form, and checks what comes from it. */
+export interface Known {
+  readonly name: string
+  readonly payload: PayloadSchema
+}
+
+/** Null for a Schema that JSON Schema cannot describe: the dashboard then asks for JSON text. */
+export const formOf = ({ payload }: Known): typeof Api.JsonSchema.Type | null => {
+  try {
+    const { definitions, schema } = Schema.toJsonSchemaDocument(payload)
+    // As it is sent: without what JSON leaves out.
+    return JSON.parse(JSON.stringify({ definitions, schema })) as typeof Api.JsonSchema.Type
+  } catch {
+    return null
+  }
+}
+
+/** Fails if the definition is known and does not take this payload. What is not known takes any. */
+export const check = (known: Known | undefined, payload: unknown): Effect.Effect<void, Refused> =>
+  known === undefined ? Effect.void : Effect.asVoid(
+    Schema.decodeUnknownEffect(Schema.toCodecJson(known.payload))(payload).pipe(
+      Effect.mapError(({ message }) =>
+        new Refused({
+          code: "PayloadMismatch",
+          message: `the payload does not match the schema of ${known.name}: ${message}`
+        })
+      )
+    )
+  )

@@ -1,0 +1,233 @@
+/**
+ * What happens in the store, for all pages that look at it.
+ *
+ * Every two seconds it reads what `top` reads, which costs the same however many instances there are; less often what
+ * changes slowly. A store that answers slowly is asked less often: reads take a twentieth of the time at most.
+ */
+import * as Clock from "effect/Clock"
+import type * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import { shownTarget } from "../../model/shared/pauses.ts"
+import { age, counted } from "../../model/shared/quantities.ts"
+import { takeoverMs } from "../../observability/shared/late.ts"
+import * as Live from "../../operating/live.ts"
+import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
+import type * as LiveReport from "../../prisma/shared/liveReport.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { definitionOf } from "../../provider/shared/unserved.ts"
+import { RuntimeConfig } from "../../RuntimeConfig.ts"
+import { TaskDriver } from "../../tasks/TaskDriver.ts"
+import type * as Api from "../Api.ts"
+import * as Shapes from "./shapes.ts"
+
+type Overview = typeof Api.Overview.Type
+type Attention = typeof Api.Attention.Type
+type Pace = typeof Api.Pace.Type
+
+/** Reads again and again; `publish` gets each overview. A failed read is tried again, and nothing is published. */
+export const watch = Effect.fnUntraced(function*(
+  past: Past,
+  publish: (overview: Overview) => Effect.Effect<void>
+) {
+  let slow: Slow | undefined
+  let slowAtMs = Number.NEGATIVE_INFINITY
+  const look = Effect.gen(function*() {
+    const begunMs = yield* Clock.currentTimeMillis
+    if (begunMs - slowAtMs > slowEveryMs) {
+      slow = yield* readSlow(begunMs)
+      slowAtMs = begunMs
+    }
+    yield* publish(yield* readOnce(past, slow!))
+    return (yield* Clock.currentTimeMillis) - begunMs
+  })
+  return yield* Effect.forever(
+    look.pipe(
+      Effect.catch((error) => Effect.as(Effect.logDebug("Dashboard: the store did not answer", error), 0)),
+      Effect.flatMap((tookMs) => Effect.sleep(Math.max(everyMs, tookMs * 20)))
+    )
+  )
+})
+
+/** What was seen while someone looked. */
+export interface Past {
+  /** What the reads of the last minute have counted. */
+  readonly minute: Array<Omit<LiveReport.Pace, "orchestration"> & { readonly fromMs: number; readonly toMs: number }>
+  readonly paces: Array<Pace>
+  lastMs: number | undefined
+}
+
+export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined })
+
+// internal
+
+const everyMs = 2_000
+const slowEveryMs = 15_000
+const minuteMs = 60_000
+
+/** One pace in half a minute is kept, for an hour. */
+const keepEveryMs = 30_000
+const hourMs = 3_600_000
+
+/** Most instances that are counted one by one. */
+const mostListed = 100
+
+interface Slow {
+  readonly attention: ReadonlyArray<Attention>
+  readonly tasks: Overview["tasks"]
+  readonly outbox: Overview["outbox"]
+}
+
+const readOnce = Effect.fnUntraced(function*(past: Past, slow: Slow) {
+  const live = yield* Live.read(past.lastMs === undefined ? { agoMs: minuteMs } : { atMs: past.lastMs })
+  const { counts, pauses, processes } = live
+  const paces = remember(past, live)
+  const due = Live.dueOf(live)
+  const overview: Overview = {
+    nowMs: live.nowMs,
+    counts: counts.map(Shapes.count),
+    blocked: live.blocked,
+    paces,
+    due: due.map((one) => ({
+      kind: one.kind,
+      name: one.name,
+      version: one.version,
+      tag: one.tag,
+      waiting: one.waiting,
+      running: one.running,
+      oldestAgeMs: one.oldestAgeMs,
+      isMore: one.isMore,
+      servedBy: one.servedBy,
+      isPaused: one.paused
+    })),
+    pauses: pauses.targets.map(Shapes.pause),
+    pausedInstances: pauses.instances,
+    processes: processes.map(Shapes.process),
+    attention: [
+      ...some("blocked", live.blocked, (number) => `${number} blocked: no process could run the next turn`),
+      ...waitsOf(due, yield* RuntimeConfig),
+      ...pauses.targets.map((one): Attention => ({
+        kind: "paused",
+        text: `${shownTarget(one.target)} is paused${one.reason === null ? "" : `: ${one.reason}`}`,
+        name: Shapes.target(one.target).name,
+        count: null
+      })),
+      ...some("paused", pauses.instances, (number) => `${number} paused by themselves`),
+      ...some(
+        "deadProcesses",
+        processes.filter(({ isAlive }) => !isAlive).length,
+        (number) => `${number} died within a day`,
+        ["process", "processes"]
+      ),
+      ...slow.attention
+    ],
+    tasks: slow.tasks,
+    outbox: slow.outbox
+  }
+  return overview
+})
+
+/** What changes slowly, or costs more to read. */
+const readSlow = Effect.fnUntraced(function*(nowMs: number) {
+  const admin = yield* Admin
+  const failed = yield* admin.list({ status: "Failed", updatedFromMs: nowMs - hourMs, limit: mostListed })
+  const retrying = yield* admin.list({ isRetrying: true, limit: mostListed })
+  const letters = yield* QueueReport.countDeadByQueue
+  const tasks = yield* (yield* TaskDriver).readBacklog
+  const outbox = yield* (yield* OutboxDriver).readBacklog
+  const orMore = ({ instances, next }: typeof failed, number: string) =>
+    next !== null && instances.length === mostListed ? `${number} or more` : number
+  const slow: Slow = {
+    attention: [
+      ...some("failed", failed.instances.length, (number) => `${orMore(failed, number)} failed within the last hour`),
+      ...some("retrying", retrying.instances.length, (number) => `${orMore(retrying, number)} try an activity again`),
+      ...some("deadTasks", tasks.dead, (number) => `${number} dead`, ["task", "tasks"]),
+      ...letters.map(({ dead, queue }): Attention => ({
+        kind: "deadLetters",
+        text: `${counted(dead, "dead letter")} in the queue ${queue}`,
+        name: queue,
+        count: dead
+      }))
+    ],
+    tasks: {
+      pending: tasks.pending,
+      running: tasks.running,
+      dead: tasks.dead,
+      oldestAgeMs: tasks.oldestAgeMs === 0 ? null : tasks.oldestAgeMs
+    },
+    outbox: {
+      waiting: outbox.waiting,
+      failing: outbox.failing,
+      oldestAgeMs: outbox.waiting + outbox.failing === 0 ? null : outbox.oldestAgeMs
+    }
+  }
+  return slow
+})
+
+/** Work that no process serves, and work that waits longer than another process takes to take over from a dead one. */
+const waitsOf = (
+  due: ReturnType<typeof Live.dueOf>,
+  { orchestrationLockTimeout, workerLockTimeout }: Context.Service.Shape<typeof RuntimeConfig>
+): ReadonlyArray<Attention> => {
+  const limits = { orchestration: takeoverMs(orchestrationLockTimeout), activity: takeoverMs(workerLockTimeout) }
+  return due.flatMap((one): ReadonlyArray<Attention> => {
+    const { kind, name, oldestAgeMs, paused, servedBy, waiting } = one
+    if (paused || oldestAgeMs === null) return []
+    if (servedBy === 0) {
+      const text = `no living process serves ${definitionOf(one)}: ${
+        counted(waiting, "waits", "wait")
+      }, the oldest for ${age(oldestAgeMs)}`
+      return [{ kind: "unserved", text, name, count: waiting }]
+    }
+    if (oldestAgeMs <= limits[kind]) return []
+    return [{ kind: "late", text: `${definitionOf(one)} has waited for ${age(oldestAgeMs)}`, name, count: waiting }]
+  })
+}
+
+/** Nothing for none. */
+const some = (
+  kind: Attention["kind"],
+  count: number,
+  text: (number: string) => string,
+  [one, many]: readonly [string, string] = ["instance", "instances"]
+): ReadonlyArray<Attention> => count === 0 ? [] : [{ kind, text: text(counted(count, one, many)), name: null, count }]
+
+/** The pace of the last minute, after those that were kept. */
+const remember = (past: Past, live: Live.Report): ReadonlyArray<Pace> => {
+  const fromMs = past.lastMs ?? live.nowMs - minuteMs
+  past.lastMs = live.nowMs
+  // After a pause, the first answer is about all of it.
+  if (live.nowMs - fromMs > minuteMs) past.minute.length = 0
+  const sum = (field: "started" | "completed" | "failed" | "cancelled") =>
+    live.paces.reduce((sum, one) => sum + one[field], 0)
+  past.minute.push({
+    fromMs,
+    toMs: live.nowMs,
+    started: sum("started"),
+    completed: sum("completed"),
+    failed: sum("failed"),
+    cancelled: sum("cancelled")
+  })
+  while (past.minute[0]!.toMs <= live.nowMs - minuteMs) past.minute.shift()
+  const perMinute = (field: "started" | "completed" | "failed" | "cancelled") =>
+    Math.round(
+      past.minute.reduce((sum, one) => sum + one[field], 0) * minuteMs /
+        Math.max(1, live.nowMs - past.minute[0]!.fromMs)
+    )
+  const pace: Pace = {
+    atMs: live.nowMs,
+    started: perMinute("started"),
+    completed: perMinute("completed"),
+    failed: perMinute("failed"),
+    cancelled: perMinute("cancelled"),
+    blocked: live.blocked
+  }
+  const kept = [...past.paces, pace]
+  const lastKeptMs = past.paces.at(-1)?.atMs ?? Number.NEGATIVE_INFINITY
+  if (pace.atMs - lastKeptMs >= keepEveryMs) {
+    past.paces.push(pace)
+    while (past.paces[0]!.atMs < live.nowMs - hourMs) past.paces.shift()
+    return [...past.paces]
+  }
+  return kept
+}

@@ -1,0 +1,263 @@
+/**
+ * What the dashboard reads.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import { Ledger } from "../../model/shared/ledger.ts"
+import * as InstanceDetail from "../../operating/instanceDetail.ts"
+import * as Reasons from "../../operating/reasons.ts"
+import { errorOf } from "../../operating/tasks.ts"
+import { Database } from "../../prisma/Database.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
+import * as TaskReport from "../../prisma/shared/taskReport.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import { Api, CurrentActor, Unavailable } from "../Api.ts"
+import type * as Model from "../Api.ts"
+import * as Definitions from "./definitions.ts"
+import * as Failures from "./failures.ts"
+import * as Files from "./files.ts"
+import * as History from "./history.ts"
+import { formOf } from "./knowledge.ts"
+import type { Knowledge } from "./knowledge.ts"
+import * as Overview from "./overview.ts"
+import * as Search from "./search.ts"
+import type { Services } from "./services.ts"
+import * as Shapes from "./shapes.ts"
+import * as Streams from "./streams.ts"
+import * as Watch from "./watch.ts"
+
+export const layer = (knowledge: Knowledge) =>
+  HttpApiBuilder.group(
+    Api,
+    "read",
+    Effect.fnUntraced(function*(handlers) {
+      const services = yield* Effect.context<Services>()
+      const past = Overview.makePast()
+      const overviews = yield* Streams.share<typeof Model.Overview.Type>((_, publish) =>
+        Effect.provideContext(Overview.watch(past, publish), services)
+      )
+      const instances = yield* Streams.share((id: string, publish: (state: Watch.Seen) => Effect.Effect<void>) =>
+        Effect.provideContext(Watch.instance(id, publish), services)
+      )
+      const limited = Streams.limited(knowledge.maxStreams)
+      const stored = <A, R extends Services | CurrentActor | Scope.Scope>(
+        read: Effect.Effect<A, ProviderError | Failures.Failure, R>
+      ) =>
+        read.pipe(
+          Effect.provideContext(services),
+          Effect.mapError(Failures.of)
+        )
+      const seesPayloads = Effect.map(
+        CurrentActor,
+        (actor) => knowledge.payloads === "show" && actor.seesPayloads !== false
+      )
+      const session = {
+        packageVersion: Files.packageVersion(),
+        orchestrations: knowledge.orchestrations.map((one) => ({
+          name: one.name,
+          version: one.version,
+          payload: formOf(one)
+        })),
+        signals: knowledge.signals.map((one) => ({ name: one.name, payload: formOf(one) })),
+        metricsUrl: knowledge.metricsUrl
+      }
+
+      return handlers.handleAll({
+        session: () =>
+          stored(Effect.gen(function*() {
+            const { name, role } = yield* CurrentActor
+            const { address, schema } = yield* Database
+            return { ...session, actor: name, role, seesPayloads: yield* seesPayloads, address, schema }
+          })),
+        overview: () =>
+          Stream.runHead(overviews("")).pipe(
+            Effect.timeoutOption(longestLook),
+            Effect.map(Option.flatten),
+            Effect.flatMap(Option.match({
+              onNone: () => Effect.fail(new Unavailable({ message: "the store did not answer" })),
+              onSome: Effect.succeed
+            }))
+          ),
+        live: () => limited(overviews("")),
+        instances: ({ query: { cursor, limit, orderBy, ...search } }) =>
+          stored(Effect.gen(function*() {
+            const sees = yield* seesPayloads
+            const admin = yield* Admin
+            const page = yield* admin.list({ ...yield* Search.of(search), cursor, limit, orderBy })
+            return {
+              instances: page.instances.map((one) => Shapes.instance(one, { isListed: true, seesPayloads: sees })),
+              next: page.next
+            }
+          })),
+        reasons: ({ query: { limit, ...search } }) =>
+          stored(Effect.gen(function*() {
+            const found = yield* Reasons.explainMany({
+              search: yield* Search.of(search),
+              limit: Math.min(limit ?? mostExplained, mostExplained)
+            })
+            return {
+              instances: found.instances,
+              isMore: found.isMore,
+              groups: found.groups.map(({ instanceIds, ...group }) => ({
+                ...group,
+                instances: instanceIds.length,
+                instanceId: instanceIds[0]!
+              }))
+            }
+          })),
+        instance: ({ query: { id } }) =>
+          stored(Effect.flatMap(seesPayloads, (seesPayloads) => detailOf(id, seesPayloads))),
+        instanceLive: ({ query: { id } }) =>
+          stored(Effect.gen(function*() {
+            const sees = yield* seesPayloads
+            return yield* limited(
+              Stream.map(
+                instances(id),
+                (state) => state === null ? null : Shapes.instance(state, { isListed: false, seesPayloads: sees })
+              )
+            )
+          })),
+        history: ({ query: { after = 0, execution, id, limit = mostEvents } }) =>
+          stored(Effect.gen(function*() {
+            const admin = yield* Admin
+            const executionId = execution ?? (yield* admin.latestExecutionId(id))
+            const events = yield* admin.readHistoryWithExecutionId(id, executionId)
+            const from = events.findIndex(({ eventId }) => eventId > after)
+            const shown = from === -1 ? [] : events.slice(from, from + Math.min(limit, mostEvents))
+            return {
+              executionId,
+              events: History.of(shown, {
+                lostSignals: new Set(Ledger.of(events).lostSignals),
+                seesPayloads: yield* seesPayloads
+              }),
+              total: events.length
+            }
+          })),
+        definitions: () => stored(Definitions.read),
+        queues: () =>
+          stored(Effect.gen(function*() {
+            const admin = yield* Admin
+            return {
+              queues: yield* QueueReport.readQueues,
+              tasks: yield* QueueReport.countTasks,
+              beforeStart: yield* admin.countMessagesBeforeStart
+            }
+          })),
+        tasks: ({ query: { cursor, name, status } }) =>
+          stored(Effect.gen(function*() {
+            const sees = yield* seesPayloads
+            const page = yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
+            return {
+              tasks: page.tasks.map((task) => ({
+                taskId: task.id,
+                name: task.name,
+                key: task.key,
+                status: task.status,
+                attempts: task.attempts,
+                counted: task.counted,
+                maxAttempts: task.maxAttempts,
+                error: errorOf(task),
+                workerId: task.workerId,
+                createdAtMs: task.createdAtMs,
+                runAtMs: task.runAtMs,
+                startedAtMs: task.startedAtMs,
+                endedAtMs: task.endedAtMs,
+                payload: task.payload
+              })),
+              next: page.next
+            }
+          })),
+        deadLetters: ({ query: { queue } }) =>
+          stored(Effect.gen(function*() {
+            const messages = yield* QueueReport.listDead(queue, lettersOfPage)
+            return {
+              queue,
+              dead: yield* QueueReport.countDead(queue),
+              messages: messages.map(({ attempts, diedAtMs, id, kind, reason }) => ({
+                id,
+                kind,
+                deliveries: attempts,
+                reason,
+                diedAtMs
+              }))
+            }
+          })),
+        actions: ({ query: { cursor } }) =>
+          stored(Effect.flatMap(Admin, (admin) => admin.listActions({ cursor, limit: actionsOfPage })))
+      })
+    })
+  )
+
+// internal
+
+const longestLook = "10 seconds"
+const mostExplained = 1000
+const mostEvents = 5000
+const mostExecutions = 100
+const mostAncestors = 20
+const tasksOfPage = 50
+const lettersOfPage = 100
+const actionsOfPage = 50
+
+const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) {
+  const admin = yield* Admin
+  const found = yield* InstanceDetail.read(id, { mostExecutions })
+  const { cause, sentence } = yield* admin.explain(id)
+  const children = yield* admin.list({ parentId: id, limit: 1 })
+  const detail: typeof Model.InstanceDetail.Type = {
+    instance: Shapes.instance(found.state, { isListed: false, seesPayloads }),
+    explanation: { sentence, cause: cause._tag },
+    waits: found.waits.map(({ place, ...wait }) => ({
+      kind: wait.kind,
+      name: wait.name,
+      instanceId: wait.instanceId,
+      tag: wait.tag,
+      eventId: wait.eventId,
+      sinceMs: wait.sinceMs,
+      place: place === null ? null : Shapes.place(place)
+    })),
+    messages: found.messages.map(({ answers, kind, name, place }) => ({
+      kind,
+      name,
+      answers,
+      place: Shapes.place(place)
+    })),
+    untaken: found.untaken,
+    setAside: found.setAside,
+    interruption: found.interruption,
+    keyValues: found.keyValues.map(([key, value]) => ({ key, value: seesPayloads ? value : null })),
+    executions: found.executions.map((one) => ({
+      executionId: one.executionId,
+      status: one.status,
+      events: one.eventCount,
+      startedAtMs: one.startedAtMs,
+      endedAtMs: one.completedAtMs
+    })),
+    ancestors: yield* ancestorsOf(found.state.parentInstanceId),
+    hasChildren: children.instances.length > 0 || children.next !== null,
+    ofDuroxide: found.foreign === "duroxide" ? found.pinnedVersion : null,
+    nowMs: yield* Clock.currentTimeMillis
+  }
+  return detail
+})
+
+/** From the root down. An endless tree cannot be; a very deep one is cut at its root. */
+const ancestorsOf = Effect.fnUntraced(function*(parentId: string | null) {
+  const admin = yield* Admin
+  const ids: Array<string> = []
+  for (let id = parentId; id !== null && ids.length < mostAncestors;) {
+    ids.unshift(id)
+    id = Option.getOrNull(
+      yield* admin.getParentId(id).pipe(
+        // Deleted meanwhile.
+        Effect.catchIf(({ reason }) => reason._tag === "InstanceNotFound", () => Effect.succeed(Option.none<string>()))
+      )
+    )
+  }
+  return ids
+})

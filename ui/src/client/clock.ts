@@ -1,0 +1,32 @@
+/** The store's clock: answers carry its time, and ages are counted from there, not from the clock of the browser. */
+import { useEffect, useRef, useState } from "preact/hooks"
+import { isVisible } from "./signal.ts"
+
+let offsetMs = 0
+
+export const tellTime = (nowMs: number) => {
+  offsetMs = nowMs - Date.now()
+}
+
+export const now = (): number => Date.now() + offsetMs
+
+const listeners = new Set<() => void>()
+setInterval(() => {
+  if (isVisible.get()) { for (const listener of listeners) listener() }
+}, 1000)
+
+/** What `of` makes of the time. It renders again only when that changes, which it looks at each second. */
+export const useTimed = <A>(of: (nowMs: number) => A): A => {
+  const [, render] = useState(0)
+  const value = of(now())
+  const latest = useRef({ of, value })
+  latest.current = { of, value }
+  useEffect(() => {
+    const tick = () => {
+      if (!Object.is(latest.current.of(now()), latest.current.value)) render((n) => n + 1)
+    }
+    listeners.add(tick)
+    return () => void listeners.delete(tick)
+  }, [])
+  return value
+}

@@ -1,0 +1,180 @@
+import { Fragment } from "preact"
+import { useState } from "preact/hooks"
+import { toast, useReadOnly, useSession } from "../app/contexts.ts"
+import { link, useRoute } from "../app/route.ts"
+import { api } from "../client/client.ts"
+import type { Definition, PauseTarget } from "../client/models.ts"
+import { runAndSay, useQuery } from "../client/query.ts"
+import { Menu, MenuItem } from "../parts/menu.tsx"
+import { Answer, Empty, Panel, Table } from "../parts/panel.tsx"
+import { PauseDialog } from "../parts/pause.tsx"
+import { Num, number } from "../parts/time.tsx"
+import { StartDialog } from "./StartDialog.tsx"
+
+type Open = { readonly pause: PauseTarget } | {
+  readonly start: { readonly name: string; readonly version: string | null }
+}
+
+/** Orchestrations with their versions: how many instances, served by whom. */
+export const DefinitionsView = () => {
+  const definitions = useQuery(() => api.read.definitions({}), [], { everyMs: 10_000 })
+  const { orchestrations } = useSession()
+  const wanted = useRoute().query["start"]
+  const [open, setOpen] = useState<Open | null>(
+    wanted === undefined ? null : { start: { name: wanted, version: null } }
+  )
+  const readOnly = useReadOnly()
+  const resume = (target: PauseTarget) => () => resumeTarget(target, definitions.reload)
+  return (
+    <>
+      <div class="view-head">
+        <h1>Definitions</h1>
+        <div class="end">
+          <button
+            type="button"
+            class="button main"
+            disabled={readOnly !== undefined}
+            title={readOnly}
+            onClick={() =>
+              setOpen({ start: { name: orchestrations[0]?.name ?? definitions.data?.[0]?.name ?? "", version: null } })}
+          >
+            Start an instance
+          </button>
+        </div>
+      </div>
+      <Panel title="Orchestrations">
+        <Answer query={definitions}>
+          {(items) =>
+            items.length === 0
+              ? (
+                <Empty>
+                  There are no definitions yet: those that instances run, or that living processes serve, would be here.
+                </Empty>
+              )
+              : (
+                <Table
+                  label="Orchestrations by version"
+                  head={["Version", "Running", "Completed", "Failed", "Cancelled", "Served by", "Builds", "-Actions"]}
+                  nums={[1, 2, 3, 4]}
+                >
+                  {items.map((definition) => (
+                    <DefinitionRows
+                      key={definition.name}
+                      definition={definition}
+                      readOnly={readOnly}
+                      onOpen={setOpen}
+                      onResume={resume}
+                    />
+                  ))}
+                </Table>
+              )}
+        </Answer>
+      </Panel>
+      {open !== null && "pause" in open && (
+        <PauseDialog
+          target={open.pause}
+          onDone={definitions.reload}
+          onClose={() => setOpen(null)}
+        />
+      )}
+      {open !== null && "start" in open && (
+        <StartDialog
+          name={open.start.name}
+          version={open.start.version}
+          names={[
+            ...new Set([...orchestrations.map(({ name }) => name), ...definitions.data?.map(({ name }) => name) ?? []])
+          ]}
+          onClose={() => setOpen(null)}
+        />
+      )}
+    </>
+  )
+}
+
+const DefinitionRows = (props: {
+  readonly definition: Definition
+  readonly readOnly: string | undefined
+  readonly onOpen: (open: Open) => void
+  readonly onResume: (target: PauseTarget) => () => void
+}) => {
+  const { definition, readOnly } = props
+  const pauseOf = (version: string | null) => definition.pauses.find(({ target }) => target.version === version)
+  const target = (version: string | null): PauseTarget => ({ kind: "orchestration", name: definition.name, version })
+  const menu = (version: string | null) => (
+    <Menu label={`Actions for ${definition.name}${version === null ? "" : ` ${version}`}`} isSmall>
+      <MenuItem
+        text="Start an instance"
+        isDisabled={readOnly !== undefined}
+        onClick={() =>
+          props.onOpen({ start: { name: definition.name, version } })}
+      />
+      {pauseOf(version) === undefined
+        ? (
+          <MenuItem
+            text={version === null ? "Pause all versions" : "Pause this version"}
+            isDisabled={readOnly !== undefined}
+            onClick={() => props.onOpen({ pause: target(version) })}
+          />
+        )
+        : <MenuItem text="Resume" isDisabled={readOnly !== undefined} onClick={props.onResume(target(version))} />}
+    </Menu>
+  )
+  const paused = (version: string | null) => {
+    const pause = pauseOf(version)
+    return pause === undefined ? null : <span class="badge amber" title={pause.reason ?? undefined}>Paused</span>
+  }
+  return (
+    <Fragment>
+      <tr class="group">
+        <th scope="rowgroup" colSpan={7}>
+          <span class="row">
+            <a href={link(["instances"], { name: definition.name })}>{definition.name}</a>
+            {paused(null)}
+          </span>
+        </th>
+        <td class="num">{menu(null)}</td>
+      </tr>
+      {definition.versions.map((item) => {
+        const to = (status: string) =>
+          link(["instances"], { name: definition.name, version: item.version ?? undefined, status })
+        const count = (n: number, status: string, tone?: string) =>
+          n === 0 ? <Num n={0} /> : (
+            <a href={to(status)} class={tone === undefined ? undefined : `badge ${tone}`}>
+              {item.isEstimate ? "about " : ""}
+              {number(n)}
+            </a>
+          )
+        return (
+          <tr key={item.version}>
+            <td class="nowrap">
+              {item.version ?? <span class="muted">not begun</span>} {item.version !== null && paused(item.version)}
+            </td>
+            <td class="num">{count(item.running, "Running")}</td>
+            <td class="num">{count(item.completed, "Completed")}</td>
+            <td class="num">{count(item.failed, "Failed", "red")}</td>
+            <td class="num">{count(item.cancelled, "Cancelled")}</td>
+            <td>
+              {item.version === null
+                ? <span class="zero">–</span>
+                : item.servedBy === 0
+                ? <span class={item.running > 0 ? "badge red" : "muted"}>no process</span>
+                : item.servedBy === 1
+                ? "1 process"
+                : `${item.servedBy} processes`}
+            </td>
+            <td>
+              <span class="row tight">{item.builds.map((build) => <span class="chip" key={build}>{build}</span>)}</span>
+            </td>
+            <td class="num">{item.version !== null && menu(item.version)}</td>
+          </tr>
+        )
+      })}
+    </Fragment>
+  )
+}
+
+const resumeTarget = (target: PauseTarget, onDone: () => void) =>
+  runAndSay(api.operate.resume({ payload: { target } }), toast, ({ message }) => {
+    toast(message)
+    onDone()
+  })

@@ -1,0 +1,79 @@
+import { useState } from "preact/hooks"
+import { toast, useSession } from "../app/contexts.ts"
+import { go, toInstance } from "../app/route.ts"
+import { api } from "../client/client.ts"
+import { initialPayload, PayloadForm, readPayload, usePayload } from "../forms/PayloadForm.tsx"
+import { ActionDialog } from "../parts/dialog.tsx"
+import { SelectField, TextField } from "../parts/fields.tsx"
+
+/** Starts an instance, with a form where the Schema of its payload is known. */
+export const StartDialog = (props: {
+  readonly name: string
+  readonly version: string | null
+  readonly names: ReadonlyArray<string>
+  readonly onClose: () => void
+}) => {
+  const { orchestrations } = useSession()
+  const [name, setName] = useState(props.name)
+  const [version, setVersion] = useState(props.version ?? "")
+  const [id, setId] = useState("")
+  const schemaOf = (ofName: string, ofVersion: string) =>
+    orchestrations.findLast((one) => one.name === ofName && (ofVersion === "" || one.version === ofVersion))?.payload
+  const [payload, setPayload] = usePayload(schemaOf(name, version))
+  const choose = (nextName: string, nextVersion: string) => {
+    setName(nextName)
+    setVersion(nextVersion)
+    setPayload(initialPayload(schemaOf(nextName, nextVersion)))
+  }
+  const versions = orchestrations.filter((one) => one.name === name).map((one) => one.version)
+  if (props.version !== null && !versions.includes(props.version) && name === props.name) versions.push(props.version)
+  return (
+    <ActionDialog
+      title="Start an instance"
+      confirm="Start"
+      isWide
+      canRun={name !== ""}
+      effect={() => {
+        const read = readPayload(payload)
+        if ("state" in read) {
+          setPayload(read.state)
+          return null
+        }
+        return api.operate.start({
+          payload: {
+            orchestration: name,
+            payload: read.json,
+            ...(version === "" ? {} : { version }),
+            ...(id.trim() === "" ? {} : { instanceId: id.trim() })
+          }
+        })
+      }}
+      onDone={({ instanceId, message }) => {
+        toast(message)
+        go(toInstance(instanceId))
+      }}
+      onClose={props.onClose}
+    >
+      <div class="fields">
+        {props.names.length === 0
+          ? <TextField label="Orchestration" value={name} onInput={setName} />
+          : (
+            <SelectField
+              label="Orchestration"
+              value={name}
+              options={props.names.map((one) => [one, one] as const)}
+              onInput={(value) => choose(value, "")}
+            />
+          )}
+        <SelectField
+          label="Version"
+          value={version}
+          options={[["", "the newest that is served"], ...versions.map((one) => [one, one] as const)]}
+          onInput={(value) => choose(name, value)}
+        />
+        <TextField label="Instance id" value={id} onInput={setId} placeholder="a random one" />
+      </div>
+      <PayloadForm state={payload} onChange={setPayload} />
+    </ActionDialog>
+  )
+}

@@ -1,0 +1,150 @@
+import * as Effect from "effect/Effect"
+import { useState } from "preact/hooks"
+import { useOverview } from "../../app/contexts.ts"
+import type { Query } from "../../app/route.ts"
+import { link, toInstance } from "../../app/route.ts"
+import { api } from "../../client/client.ts"
+import { tellTime } from "../../client/clock.ts"
+import { useLive } from "../../client/live.ts"
+import type { InstanceDetail } from "../../client/models.ts"
+import { useQuery, useThrottled } from "../../client/query.ts"
+import { Loading, Problem } from "../../parts/panel.tsx"
+import { Children } from "./Children.tsx"
+import { type Doing, InstanceDialog } from "./dialogs.tsx"
+import { ExplanationPanel } from "./ExplanationPanel.tsx"
+import { HistoryPanel } from "./HistoryPanel.tsx"
+import { InstanceHeader } from "./InstanceHeader.tsx"
+import { StatePanels } from "./StatePanels.tsx"
+import { Timeline } from "./Timeline.tsx"
+import { useHistory } from "./useHistory.ts"
+
+const tabs = [["", "History"], ["children", "Children"], ["state", "State"]] as const
+
+export const InstanceView = ({ id, query }: { readonly id: string; readonly query: Query }) => {
+  const execution = /^\d+$/.test(query["execution"] ?? "") ? Number(query["execution"]) : undefined
+  const detail = useQuery(
+    () => api.read.instance({ query: { id } }).pipe(Effect.tap(({ nowMs }) => Effect.sync(() => tellTime(nowMs)))),
+    [id]
+  )
+  const history = useHistory(id, execution)
+  const [isDeleted, setDeleted] = useState(false)
+  const [doing, setDoing] = useState<Doing | null>(null)
+  const reload = () => {
+    detail.reload()
+    history.refresh()
+  }
+  const overview = useOverview()
+  const reloadSoon = useThrottled(reload, 400)
+  const live = useLive(() => api.read.instanceLive({ query: { id } }), [id], (instance) => {
+    if (instance === null) setDeleted(true)
+    else reloadSoon()
+  }, reloadSoon)
+  if (detail.data === null) {
+    return (
+      <>
+        <div class="view-head">
+          <h1>{id}</h1>
+        </div>
+        {detail.problem === null ? <Loading /> : <Problem text={detail.problem} retry={detail.reload} />}
+        <p>
+          <a href="#/instances">All instances</a>
+        </p>
+      </>
+    )
+  }
+  const data: InstanceDetail = detail.data
+  return (
+    <>
+      <InstanceHeader detail={data} onDo={setDoing} />
+      {isDeleted && <p class="notice" role="alert">This instance was deleted. What you see is what it was.</p>}
+      {detail.problem !== null && !isDeleted && <Problem text={detail.problem} retry={detail.reload} />}
+      {live.problem !== null && live.problem !== "connecting" && overview.problem === null && !isDeleted && (
+        <p class="notice" role="status">not live: {live.problem}</p>
+      )}
+      <ExplanationPanel detail={data} onDo={setDoing} />
+      <nav class="row tight tabs" aria-label="Parts of the instance">
+        {tabs.map(([tab, name]) => (
+          <a
+            key={tab}
+            class="button plain"
+            href={toInstance(id, { tab, execution: query["execution"] })}
+            aria-current={(query["tab"] ?? "") === tab ? "page" : undefined}
+          >
+            {name} {tab === "children" && !data.hasChildren && <span class="muted">none</span>}
+          </a>
+        ))}
+        {data.executions.length > 1 && (
+          <label class="row tight end-of-row">
+            <span class="muted small">Execution</span>
+            <select
+              value={String(execution ?? data.instance.executionId)}
+              onChange={(event) => (location.hash = toInstance(id, { execution: event.currentTarget.value }))}
+            >
+              {data.executions.toReversed().map(({ executionId }) => (
+                <option key={executionId} value={String(executionId)}>{executionId}</option>
+              ))}
+            </select>
+          </label>
+        )}
+      </nav>
+      <Part
+        id={id}
+        tab={query["tab"] ?? ""}
+        query={query}
+        detail={data}
+        history={history}
+        execution={execution}
+        onDo={setDoing}
+      />
+      {doing !== null && (
+        <InstanceDialog
+          doing={doing}
+          detail={data}
+          onDone={() => {
+            if (doing.action === "delete") location.hash = link(["instances"])
+            else reload()
+          }}
+          onClose={() => setDoing(null)}
+        />
+      )}
+    </>
+  )
+}
+
+const Part = (props: {
+  readonly id: string
+  readonly tab: string
+  readonly query: Query
+  readonly detail: InstanceDetail
+  readonly history: ReturnType<typeof useHistory>
+  readonly execution: number | undefined
+  readonly onDo: (doing: Doing) => void
+}) => {
+  const { detail, execution, history, id, query, tab } = props
+  if (tab === "children") return <Children id={id} />
+  if (tab === "state") return <StatePanels detail={detail} onDo={props.onDo} />
+  const { executionId, status } = detail.instance
+  const isCurrent = execution === undefined || execution === executionId
+  const event = Number(query["event"])
+  return (
+    <>
+      {history.loaded !== null && history.loaded.events.length > 0 && (
+        <Timeline
+          key={execution}
+          id={id}
+          events={history.loaded.events}
+          hasEnded={status !== "Running" || !isCurrent}
+          execution={query["execution"]}
+        />
+      )}
+      <HistoryPanel
+        instance={detail.instance}
+        history={history}
+        isCurrent={isCurrent}
+        execution={query["execution"]}
+        marked={query["event"] !== undefined && Number.isInteger(event) ? event : null}
+        onDo={props.onDo}
+      />
+    </>
+  )
+}

@@ -1,0 +1,96 @@
+import { useState } from "preact/hooks"
+import { toast } from "../../app/contexts.ts"
+import { toInstance } from "../../app/route.ts"
+import { api } from "../../client/client.ts"
+import type { InstanceDetail, Retried } from "../../client/models.ts"
+import { useQuery } from "../../client/query.ts"
+import { ActionDialog } from "../../parts/dialog.tsx"
+import { ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
+import { Answer } from "../../parts/panel.tsx"
+
+/** Shows what a retry would do before it does it. */
+export const RetryDialog = (props: {
+  readonly detail: InstanceDetail
+  /** The last event that stays; null: what the store chooses. */
+  readonly from: number | null
+  readonly onDone: () => void
+  readonly onClose: () => void
+}) => {
+  const { instanceId } = props.detail.instance
+  const [from, setFrom] = useState(props.from === null ? "" : String(props.from))
+  const [reason, setReason] = useState("")
+  const event = Number(from)
+  const isWrong = from !== "" && (!Number.isInteger(event) || event < 1)
+  const options = from === "" || isWrong ? {} : { from: event }
+  const plan = useQuery(() => api.operate.retry({ payload: { instanceId, dryRun: true, ...options } }), [from], {
+    delayMs: 300
+  })
+  return (
+    <ActionDialog
+      title={`Retry ${instanceId}`}
+      confirm="Retry"
+      isWide
+      canRun={!isWrong && !plan.isLoading && plan.problem === null}
+      effect={() => api.operate.retry({ payload: { instanceId, dryRun: false, ...options, ...reasonOf(reason) } })}
+      onDone={() => {
+        toast(`${instanceId} runs again`)
+        props.onDone()
+      }}
+      onClose={props.onClose}
+    >
+      <TextField
+        label="From event"
+        type="number"
+        value={from}
+        onInput={setFrom}
+        isInvalid={isWrong}
+        placeholder="the one before what ended it"
+        hint="The last event that stays. What comes after it is removed."
+      />
+      <Answer query={{ data: plan.problem === null ? plan.data : null, problem: plan.problem }}>
+        {(data) => <Plan plan={data} />}
+      </Answer>
+      <ReasonField value={reason} onInput={setReason} />
+    </ActionDialog>
+  )
+}
+
+type Calls = Retried["instances"][number]["again"]
+
+const Plan = ({ plan }: { readonly plan: Retried }) => (
+  <ul class="stack" aria-label="What the retry does">
+    {plan.instances.slice(0, 50).map((item) => (
+      <li key={item.instanceId} class="plan">
+        <p>
+          <strong>{item.instanceId}</strong> continues from event {item.from}. {item.removed === null
+            ? "All events stay."
+            : `Events ${item.removed[0] ?? ""} to ${item.removed[1] ?? ""} are removed.`}
+        </p>
+        {item.again.length > 0 && (
+          <p>
+            Runs again, with the same idempotency key: <CallList calls={item.again} instanceId={item.instanceId} />
+          </p>
+        )}
+        {item.forgotten.length > 0 && (
+          <p class="warning">
+            Forgotten, although it may have had its effect:{" "}
+            <CallList calls={item.forgotten} instanceId={item.instanceId} />
+          </p>
+        )}
+      </li>
+    ))}
+    {plan.instances.length > 50 && <li class="muted">and {plan.instances.length - 50} more children</li>}
+  </ul>
+)
+
+const CallList = ({ calls, instanceId }: { readonly calls: Calls; readonly instanceId: string }) => (
+  <>
+    {calls.slice(0, 30).map(({ eventId, name }, at) => (
+      <span key={eventId}>
+        {at > 0 && ", "}
+        {name} (<a href={toInstance(instanceId, { event: String(eventId) })}>event {eventId}</a>)
+      </span>
+    ))}
+    {calls.length > 30 && ` and ${calls.length - 30} more`}
+  </>
+)

@@ -1,0 +1,98 @@
+import { useState } from "preact/hooks"
+import { go, link, type Query, replace, toInstance } from "../../app/route.ts"
+import { Check, SelectField, TextField } from "../../parts/fields.tsx"
+import { filterKeys, isFiltered, orderOf, statuses } from "./filter.ts"
+
+const more = [
+  "attributes",
+  "createdFromMs",
+  "createdBeforeMs",
+  "updatedFromMs",
+  "updatedBeforeMs",
+  "customStatus",
+  "error",
+  "version",
+  "parent"
+]
+
+/** What is filled in goes into the address at once, so that the list follows and the link can be shared. */
+export const FilterForm = (props: { readonly query: Query; readonly wrong: ReadonlyArray<string> }) => {
+  const { query, wrong } = props
+  const [id, setId] = useState("")
+  const [isOpen, setOpen] = useState(more.some((key) => (query[key] ?? "") !== ""))
+  const set = (key: string) => (value: string) => replace(link(["instances"], { ...query, [key]: value }))
+  const text = (key: (typeof filterKeys)[number], label: string, placeholder: string, hint?: string) => (
+    <TextField
+      label={label}
+      value={query[key] ?? ""}
+      placeholder={placeholder}
+      isInvalid={wrong.includes(key)}
+      onInput={set(key)}
+      {...(wrong.includes(key) ? { hint: "Write an age such as 2h, or a time." } : hint === undefined ? {} : { hint })}
+    />
+  )
+  return (
+    <section class="panel" aria-label="Filter">
+      <div class="body stack">
+        <div class="fields">
+          <form
+            onSubmit={(event) => {
+              event.preventDefault()
+              if (id.trim() !== "") go(toInstance(id.trim()))
+            }}
+          >
+            <TextField label="Open by id" type="search" value={id} onInput={setId} placeholder="exact id, then Enter" />
+          </form>
+          <SelectField
+            label="Status"
+            value={query["status"] ?? ""}
+            options={[["", "any"], ...statuses.map((one) => [one, one] as const)]}
+            onInput={set("status")}
+          />
+          {text("name", "Orchestration", "any")}
+          {text("idPrefix", "Id begins with", "any")}
+          <SelectField
+            label="Order"
+            value={orderOf(query)}
+            options={[["newest", "newest first"], ["oldest", "oldest first"], ["id", "by id"]]}
+            onInput={set("order")}
+          />
+        </div>
+        {isOpen && (
+          <div class="fields">
+            {text("version", "Version", "any")}
+            {text("parent", "Children of", "id of the parent")}
+            {text("createdFromMs", "Created since", "2h, 7d, 2026-11-27T08:00Z")}
+            {text("createdBeforeMs", "Created before", "30m")}
+            {text("updatedFromMs", "Last turn since", "2h")}
+            {text("updatedBeforeMs", "Last turn before", "1d")}
+            {text("customStatus", "Custom status contains", "text")}
+            {text("error", "Error contains", "text")}
+            <TextField
+              label="Attributes"
+              rows={2}
+              value={query["attributes"] ?? ""}
+              placeholder={"customer=c1\namount:>=10"}
+              hint="One a line; all must hold."
+              onInput={set("attributes")}
+            />
+          </div>
+        )}
+        <div class="row">
+          <Check checked={query["roots"] === "true"} onInput={(on) => set("roots")(on ? "true" : "")}>
+            Without a parent
+          </Check>
+          <Check checked={query["retrying"] === "true"} onInput={(on) => set("retrying")(on ? "true" : "")}>
+            Retrying an activity
+          </Check>
+          <button type="button" class="button small plain" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            {isOpen ? "Fewer filters" : "More filters"}
+          </button>
+          {isFiltered(query) && (
+            <a class="button small plain" href={link(["instances"], { order: query["order"] })}>Clear</a>
+          )}
+        </div>
+      </div>
+    </section>
+  )
+}

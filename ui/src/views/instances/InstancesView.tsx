@@ -1,0 +1,171 @@
+import { useState } from "preact/hooks"
+import { useOverview, useReadOnly } from "../../app/contexts.ts"
+import { link, type Query, toInstance } from "../../app/route.ts"
+import { api } from "../../client/client.ts"
+import type { Instance } from "../../client/models.ts"
+import { useQuery } from "../../client/query.ts"
+import { InstanceBadges } from "../../parts/badges.tsx"
+import { Menu, MenuItem } from "../../parts/menu.tsx"
+import { Pager } from "../../parts/pager.tsx"
+import { usePages } from "../../parts/pages.ts"
+import { Answer, Empty, Panel, Table } from "../../parts/panel.tsx"
+import { Short } from "../../parts/payload.tsx"
+import { Ago, number } from "../../parts/time.tsx"
+import { type BulkAction, bulkActions } from "./bulk.ts"
+import { BulkDialog } from "./BulkDialog.tsx"
+import { isFiltered, orderOf, searchOf, statuses } from "./filter.ts"
+import { FilterForm } from "./FilterForm.tsx"
+
+const refreshMs = 5000
+
+export const InstancesView = ({ query }: { readonly query: Query }) => {
+  const { search, wrong } = searchOf(query)
+  const key = JSON.stringify(query)
+  const pages = usePages([key])
+  const [isPaused, setPaused] = useState(false)
+  const [action, setAction] = useState<BulkAction | null>(null)
+  const readOnly = useReadOnly()
+  const page = useQuery(
+    () =>
+      api.read.instances({
+        query: {
+          ...searchOf(query).search,
+          orderBy: orderOf(query),
+          limit: 50,
+          ...(pages.cursor === undefined ? {} : { cursor: pages.cursor })
+        }
+      }),
+    [key, pages.cursor],
+    { everyMs: isPaused || action !== null ? null : refreshMs, delayMs: 250 }
+  )
+  return (
+    <>
+      <div class="view-head">
+        <h1>Instances</h1>
+        <div class="end">
+          <button type="button" class="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
+            {isPaused ? "Refresh is off" : "Refreshes every 5 s"}
+          </button>
+          <Menu label="All that match">
+            {readOnly !== undefined && <p class="menu-note">{readOnly}</p>}
+            {bulkActions.map((one) => (
+              <MenuItem
+                key={one.action}
+                text={`${one.verb}…`}
+                note={one.note}
+                isDisabled={readOnly !== undefined || wrong.length > 0}
+                onClick={() => setAction(one)}
+              />
+            ))}
+          </Menu>
+        </div>
+      </div>
+      <StatusCounts query={query} />
+      <FilterForm query={query} wrong={wrong} />
+      <Panel title={search.status === undefined ? "Instances" : `${search.status} instances`}>
+        <Answer query={page}>
+          {({ instances, next }) => (
+            <div>
+              {instances.length === 0
+                ? (
+                  <Empty>
+                    {next !== null
+                      ? "No match among those looked at so far. Go to the next page to look further."
+                      : isFiltered(query)
+                      ? "No instance matches the filter."
+                      : "No instance has been started yet. Start one in Definitions, or with the client."}
+                  </Empty>
+                )
+                : (
+                  <Table
+                    isCards
+                    label="Instances"
+                    head={["Instance", "Orchestration", "Status", "Created", "Last turn", "Detail"]}
+                  >
+                    {instances.map((instance) => <InstanceRow key={instance.instanceId} instance={instance} />)}
+                  </Table>
+                )}
+              <Pager pages={pages} next={next} isLoading={page.isLoading} />
+            </div>
+          )}
+        </Answer>
+      </Panel>
+      {action !== null && (
+        <BulkDialog
+          action={action}
+          search={search}
+          onClose={() => {
+            setAction(null)
+            page.reload()
+          }}
+        />
+      )}
+    </>
+  )
+}
+
+/** Tabs by status with the counts of the overview. */
+const StatusCounts = ({ query }: { readonly query: Query }) => {
+  const { data } = useOverview()
+  const name = query["name"]
+  const of = (status: string) => {
+    if (data === null) return null
+    if (status === "Blocked") return name === undefined ? { n: data.blocked, about: false } : null
+    const counts = data.counts.filter((one) =>
+      one.status === status && (name === undefined || one.orchestration === name)
+    )
+    if (status === "Paused") return null
+    return { n: counts.reduce((sum, one) => sum + one.instances, 0), about: counts.some((one) => one.isEstimate) }
+  }
+  const item = (status: string, text: string) => {
+    const count = status === "" ? null : of(status)
+    return (
+      <a
+        key={status}
+        class="button small plain"
+        aria-current={(query["status"] ?? "") === status ? "true" : undefined}
+        href={link(["instances"], { ...query, status })}
+      >
+        {text} {count !== null && <span class="muted">{count.about ? "about " : ""}{number(count.n)}</span>}
+      </a>
+    )
+  }
+  return (
+    <nav class="row tight tabs" aria-label="Status">
+      {item("", "All")}
+      {statuses.map((status) => item(status, status))}
+    </nav>
+  )
+}
+
+const InstanceRow = ({ instance }: { readonly instance: Instance }) => (
+  <tr>
+    <td class="name">
+      <a href={toInstance(instance.instanceId)}>{instance.instanceId}</a>
+    </td>
+    <td>
+      <a class="plain" href={link(["instances"], { name: instance.orchestration })}>{instance.orchestration}</a>{" "}
+      <span class="muted">{instance.version}</span>
+    </td>
+    <td>
+      <InstanceBadges instance={instance} />
+    </td>
+    <td data-label="Created">
+      <Ago atMs={instance.createdAtMs} />
+    </td>
+    <td data-label="Last turn">
+      <Ago atMs={instance.updatedAtMs} />
+    </td>
+    <td class="detail">
+      <Detail instance={instance} />
+    </td>
+  </tr>
+)
+
+/** Why it failed, was cancelled, is paused or blocked, or else its custom status. */
+export const Detail = ({ instance }: { readonly instance: Instance }) => {
+  const problem = instance.block?.problem ?? instance.pause?.reason
+  if (problem !== undefined && problem !== null) return <span class="clip">{problem}</span>
+  if (instance.error !== null) return <Short text={instance.error} />
+  return instance.customStatus === null ? null : <span class="clip">{instance.customStatus}</span>
+}
