@@ -34,6 +34,7 @@ import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
 import { tasks } from "./commands/tasks.ts"
 import { top } from "./commands/top.ts"
+import { ui } from "./commands/ui.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
 import * as Completions from "./internal/completions.ts"
@@ -75,6 +76,7 @@ const root = (io: Io) =>
       processes,
       top,
       audit,
+      ui,
       start,
       signal,
       wait,

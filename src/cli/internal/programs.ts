@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
+import type * as Schema from "effect/Schema"
 import { existsSync } from "node:fs"
 import { resolve } from "node:path"
 import { pathToFileURL } from "node:url"
@@ -23,27 +24,51 @@ export interface Programs {
   readonly defines: (name: string, version: string) => boolean
 }
 
+/** What a module exports that forms are made from. */
+export interface Definitions {
+  readonly orchestrations: ReadonlyArray<Definition>
+  readonly signals: ReadonlyArray<Pick<Definition, "name" | "payload">>
+}
+
+/** Imports the module, and collects the orchestrations and signals that it exports: alone, in arrays or in objects. */
+export const loadDefinitions = (path: string): Effect.Effect<Definitions, CommandError> =>
+  Effect.flatMap(importModule(path), (exports) => {
+    const found = emptyFound()
+    collect(exports, found, 0)
+    return found.definitions.size + found.signals.size > 0
+      ? Effect.succeed({ orchestrations: [...found.definitions.values()], signals: [...found.signals.values()] })
+      : refuse("NoPrograms", `${path} exports no orchestration and no signal: export what Orchestration.make returns`)
+  })
+
 /** Imports the module, and collects the layers of `toLayer` that it exports: alone, in arrays or in objects. */
 export const load = (path: string): Effect.Effect<Programs, CommandError> =>
   Effect.flatMap(importModule(path), (exports) => {
-    const found: Found = { programs: new Map(), definitions: new Set(), seen: new Set() }
+    const found = emptyFound()
     const conflict = collect(exports, found, 0)
     if (conflict !== undefined) {
       return refuse("ProgramsConflict", `${path} exports two programs of ${conflict}: export one of them`)
     }
     return found.programs.size > 0
-      ? Effect.succeed(programsOf([...found.programs.values()], found.definitions))
-      : refuse("NoPrograms", withoutPrograms(path, [...found.definitions]))
+      ? Effect.succeed(programsOf([...found.programs.values()], new Set(found.definitions.keys())))
+      : refuse("NoPrograms", withoutPrograms(path, [...found.definitions.keys()]))
   })
 
 // internal
 
+interface Definition {
+  readonly name: string
+  readonly version: string
+  readonly payload: Schema.Codec<any, any>
+}
+
 interface Found {
   readonly programs: Map<string, Program>
-  /** Keys of definitions. */
-  readonly definitions: Set<string>
+  readonly definitions: Map<string, Definition>
+  readonly signals: Map<string, Pick<Definition, "name" | "payload">>
   readonly seen: Set<unknown>
 }
+
+const emptyFound = (): Found => ({ programs: new Map(), definitions: new Map(), signals: new Map(), seen: new Set() })
 
 /** How deep exports may be nested in arrays and objects. */
 const mostLevels = 4
@@ -62,7 +87,11 @@ const collect = (value: unknown, found: Found, level: number): string | undefine
     return undefined
   }
   if (isDefinition(value)) {
-    found.definitions.add(keyOf(value))
+    found.definitions.set(keyOf(value), value)
+    return undefined
+  }
+  if (isSignal(value)) {
+    found.signals.set(value.name, value)
     return undefined
   }
   if (level === mostLevels || !isContainer(value)) return undefined
@@ -73,7 +102,11 @@ const collect = (value: unknown, found: Found, level: number): string | undefine
   return undefined
 }
 
-const isDefinition = (value: object): value is { readonly name: string; readonly version: string } =>
+const isSignal = (value: object): value is Pick<Definition, "name" | "payload"> =>
+  Predicate.hasProperty(value, "unawaited") && Predicate.hasProperty(value, "wait") &&
+  Predicate.hasProperty(value, "name") && typeof value.name === "string"
+
+const isDefinition = (value: object): value is Definition =>
   Predicate.hasProperty(value, "toLayer") && Predicate.hasProperty(value, "name") && typeof value.name === "string" &&
   Predicate.hasProperty(value, "version") && typeof value.version === "string"
 

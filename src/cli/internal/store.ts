@@ -17,7 +17,7 @@ export const verify = Effect.fnUntraced(function*(options?: Pick<Migrator.Option
   yield* Effect.catch(Migrator.verify({ url, schema, ...options }), explained)
 })
 
-const layerOf = ({ allowAhead }: { readonly allowAhead: boolean }) =>
+const layerOf = ({ allowAhead, listens = false }: { readonly allowAhead: boolean; readonly listens?: boolean }) =>
   Layer.unwrap(Effect.gen(function*() {
     const { options } = yield* (yield* Settings).target
     return PrismaProvider.layer({
@@ -26,7 +26,7 @@ const layerOf = ({ allowAhead }: { readonly allowAhead: boolean }) =>
       allowAhead,
       maxConnections: 4,
       applicationName: "duroxide-prisma cli",
-      longPolling: { enabled: false }
+      longPolling: { ...options.longPolling, ...(!listens && { enabled: false }) }
     }).pipe(Layer.catch((error) => Layer.effectContext(explained(error))))
   }))
 
@@ -35,6 +35,9 @@ export const layer = layerOf({ allowAhead: true })
 
 /** For commands that change something: it fails if a newer release has migrated the schema, too. */
 export const layerForChanges = layerOf({ allowAhead: false })
+
+/** For a process that stays: it learns of changes as workers do. */
+export const layerForDashboard = layerOf({ allowAhead: false, listens: true })
 
 /**
  * What to do about a schema that lacks migrations. It says how to apply them; if the schema does not exist, it says
