@@ -1,0 +1,264 @@
+/**
+ * What people do with the dashboard, by clicks and keys, beside work that continues while a worker is killed again and
+ * again.
+ */
+import { assert, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { Browser, Page } from "playwright-core"
+import { Booking } from "../programs/hotel.ts"
+import * as Chromium from "./chromium.ts"
+import * as Hotel from "./hotel.ts"
+
+class Lobby extends Context.Service<Lobby, Hotel.Hotel & { readonly browser: Browser }>()("test/Lobby") {}
+
+const layer = Layer.effect(
+  Lobby,
+  Effect.gen(function*() {
+    const browser = yield* Chromium.launch
+    return { ...yield* Hotel.open, browser }
+  })
+)
+
+const instance = (id: string) => `#/instances/${encodeURIComponent(id)}`
+
+/** Opens a page for an operator, and fails if the console of the browser complained. */
+const operating = (use: (page: Page, base: string) => Promise<void>, token = Hotel.tokens.operate) =>
+  Effect.gen(function*() {
+    const { base, browser } = yield* Lobby
+    const { complaints, page } = yield* Chromium.open(browser, base, token)
+    yield* Effect.promise(() => use(page, base)).pipe(
+      // What a person would have seen.
+      Effect.onError(() => Effect.promise(() => page.screenshot({ path: "build/pictures/failed.png" })))
+    )
+    assert.deepStrictEqual(complaints, [])
+  }).pipe(Effect.scoped)
+
+const hasStatus = (page: Page, status: string) =>
+  page.locator("main").getByText(status, { exact: true }).first().waitFor()
+
+const dialog = (page: Page) => page.getByRole("dialog")
+
+const act = async (page: Page, name: string) => {
+  await page.locator("summary", { hasText: /^Actions/ }).first().click()
+  await page.getByRole("button", { name }).click()
+}
+
+/** Types what a dangerous dialog asks for. */
+const confirm = async (page: Page, text: string, button: string | RegExp) => {
+  await dialog(page).getByLabel(/^Type/).fill(text)
+  await dialog(page).getByRole("button", { name: button }).click()
+  await dialog(page).waitFor({ state: "detached" })
+}
+
+it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in a browser", (it) => {
+  const book = (instanceId: string, amount = 900) =>
+    Effect.flatMap(
+      Lobby,
+      ({ client }) => client.start(Booking, { instanceId, payload: { guest: "Gus", room: 1, amount } })
+    )
+
+  it.effect("a token in the address signs in, and leaves the address; without one the page asks", () =>
+    Effect.gen(function*() {
+      const { base, browser } = yield* Lobby
+      yield* Effect.promise(async () => {
+        const context = await browser.newContext()
+        const page = await context.newPage()
+        await page.goto(`${base}${instance("done")}`)
+        await page.getByLabel("Token").fill("wrong")
+        await page.getByRole("button", { name: "Sign in" }).click()
+        await page.getByText(/not one of this dashboard/).waitFor()
+        await page.getByLabel("Token").fill(Hotel.tokens.operate)
+        await page.getByRole("button", { name: "Sign in" }).click()
+        await page.getByRole("heading", { name: "done" }).waitFor()
+        await page.goto("about:blank")
+        await page.goto(`${base}#token=${Hotel.tokens.operate}`)
+        await page.getByRole("heading", { name: "Overview" }).waitFor()
+        assert.notInclude(page.url(), "token")
+        await context.close()
+      })
+    }))
+
+  it.effect("an approval is sent with a form, and the page sees the instance end without being loaded again", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("waits"))
+      await page.getByRole("button", { name: "Send Approved" }).click()
+      await dialog(page).getByRole("button", { name: "Send" }).click()
+      // It says what is missing, and sends nothing.
+      await dialog(page).getByRole("alert").getByText(/limit/).waitFor()
+      await dialog(page).getByLabel("by").fill("Ada")
+      await dialog(page).getByLabel("limit").fill("5")
+      await dialog(page).getByLabel("urgent").check()
+      await dialog(page).getByLabel("level").selectOption("director")
+      await dialog(page).getByRole("button", { name: "Send" }).click()
+      await hasStatus(page, "Completed")
+    }))
+
+  it.effect("a failed one is retried, once it is shown what runs again", () =>
+    Effect.gen(function*() {
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, base + instance("declined"))
+        await page.getByRole("button", { name: "Retry…" }).click()
+        await dialog(page).getByText(/Runs again, with the same idempotency key/).waitFor()
+        await dialog(page).getByLabel("Reason").fill("the bank is back")
+        await dialog(page).getByRole("button", { name: "Retry" }).click()
+        await dialog(page).waitFor({ state: "detached" })
+        await page.goto(`${base}#/actions`)
+        await page.getByText("reason: the bank is back").waitFor()
+      })
+      const { admin } = yield* Lobby
+      const [last] = (yield* admin.listActions()).actions
+      assert.deepInclude(last!, { actor: "ada", action: "retry", target: "declined", outcome: "done" })
+    }))
+
+  it.effect("a blocked one continues from an event that the code of today decides", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("stuck"))
+      await page.getByText(/history has activity "Check"/).first().waitFor()
+      await page.getByRole("button", { name: "Retry from an event…" }).click()
+      await dialog(page).getByLabel("From event").fill("1")
+      await dialog(page).getByText(/Forgotten, although it may have had its effect/).waitFor()
+      await dialog(page).getByRole("button", { name: "Retry" }).click()
+      await hasStatus(page, "Completed")
+    }))
+
+  it.effect("a definition is paused with a reason, and resumed", () =>
+    Effect.gen(function*() {
+      const { client } = yield* Lobby
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}#/definitions`)
+        await page.locator("summary", { hasText: "Actions for Booking 1.0.0" }).click()
+        await page.getByRole("button", { name: /^Pause/ }).first().click()
+        await dialog(page).getByLabel("Reason").fill("a fire drill")
+        await dialog(page).getByRole("button", { name: "Pause" }).click()
+        await dialog(page).waitFor({ state: "detached" })
+        await page.getByText("Paused").first().waitFor()
+      })
+      yield* book("paused", 10)
+      const status = yield* client.status("paused")
+      assert.isTrue(status._tag === "Running" && status.pause._tag === "Some")
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, base)
+        await page.getByText(/a fire drill/).first().waitFor()
+        await page.getByRole("button", { name: "Resume" }).first().click()
+        await page.getByText("Nothing is paused.").waitFor()
+      })
+      assert.strictEqual(yield* client.wait(Booking, "paused"), "paid 10")
+    }))
+
+  it.effect("an instance is started with a form, interrupted, terminated, forked, deleted", () =>
+    Effect.gen(function*() {
+      yield* book("to-interrupt")
+      yield* book("to-terminate")
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}#/definitions`)
+        await page.getByRole("button", { name: "Start" }).first().click()
+        await dialog(page).getByLabel("Orchestration").selectOption("Booking")
+        await dialog(page).getByLabel("Instance id").fill("by hand")
+        await dialog(page).getByLabel("guest").fill("Hal")
+        await dialog(page).getByLabel("room").fill("3")
+        await dialog(page).getByLabel("amount").fill("20")
+        await dialog(page).getByRole("button", { name: "Start" }).click()
+        await page.getByRole("heading", { name: "by hand" }).waitFor()
+        await hasStatus(page, "Completed")
+
+        for (const [id, action] of [["to-interrupt", "Interrupt"], ["to-terminate", "Terminate"]] as const) {
+          await Chromium.visit(page, base + instance(id))
+          await act(page, action)
+          await dialog(page).getByLabel("Reason").fill("a test")
+          await dialog(page).getByRole("button", { name: action }).click()
+          await hasStatus(page, "Cancelled")
+        }
+
+        await Chromium.visit(page, base + instance("by hand"))
+        await act(page, "Fork")
+        await dialog(page).getByLabel("Event").fill("1")
+        await dialog(page).getByLabel("Id of the fork").fill("by fork")
+        await dialog(page).getByRole("button", { name: "Fork" }).click()
+        await dialog(page).waitFor({ state: "detached" })
+        await Chromium.visit(page, base + instance("by fork"))
+        await hasStatus(page, "Completed")
+        await act(page, "Delete")
+        await confirm(page, "by fork", "Delete")
+      })
+      const { client } = yield* Lobby
+      assert.strictEqual((yield* client.status("by fork"))._tag, "NotFound")
+    }))
+
+  it.effect("all that a filter finds are counted, and changed when the number is typed", () =>
+    Effect.gen(function*() {
+      yield* Effect.forEach(Array.from({ length: 12 }, (_, n) => n), (n) => book(`many-${n}`))
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}#/instances?idPrefix=many-`)
+        await page.locator("summary", { hasText: "All that match" }).click()
+        await page.getByRole("button", { name: "Terminate" }).click()
+        await dialog(page).getByText("12 instances").first().waitFor()
+        await dialog(page).getByLabel(/^Type 12/).fill("12")
+        await dialog(page).getByRole("button", { name: /Terminate/ }).click()
+        await dialog(page).getByText(/12 instances terminated/).waitFor()
+        await dialog(page).getByRole("button", { name: "Close" }).click()
+      })
+    }))
+
+  it.effect("a dead task and dead letters are redriven", () =>
+    Effect.gen(function*() {
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}#/tasks?status=Dead`)
+        await page.getByLabel(/^Select /).first().check()
+        await page.getByRole("button", { name: /^Redrive/ }).click()
+        await dialog(page).getByRole("button", { name: "Redrive" }).click()
+        await dialog(page).waitFor({ state: "detached" })
+        await Chromium.visit(page, `${base}#/queues?dead=mails`)
+        await page.getByRole("button", { name: /^Redrive/ }).first().click()
+        await dialog(page).getByRole("button", { name: "Redrive" }).click()
+        await dialog(page).waitFor({ state: "detached" })
+      })
+      const { sql } = yield* Lobby
+      assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Pending" }])
+      assert.deepStrictEqual(yield* sql("SELECT FROM queue_dead"), [])
+    }))
+
+  it.effect("one failure among 10,000 events is found with one click, and no view has all of them at once", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("long"))
+      await page.getByText("10,002 events", { exact: true }).waitFor()
+      const elements = () => page.evaluate("document.querySelectorAll('*').length")
+      assert.isBelow(Number(await elements()), 10_000)
+      await page.getByLabel("Only failures").check()
+      await page.getByText(/the books differ/).first().waitFor()
+      assert.strictEqual(await page.getByText(/the books differ/).count(), 1)
+    }))
+
+  it.effect("an instance with 5,000 children shows them in pages", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("family"))
+      await page.getByRole("link", { name: "Children" }).or(page.getByRole("tab", { name: "Children" })).first().click()
+      await page.getByText(/family::\d+/).first().waitFor()
+      assert.isBelow(Number(await page.evaluate("document.querySelectorAll('*').length")), 10_000)
+    }))
+
+  it.effect("a reader is shown the same, and can change nothing", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("declined"))
+      assert.isTrue(await page.getByRole("button", { name: "Retry…" }).isDisabled())
+      await Chromium.visit(page, `${base}#/definitions`)
+      assert.isTrue(await page.getByRole("button", { name: "Start" }).first().isDisabled())
+    }, Hotel.tokens.read))
+
+  it.effect("keys are enough: to the content, into a dialog, out of it, back to where one was", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, base + instance("done"))
+      await page.keyboard.press("Tab")
+      assert.match(await page.evaluate("document.activeElement.textContent") as string, /^Skip/)
+      const opener = page.locator("summary", { hasText: /^Actions/ }).first()
+      await opener.focus()
+      await page.keyboard.press("Enter")
+      await page.keyboard.press("Tab")
+      await page.keyboard.press("Enter")
+      await dialog(page).waitFor()
+      await page.keyboard.press("Escape")
+      await dialog(page).waitFor({ state: "detached" })
+      assert.isTrue(await page.evaluate("document.activeElement !== document.body") as boolean)
+    }))
+})

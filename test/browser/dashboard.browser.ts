@@ -1,0 +1,64 @@
+/**
+ * The dashboard in a real browser, beside work that goes on while a worker is killed again and again.
+ */
+import { assert, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { mkdirSync } from "node:fs"
+import type { Browser } from "playwright-core"
+import * as Chromium from "./chromium.ts"
+import * as Hotel from "./hotel.ts"
+
+class Lobby extends Context.Service<Lobby, Hotel.Hotel & { readonly browser: Browser }>()("test/Lobby") {}
+
+const layer = Layer.effect(
+  Lobby,
+  Effect.gen(function*() {
+    const browser = yield* Chromium.launch
+    return { ...yield* Hotel.open, browser }
+  })
+)
+
+const pictures = "build/pictures"
+mkdirSync(pictures, { recursive: true })
+
+const idOf = (id: string) => `instances/${encodeURIComponent(id)}`
+
+/** Every view, by the name of its picture. */
+const views: { readonly [name: string]: string } = {
+  overview: "",
+  instances: "instances",
+  blocked: idOf("stuck"),
+  failed: idOf("declined"),
+  waiting: idOf("waits"),
+  completed: idOf("done"),
+  long: idOf("long"),
+  hostile: idOf(Hotel.hostile.id),
+  definitions: "definitions",
+  queues: "queues",
+  tasks: "tasks",
+  processes: "processes",
+  actions: "actions"
+}
+
+it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("the dashboard in a browser", (it) => {
+  for (const look of Chromium.looks) {
+    it.effect(`shows every view at ${look.width} pixels, ${look.scheme}, to everyone`, () =>
+      Effect.gen(function*() {
+        const { base, browser, kills } = yield* Lobby
+        const { complaints, page } = yield* Chromium.open(browser, base, Hotel.tokens.operate, look)
+        for (const [name, path] of Object.entries(views)) {
+          yield* Effect.promise(async () => {
+            await Chromium.visit(page, `${base}#/${path}`)
+            await page.screenshot({ path: `${pictures}/${name}-${look.width}-${look.scheme}.png` })
+            assert.deepStrictEqual(await Chromium.findings(page), [], `axe: ${name}`)
+            assert.isAtMost(await Chromium.overflow(page), 0, `${name} is wider than the window`)
+          })
+        }
+        assert.deepStrictEqual(complaints, [])
+        assert.isUndefined(yield* Effect.promise(() => page.evaluate("globalThis.hacked")))
+        assert.isAbove(kills(), 0)
+      }).pipe(Effect.scoped))
+  }
+})

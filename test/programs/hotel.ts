@@ -1,0 +1,96 @@
+/**
+ * A worker of a hotel, in one of two builds: `node hotel.js <url> <build>`. A build that is edited checks a booking
+ * first, which blocks those that the original one has begun.
+ */
+import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+
+export type Build = "original" | "edited"
+
+export const Approved = Signal.make("Approved", {
+  payload: {
+    by: Schema.String,
+    limit: Schema.Int,
+    urgent: Schema.Boolean,
+    level: Schema.Literals(["manager", "director"]),
+    note: Schema.optionalKey(Schema.String)
+  }
+})
+
+export const Booking = Orchestration.make("Booking", {
+  payload: { guest: Schema.String, room: Schema.Int, amount: Schema.Int },
+  success: Schema.String,
+  error: Schema.String
+})
+
+/** As many activities, a hundred at a time. */
+export const Audit = Orchestration.make("Audit", { payload: Schema.Struct({ activities: Schema.Int }) })
+
+const Reserve = Activity.make("Reserve", { payload: { room: Schema.Int }, success: Schema.String })
+const Charge = Activity.make("Charge", {
+  payload: { amount: Schema.Int },
+  success: Schema.String,
+  error: Schema.String
+})
+const Check = Activity.make("Check")
+const Compare = Activity.make("Compare", { payload: Schema.Int, error: Schema.String })
+const Total = KeyValue.make("total", Schema.Int)
+const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
+
+/** Cards that are declined, until the row is gone. */
+const worker = (url: string, build: Build) =>
+  Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }).pipe(
+    Layer.provide([
+      Booking.toLayer(({ amount, room }) =>
+        Effect.gen(function*() {
+          if (build === "edited") yield* Check.execute()
+          yield* Orchestration.setCustomStatus("reserving")
+          yield* Reserve.execute({ room })
+          yield* Total.set(amount)
+          if (amount > 500) {
+            yield* Orchestration.setCustomStatus("waits for approval")
+            yield* Approved.wait
+          }
+          yield* Orchestration.setCustomStatus(null)
+          const receipt = yield* Charge.execute({ amount }).pipe(Effect.retry(Schedule.recurs(2)))
+          yield* Clean.execute({ room })
+          return receipt
+        })
+      ),
+      Clean.toLayer(() => Effect.sleep("100 millis")),
+      Audit.toLayer(({ activities }) =>
+        Effect.forEach(
+          Array.from({ length: activities }, (_, n) => n),
+          (n) => Effect.ignore(Compare.execute(n)),
+          { concurrency: 100, discard: true }
+        )
+      ),
+      Reserve.toLayer(({ room }) => Effect.succeed(`room ${room}`)),
+      Charge.toLayer(({ amount }) =>
+        amount === 13 ? Effect.fail("card declined") : Effect.as(Effect.sleep("20 millis"), `paid ${amount}`)
+      ),
+      Check.toLayer(() => Effect.void),
+      Compare.toLayer((n) => n === 777 ? Effect.fail("the books differ") : Effect.void)
+    ]),
+    Layer.provide(RuntimeConfig.layer({ build, workerConcurrency: 64 })),
+    Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
+    Layer.provide(Logger.layer([]))
+  )
+
+if (import.meta.url === `file://${process.argv[1]}`) {
+  const [, , url, build] = process.argv
+  const fiber = Effect.runFork(
+    Effect.gen(function*() {
+      yield* Layer.build(worker(url!, build as Build))
+      console.log("started")
+      return yield* Effect.never
+    }).pipe(Effect.scoped)
+  )
+  process.once("SIGTERM", () => Effect.runFork(Fiber.interrupt(fiber)))
+}
