@@ -1,21 +1,28 @@
 /**
  * Whether a store that has grown answers as a small one does: `npm run growth`.
  *
- * Measures pages, counts, explanations, starts and claims in a small store, fills it by SQL with ended and live
- * instances, and measures again. Then orchestrations run under full load, in turn alone and beside retention, until
- * retention has deleted what has expired. Prints medians and their ratios. Uses the server of `DATABASE_URL`, else an
+ * Measures pages, counts, explanations, starts, claims and the dashboard in a small store, fills it by SQL with ended
+ * and live instances, and measures again. Then orchestrations run under full load, in turn alone and beside open pages
+ * of the dashboard, which another process serves; then in turn alone and beside retention, until retention has deleted
+ * what has expired. Prints medians and their ratios. Uses the server of `DATABASE_URL`, else an
  * embedded one; 10,000,000 instances take some minutes and 10 GB, to delete 1,000,000 an hour.
  */
 import { Activity, Client, Orchestration, Retention, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Dashboard } from "duroxide-prisma/dashboard"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { DatabaseServer } from "duroxide-prisma/server"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
+import * as HttpEffect from "effect/http/HttpEffect"
+import * as HttpRouter from "effect/http/HttpRouter"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import * as pg from "pg"
 
@@ -27,17 +34,21 @@ const { values } = parseArgs({
     calls: { type: "string", default: "200" },
     seconds: { type: "string", default: "60" },
     pairs: { type: "string", default: "1000" },
+    pagePairs: { type: "string", default: "10" },
+    pages: { type: "string", default: "10" },
     schema: { type: "string", default: "growth" }
   }
 })
-const [ended, live, expired, calls, seconds, pairs] = [
+const [ended, live, expired, calls, seconds, pairs, pagePairs, pages] = [
   values.ended,
   values.live,
   values.expired,
   values.calls,
   values.seconds,
-  values.pairs
-].map(Number) as [number, number, number, number, number, number]
+  values.pairs,
+  values.pagePairs,
+  values.pages
+].map(Number) as [number, number, number, number, number, number, number, number]
 const { schema } = values
 
 const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
@@ -92,9 +103,87 @@ const measure = Effect.fnUntraced(function*(round: string) {
     "count by status": yield* timed(() => admin.count()),
     explain: yield* timed(() => admin.explain(`explained ${round}`)),
     start: yield* timed((n) => client.start(Wait, { instanceId: `start ${round} ${n}` })),
+    ...yield* measureDashboard,
     "start to end": yield* timed((n) => client.execute(Flow, { instanceId: `flow ${round} ${n}` }))
   }
 })
+
+/** The dashboard, not yet looked at. */
+const openDashboard = Effect.map(
+  HttpRouter.toHttpEffect(Dashboard.layer({ path: "/", access: Dashboard.trusted() })),
+  (app) => {
+    const handler = HttpEffect.toWebHandler(app)
+    return (path: string) =>
+      Effect.promise(async () => {
+        const response = await handler(new Request(`http://localhost/api/${path}`))
+        const text = await response.text()
+        if (response.status !== 200) throw new Error(`${path}: ${response.status} ${text}`)
+      })
+  }
+)
+
+const measureDashboard = Effect.gen(function*() {
+  const get = yield* openDashboard
+  return {
+    // What the page asks for at once. The next ones share what was read.
+    "dashboard, first view": yield* timed(() =>
+      Effect.scoped(
+        Effect.flatMap(openDashboard, (get) =>
+          Effect.all([get("session"), get("overview"), get("instances"), get("reasons?limit=100")], {
+            concurrency: "unbounded"
+          }))
+      )
+    ),
+    "dashboard, a page": yield* timed(() => get("instances?status=Running")),
+    "dashboard, definitions": yield* timed(() => get("definitions"))
+  }
+}).pipe(Effect.scoped)
+
+/** Open pages: the overview of each, and a list that is read again every five seconds, as pages do. */
+const openPages = (base: string, signal: AbortSignal) => {
+  const page = async (n: number) => {
+    const live = await fetch(`${base}api/live`, { headers: pageHeaders, signal })
+    const reading = (async () => {
+      for await (const _ of live.body!) if (signal.aborted) return
+    })()
+    const list = (async () => {
+      while (!signal.aborted) {
+        await (await fetch(`${base}api/instances?status=${n % 2 === 0 ? "Running" : "Failed"}`, {
+          headers: pageHeaders,
+          signal
+        })).text()
+        await new Promise((resolve) => setTimeout(resolve, 5_000))
+      }
+    })()
+    await Promise.allSettled([reading, list])
+  }
+  return Promise.allSettled(Array.from({ length: pages }, (_, n) => page(n)))
+}
+
+const token = "growth growth growth"
+const pageHeaders = { authorization: `Bearer ${token}` }
+
+/** The dashboard in a process of its own, until the scope is closed; returns its address. */
+const serveDashboard = (url: string) =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(async () => {
+        const cli = fileURLToPath(new URL("../../../dist/cli/main.js", import.meta.url))
+        const child = spawn(process.execPath, [cli, "ui", "--schema", schema, "--port", "0"], {
+          stdio: ["ignore", "pipe", "inherit"],
+          env: { ...process.env, DATABASE_URL: url, DUROXIDE_UI_TOKEN: token }
+        })
+        const [text] = await once(child.stdout, "data") as [Buffer]
+        return { child, base: text.toString().split("\n")[0]! }
+      }),
+      ({ child }) =>
+        Effect.promise(async () => {
+          child.kill("SIGINT")
+          await once(child, "exit")
+        })
+    ),
+    ({ base }) => base
+  )
 
 /** Orchestrations per second of 20 callers. */
 const rate = Effect.fnUntraced(function*(round: string, seconds: number) {
@@ -183,6 +272,21 @@ const program = Effect.gen(function*() {
 
   const big = yield* measure("big").pipe(Effect.provide(application(url, Retention.layer("off"))))
 
+  const withoutPages: Array<number> = []
+  const withPages: Array<number> = []
+  const base = yield* serveDashboard(url)
+  for (let pair = 0; pair < pagePairs; pair++) {
+    withoutPages.push(yield* rateWith(url, `no pages ${pair}`, Retention.layer("off")))
+    const stop = new AbortController()
+    const open = openPages(base, stop.signal)
+    withPages.push(yield* rateWith(url, `pages ${pair}`, Retention.layer("off")))
+    stop.abort()
+    yield* Effect.promise(() => open)
+    yield* Console.error(
+      `${Math.round(withoutPages.at(-1)!)} a second alone, ${Math.round(withPages.at(-1)!)} beside ${pages} open pages`
+    )
+  }
+
   const counted = Effect.map(
     sql("SELECT count(*)::int AS count FROM instances WHERE instance_id LIKE 'ended %'"),
     ([row]) => row.count as number
@@ -210,6 +314,13 @@ const program = Effect.gen(function*() {
   for (const [name, value] of Object.entries(small)) {
     const other = big[name as keyof typeof big]
     yield* Console.log(`${name.padEnd(24)}${ms(value)} ${ms(other)} ${(other / value).toFixed(2).padStart(7)}`)
+  }
+  if (withPages.length > 0) {
+    const ratio = median(withPages.map((rate, pair) => rate / withoutPages[pair]!))
+    yield* Console.log(
+      `orchestrations a second: ${Math.round(median(withoutPages))} alone, ${Math.round(median(withPages))} beside ` +
+        `${pages} open pages; median of the ratios ${ratio.toFixed(2)}`
+    )
   }
   if (alone.length === 0) return
   const ratio = median(beside.map((rate, pair) => rate / alone[pair]!))
