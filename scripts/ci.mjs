@@ -8,8 +8,8 @@ import { relative } from "node:path"
 import { fileURLToPath } from "node:url"
 
 /** The checks of which each writes a report of its tests. */
-const counted = ["test", "test:long"]
-const reports = ["build/vitest.json", "build/vitest.long.json"]
+const counted = ["test", "test:long", "test:browser"]
+const reports = ["build/vitest.json", "build/vitest.long.json", "build/vitest.browser.json"]
 
 const checks = [
   ["generate"],
@@ -33,6 +33,7 @@ const checks = [
   ["test:rust"],
   ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
   ["stress", "--", "--seconds", "1"], // judges success, not speed
+  ["test:browser", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[2]}`],
   ["test:package"],
   ["demo"],
   ["lite", "--", "--queue", "sqs", "--records", "6000"], // the tests run it on PostgreSQL alone
@@ -41,7 +42,9 @@ const checks = [
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
 // Output of an earlier run must not hide that something is missing.
-for (const output of ["dist", "build", "src/prisma/generated", "src/prisma/internal/migrations.generated.ts"]) {
+for (
+  const output of ["dist", "build", "ui/dist", "src/prisma/generated", "src/prisma/internal/migrations.generated.ts"]
+) {
   rmSync(output, { recursive: true, force: true })
 }
 

@@ -3,7 +3,8 @@ import { defineConfig, type Plugin } from "vite"
 
 const mostBytes = 200_000
 
-const api = process.env["UI_API"] ?? "http://127.0.0.1:4983"
+/** Where a dashboard is mounted. */
+const { origin, pathname } = new URL(process.env["UI_API"] ?? "http://127.0.0.1:4983")
 
 /** Prints what a browser downloads, compressed, and fails when it grows beyond what a slow line bears. */
 const size = (): Plugin => ({
@@ -29,5 +30,11 @@ export default defineConfig({
     target: "es2023"
   },
   plugins: [size()],
-  server: { port: 4984, proxy: { "/api": { target: api, changeOrigin: true } } }
+  server: {
+    port: 4984,
+    strictPort: true,
+    proxy: {
+      "/api": { target: origin, changeOrigin: true, rewrite: (path) => pathname.replace(/\/$/, "") + path }
+    }
+  }
 })

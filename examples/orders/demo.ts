@@ -4,6 +4,7 @@
  *
  *     npm run demo                    orders of examples/orders/orders.json
  *     npm run demo -- my-orders.json  orders of your own
+ *     npm run demo -- --ui            with the dashboard, until Ctrl-C
  *
  * Uses the PostgreSQL of `DATABASE_URL`, else starts one. Tables are in the schema `orders_demo`, and stay.
  */
@@ -17,15 +18,22 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
 import { audit } from "./demo/audit.ts"
 import * as Book from "./demo/book.ts"
+import * as Page from "./demo/page.ts"
 import { run } from "./demo/run.ts"
 import * as Screen from "./demo/screen.ts"
 import * as Shop from "./shop.ts"
 
 const schema = "orders_demo"
 
-const bookFile = process.argv[2] ?? fileURLToPath(new URL("../../../examples/orders/orders.json", import.meta.url))
+const { positionals: [givenBook], values: { ui } } = parseArgs({
+  allowPositionals: true,
+  options: { ui: { type: "boolean", default: false } }
+})
+
+const bookFile = givenBook ?? fileURLToPath(new URL("../../../examples/orders/orders.json", import.meta.url))
 
 const demo = Effect.gen(function*() {
   const book = yield* Book.read(bookFile)
@@ -37,6 +45,7 @@ const demo = Effect.gen(function*() {
   const applied = yield* Effect.provide(Migrator.migrate({ url, schema }), Logger.layer([]))
   screen.line(`schema ${schema}: ${applied.length === 0 ? "is up to date" : `${applied.length} migrations applied`}`)
 
+  if (ui) screen.line(yield* Page.open({ url, schema }))
   const Store = PrismaProvider.layer({ url, schema, migrate: "none" })
   const App = Layer.merge(Client.layer, Shop.layer({ url, schema })).pipe(Layer.provide(Store))
   const problems = yield* Effect.gen(function*() {
@@ -49,9 +58,11 @@ const demo = Effect.gen(function*() {
   }).pipe(Effect.provide(App))
 
   for (const problem of problems) screen.line(Screen.red(`NOT as expected: ${problem}`))
-  if (problems.length > 0) return 1
-  screen.line(Screen.green("Every order ended as expected, and every effect was applied exactly once."))
-  return 0
+  if (problems.length === 0) {
+    screen.line(Screen.green("Every order ended as expected, and every effect was applied exactly once."))
+  }
+  if (ui) return yield* Effect.never
+  return problems.length === 0 ? 0 : 1
 }).pipe(Effect.scoped)
 
 const fiber = Effect.runFork(demo)
