@@ -5,7 +5,7 @@ import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { mkdirSync } from "node:fs"
+import { cpSync, mkdirSync } from "node:fs"
 import type { Browser } from "playwright-core"
 import * as Chromium from "./chromium.ts"
 import * as Hotel from "./hotel.ts"
@@ -22,6 +22,9 @@ const layer = Layer.effect(
 
 const pictures = "build/pictures"
 mkdirSync(pictures, { recursive: true })
+
+/** Whether to take those of README anew. */
+const takesReadme = process.env["PICTURES"] === "1"
 
 const idOf = (id: string) => `instances/${encodeURIComponent(id)}`
 
@@ -51,9 +54,22 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("the dashbo
         for (const [name, path] of Object.entries(views)) {
           yield* Effect.promise(async () => {
             await Chromium.visit(page, `${base}#/${path}`)
-            await page.screenshot({ path: `${pictures}/${name}-${look.width}-${look.scheme}.png` })
+            const picture = `${pictures}/${name}-${look.width}-${look.scheme}.png`
+            await page.screenshot({ path: picture })
+            if (takesReadme && name === "failed" && look === Chromium.looks[0]) {
+              cpSync(picture, "docs/pictures/failed.png")
+            }
             assert.deepStrictEqual(await Chromium.findings(page), [], `axe: ${name}`)
             assert.isAtMost(await Chromium.overflow(page), 0, `${name} is wider than the window`)
+          })
+        }
+        if (look.width === 1440 && look.scheme === "light") {
+          yield* Effect.promise(async () => {
+            // The chart begins with the second pace.
+            await Chromium.visit(page, base)
+            await page.locator(".uplot").waitFor()
+            await page.screenshot({ path: `${pictures}/README-overview.png` })
+            if (takesReadme) cpSync(`${pictures}/README-overview.png`, "docs/pictures/overview.png")
           })
         }
         assert.deepStrictEqual(complaints, [])

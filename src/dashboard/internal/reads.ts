@@ -103,7 +103,10 @@ export const layer = (knowledge: Knowledge) =>
             return {
               instances: found.instances,
               isMore: found.isMore,
-              groups: found.groups.map(({ instanceIds, ...group }) => ({
+              // What has ended since it was listed waits for nothing.
+              groups: found.groups.filter(({ cause }) => cause !== "Ended" || search.status !== undefined).map((
+                { instanceIds, ...group }
+              ) => ({
                 ...group,
                 instances: instanceIds.length,
                 instanceId: instanceIds[0]!

@@ -2,13 +2,14 @@
 import { useEffect, useRef, useState } from "preact/hooks"
 import { isVisible } from "./signal.ts"
 
-let offsetMs = 0
+let offsetMs: number | undefined
 
+/** An answer may be some seconds old, never of the future: the one that was least late knows the time best. */
 export const tellTime = (nowMs: number) => {
-  offsetMs = nowMs - Date.now()
+  offsetMs = Math.max(offsetMs ?? Number.NEGATIVE_INFINITY, nowMs - Date.now())
 }
 
-export const now = (): number => Date.now() + offsetMs
+export const now = (): number => Date.now() + (offsetMs ?? 0)
 
 const listeners = new Set<() => void>()
 setInterval(() => {
