@@ -7,6 +7,7 @@ import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { DashboardUrl } from "./model/shared/dashboardUrl.ts"
 import { SettingOrigins } from "./model/shared/settings.ts"
 import * as environment from "./runtime/environment.ts"
 import { defaults, makeUnsafe } from "./runtime/settings.ts"
@@ -30,7 +31,7 @@ export const RuntimeConfig: Context.Reference<Settings> = Context.Reference<Sett
  * @category layers
  * @since 0.1.0
  */
-export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(RuntimeConfig, makeUnsafe(options))
+export const layer = (options: Options): Layer.Layer<never> => Layer.succeedContext(inForce(makeUnsafe(options)))
 
 /**
  * Sets the options that environment variables give, as `docs/configuration.md` lists them. Options that no variable
@@ -45,5 +46,11 @@ export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(Run
 export const layerEnvironment = (defaults: Options = {}): Layer.Layer<never, Config.ConfigError> =>
   Layer.effectContext(
     Effect.map(environment.config(makeUnsafe(defaults)), ({ origins, settings }) =>
-      Context.make(RuntimeConfig, settings).pipe(Context.add(SettingOrigins, origins)))
+      Context.add(inForce(settings), SettingOrigins, origins))
   )
+
+// internal
+
+/** Log lines and spans of all rooms read where the dashboard is. */
+const inForce = (settings: Settings) =>
+  Context.add(Context.make(RuntimeConfig, settings), DashboardUrl, settings.dashboardUrl)

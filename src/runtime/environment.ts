@@ -4,6 +4,7 @@
 import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import type { TagFilter } from "../model/Instance.ts"
+import * as dashboardUrl from "../model/shared/dashboardUrl.ts"
 import * as Environment from "../model/shared/environment.ts"
 import type { Origins } from "../model/shared/settings.ts"
 import { makeUnsafe, type Options, type Settings } from "./settings.ts"
@@ -58,7 +59,8 @@ export const variables: Environment.Table<Settings> = {
   onMismatch: own("onMismatch", Environment.choice("block", "fail")),
   unreadableSignalTimeout: own("unreadableSignalTimeout", Environment.durationOrInfinity(0)),
   build: own("build", Environment.text),
-  optimisticTurns: own("optimisticTurns", Environment.flag)
+  optimisticTurns: own("optimisticTurns", Environment.flag),
+  dashboardUrl: own("dashboardUrl", { allowed: dashboardUrl.allowed, read: dashboardUrl.read })
 }
 
 /** The settings, and the variable that set each. `defaults` are valid. */

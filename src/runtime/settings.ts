@@ -5,6 +5,7 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Hash from "effect/Hash"
 import type { TagFilter } from "../model/Instance.ts"
+import * as dashboardUrl from "../model/shared/dashboardUrl.ts"
 import { durationOf } from "../model/shared/durations.ts"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/shared/identifiers.ts"
 import * as renewal from "../waking/renewal.ts"
@@ -119,6 +120,12 @@ export interface Settings {
    * claims every turn, one that keeps no instance warm every turn after the first. Defaults to true.
    */
   readonly optimisticTurns: boolean
+  /**
+   * Where a dashboard is mounted, such as `https://shop.example/duroxide`: log lines and spans about an instance carry
+   * the address of its page. An absolute http or https URL without credentials, query and fragment; a slash at its end
+   * is dropped. Defaults to undefined: they carry none.
+   */
+  readonly dashboardUrl: string | undefined
 }
 
 /** `onMismatch` where it is not set. In virtual time a test would wait forever for an instance that is blocked. */
@@ -160,7 +167,8 @@ export const defaults: Settings = {
   onMismatch: undefined,
   unreadableSignalTimeout: Duration.hours(1),
   build: undefined,
-  optimisticTurns: true
+  optimisticTurns: true,
+  dashboardUrl: undefined
 }
 
 /**
@@ -175,7 +183,7 @@ export type Options = {
 
 /**
  * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: a count below 1, a lock timeout
- * of zero, an empty tag.
+ * of zero, an empty tag, a URL with a query.
  *
  * @category configuration
  * @since 0.1.0
@@ -190,6 +198,8 @@ export const makeUnsafe = (options: Options = {}): Settings => {
       ? checkedWord(key, value as string, ["block", "fail"])
       : key === "workerId" || key === "build"
       ? checkedText(key, value as string, (text) => problemOfName(text, maxGivenIdBytes))
+      : key === "dashboardUrl"
+      ? dashboardUrl.read(value as string) ?? invalid(key, `must be ${dashboardUrl.allowed}`)
       : typeof value === "boolean"
       ? value
       : checkedAmount(key, value as Duration.Input)

@@ -42,7 +42,8 @@ const amount = (value: Duration.Duration) => {
 const unset: Readonly<Record<string, string>> = {
   workerId: "one per runtime",
   build: "a hash of what it serves",
-  onMismatch: "block"
+  onMismatch: "block",
+  dashboardUrl: "none"
 }
 
 const readable = (value: unknown, name: string): string =>

@@ -13,6 +13,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { inspect } from "node:util"
+import { DashboardUrl } from "../../src/model/shared/dashboardUrl.ts"
 import * as Runtime from "../../src/Runtime.ts"
 import * as ApplicationPool from "../utils/applicationPool.ts"
 import * as Listening from "../utils/listening.ts"
@@ -72,14 +73,16 @@ describe("Options from the environment:", () => {
           DUROXIDE_WORKER_ID: "w-1",
           DUROXIDE_CANCELLATION_CHECK_INTERVAL: "infinity",
           DUROXIDE_MAX_SESSIONS: "0",
-          DUROXIDE_VERIFY_REPLAY: "1"
+          DUROXIDE_VERIFY_REPLAY: "1",
+          DUROXIDE_DASHBOARD_URL: "https://shop.example/duroxide/"
         }),
         {
           tags: { _tag: "DefaultAnd", tags: ["gpu"] },
           workerId: "w-1",
           cancellationCheckInterval: Duration.infinity,
           maxSessions: 0,
-          verifyReplay: true
+          verifyReplay: true,
+          dashboardUrl: "https://shop.example/duroxide"
         }
       )
       for (
@@ -106,6 +109,20 @@ describe("Options from the environment:", () => {
         DUROXIDE_OUTBOX_KEEP_SENT: "2d",
         DUROXIDE_TASK_CONCURRENCY: "7"
       }))
+    }))
+
+  it.effect("a dashboard is known to all that is built on the settings, until others replace them", () =>
+    Effect.gen(function*() {
+      const known = RuntimeConfig.layerEnvironment()
+      const env = { DUROXIDE_DASHBOARD_URL: "http://localhost:4983/" }
+      assert.strictEqual(yield* within(env)(Effect.provide(DashboardUrl, known)), "http://localhost:4983")
+      const others = Layer.provideMerge(RuntimeConfig.layer({ maxAttempts: 3 }), known)
+      assert.isUndefined(yield* within(env)(Effect.provide(DashboardUrl, others)))
+      assert.include(
+        yield* problem(runtime({ DUROXIDE_DASHBOARD_URL: "https://anna:hunter2@shop.example" })),
+        "DUROXIDE_DASHBOARD_URL must be an absolute http or https URL without credentials, query and fragment"
+      )
+      assert.notInclude(yield* problem(runtime({ DUROXIDE_DASHBOARD_URL: "https://anna:hunter2@a" })), "hunter2")
     }))
 
   it.effect("POSTGRES_LOCK_TIMEOUT_SECS sets both locks of a runtime, and no other", () =>

@@ -76,7 +76,13 @@ describe("RuntimeConfig.layer", () => {
     ],
     [{ workerConcurrency: 1.5 }, "RuntimeConfig.workerConcurrency is 1.5; it must be a whole number"],
     [{ pollTimeout: "30 secs" as "30 seconds" }, "RuntimeConfig.pollTimeout is not a duration"],
-    [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"]
+    [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"],
+    ...["/duroxide", "ftp://shop.example", "https://a:b@shop.example", "https://shop.example/?a", "https://a/#/"].map(
+      (dashboardUrl): readonly [RuntimeConfig.Options, string] => [
+        { dashboardUrl },
+        "RuntimeConfig.dashboardUrl must be an absolute http or https URL without credentials, query and fragment"
+      ]
+    )
   ]
   for (const [options, problem] of cases) {
     it(`refuses ${JSON.stringify(options)}`, () => {
