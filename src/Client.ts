@@ -746,10 +746,13 @@ const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effe
 const producer = { kind: "producer", captureStackTrace: false } as const
 const reader = { kind: "client", captureStackTrace: false } as const
 
-const describe = (instanceId: string) => tracing.annotate((span) => tracing.describeInstance(span, instanceId))
+const describe = (instanceId: string) =>
+  tracing.annotate((span, context) => tracing.describeInstance(span, context, instanceId))
 
 const describeSend = (operation: string, destination: string | undefined, instanceId: string) =>
-  tracing.annotate((span) => tracing.describeMessaging(span, { operation, type: "send", destination, instanceId }))
+  tracing.annotate((span, context) =>
+    tracing.describeMessaging(span, context, { operation, type: "send", destination, instanceId })
+  )
 
 const refused = (operation: string) =>
   Effect.mapError(({ field, problem }: Unfit) =>

@@ -18,6 +18,7 @@ import type * as Event from "../model/Event.ts"
 import * as attributes from "../model/shared/attributes.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import type { Delivery } from "../model/shared/ledger.ts"
+import { linked } from "../model/shared/logging.ts"
 import * as markers from "../model/shared/markers.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
@@ -264,9 +265,11 @@ export class Interpreter {
         Context.add(References.CurrentLoggers, silentWhile(loggers, () => this.isReplaying)),
         Context.add(References.CurrentLogAnnotations, {
           ...Context.get(services, References.CurrentLogAnnotations),
-          orchestration_name: event.name,
-          instance_id: event.instanceId,
-          execution_id: event.executionId
+          ...linked(services, {
+            orchestration_name: event.name,
+            instance_id: event.instanceId,
+            execution_id: event.executionId
+          })
         }),
         Context.add(OrchestrationContext, {
           instanceId: event.instanceId,

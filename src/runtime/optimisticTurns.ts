@@ -17,7 +17,7 @@ import type * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
-import { ours } from "../model/shared/logging.ts"
+import { linked, ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
 import { LockLost, ProviderError } from "../provider/ProviderError.ts"
@@ -118,7 +118,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
   const ofInstance = (instanceId: string, executionId: number) => <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
     Effect.tap(effect, runner.reportPrograms).pipe(
-      ours({ instance_id: instanceId, execution_id: executionId })
+      ours(linked(context, { instance_id: instanceId, execution_id: executionId }))
     )
 
   // -- with the start of an instance ---------------------------------------------------------------

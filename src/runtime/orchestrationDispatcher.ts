@@ -12,6 +12,7 @@ import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
+import { aboutInstance } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -146,7 +147,7 @@ const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effec
     ),
     // Shutdown. If the turn was stored nevertheless, the store ignores this.
     Effect.onInterrupt(() => settlement.release),
-    Effect.annotateLogs({ instance_id: instanceId, execution_id: executionId }),
+    aboutInstance({ instance_id: instanceId, execution_id: executionId }),
     Effect.andThen(runner.reportPrograms),
     timed
   )

@@ -8,7 +8,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
-import { isDebugging } from "../model/shared/logging.ts"
+import { aboutInstance, isDebugging } from "../model/shared/logging.ts"
 import type { Turn } from "../provider/Provider.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
@@ -190,7 +190,7 @@ export class StrayReport {
     Effect.forEach(this.pending.splice(0), ({ instanceId, name }) =>
       Effect.logError(
         `${component}: program continues outside its turn: it awaits something that is not durable. Put it in an activity`
-      ).pipe(Effect.annotateLogs({ orchestration_name: name, instance_id: instanceId })), { discard: true })
+      ).pipe(aboutInstance({ orchestration_name: name, instance_id: instanceId })), { discard: true })
   )
 }
 
@@ -215,7 +215,7 @@ export class LongHistoryReport {
     Effect.forEach(this.pending.splice(0), ({ events, instanceId, name }) =>
       Effect.logWarning(
         `${component}: the history of an instance is long, its replays get slow: its program should call continueAsNew`
-      ).pipe(Effect.annotateLogs({ orchestration_name: name, instance_id: instanceId, events })), { discard: true })
+      ).pipe(aboutInstance({ orchestration_name: name, instance_id: instanceId, events })), { discard: true })
   )
 }
 

@@ -7,6 +7,7 @@ import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import type * as Scope from "effect/Scope"
 import * as Event from "../model/Event.ts"
+import { aboutInstance } from "../model/shared/logging.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { InstanceInfo } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -38,7 +39,7 @@ export const run = Effect.fnUntraced(function*(
     if (first !== undefined) {
       yield* Effect.logWarning(
         "Retention: some trees could not be deleted, the next look tries again; instance_id is the root of the first"
-      ).pipe(Effect.annotateLogs({ failed, instance_id: first.instanceId, problem: first.error.message }))
+      ).pipe(aboutInstance({ failed, instance_id: first.instanceId, problem: first.error.message }))
     }
   }).pipe(
     Effect.catchCause((cause) =>

@@ -104,7 +104,12 @@ export const openTurn = (context: Context.Context<never>, cause: TurnCause): Tur
       traceparent,
       kind: "consumer",
       describe: (span, clock) => {
-        tracing.describeMessaging(span, { operation: "turn", type: "process", destination: name, instanceId })
+        tracing.describeMessaging(span, context, {
+          operation: "turn",
+          type: "process",
+          destination: name,
+          instanceId
+        })
         span.attribute("messaging.batch.message_count", messages.length)
         span.attribute("duroxide.execution_id", executionId)
         markRedelivery(span, clock, attemptCount)
@@ -167,7 +172,7 @@ export const openAttempt = (
       traceparent,
       kind: "consumer",
       describe: (span, clock) => {
-        tracing.describeMessaging(span, {
+        tracing.describeMessaging(span, context, {
           operation: "activity",
           type: "process",
           destination: name,

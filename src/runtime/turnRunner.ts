@@ -10,6 +10,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
+import { DashboardUrl } from "../model/shared/dashboardUrl.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import { harmless } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -161,7 +162,7 @@ export const make = (
 
 const replays = seriesOf(Metrics.orchestrationReplays)
 
-/** Code inherits only its host's loggers. */
+/** Code inherits only its host's loggers, and what their lines say. */
 const hostServices = (
   context: Context.Context<never>,
   secondRun: { readonly isUnderWay: boolean }
@@ -169,7 +170,8 @@ const hostServices = (
   const loggers = harmless(Context.get(context, References.CurrentLoggers))
   return Context.empty().pipe(
     Context.add(References.CurrentLoggers, silentWhile(loggers, () => secondRun.isUnderWay)),
-    Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
+    Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel)),
+    Context.add(DashboardUrl, Context.get(context, DashboardUrl))
   )
 }
 

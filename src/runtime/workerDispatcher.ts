@@ -19,7 +19,7 @@ import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import * as Metrics from "../model/Metrics.ts"
-import { ours } from "../model/shared/logging.ts"
+import { linked, ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
@@ -71,6 +71,8 @@ export const make = Effect.fnUntraced(function*(options: {
   })
   const services = yield* ours()(Effect.context<never>())
   const run = Effect.runForkWith(services)
+  const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) =>
+    Effect.annotateLogs(effect, annotationsOf(services, item))
   // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
   // activities allocates. A handler's own annotations and those of the runtime are both in its log lines.
   const handlerServices = new Map(Array.from(handlers, ([name, own]) => [
@@ -187,10 +189,11 @@ export const make = Effect.fnUntraced(function*(options: {
     delivery.begunAtMs = monotonicMs(clock)
     delivery.onLost = () => cancel(delivery)
     const { item } = delivery
-    const context = annotated(services, item)
+    const annotations = annotationsOf(services, item)
+    const context = annotated(services, annotations)
     const span = spans.openAttempt(context, delivery, sessions.workerId)
     const ofHandler = Context.add(
-      annotated(handlerServices.get(item.name)!, item),
+      annotated(handlerServices.get(item.name)!, annotations),
       Call,
       callOf(item, delivery.attemptCount, sessions.workerId)
     )
@@ -423,20 +426,19 @@ const sizeOf = (completion: Completion) =>
 /** How an activity is abandoned that has not run, or was interrupted by a shutdown. */
 const givenBack = { pause: "none", counts: false } as const
 
-const annotationsOf = ({ executionId, id, instance, name }: Activity) => ({
-  instance_id: instance,
-  execution_id: executionId,
-  activity_id: id,
-  activity_name: name
-})
-
-const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) => Effect.annotateLogs(effect, annotationsOf(item))
+const annotationsOf = (context: Context.Context<never>, { executionId, id, instance, name }: Activity) =>
+  linked(context, {
+    instance_id: instance,
+    execution_id: executionId,
+    activity_id: id,
+    activity_name: name
+  })
 
 /** Adds to the log lines of a call what it is. */
-const annotated = (services: Context.Context<never>, item: Activity) =>
+const annotated = (services: Context.Context<never>, annotations: Readonly<Record<string, unknown>>) =>
   Context.add(services, References.CurrentLogAnnotations, {
     ...Context.get(services, References.CurrentLogAnnotations),
-    ...annotationsOf(item)
+    ...annotations
   })
 
 const callOf = (item: Activity, deliveryNumber: number, workerId: string): Call["Service"] => ({

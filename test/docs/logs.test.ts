@@ -70,6 +70,21 @@ const matches = (one: Line, line: Line) =>
 
 const shown = ({ level, text }: Line) => `${level} ${text}`
 
+describe("Log lines about an instance:", () => {
+  it("all have the address of its page: what annotates them adds it", () => {
+    const annotating = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((file) =>
+      file.endsWith(".ts")
+    )
+      .flatMap((file) =>
+        [...readFileSync(path.join(sources, file), "utf8").matchAll(/(\w+)\((?:\w+, )?\{[^{}]*\binstance_id:/g)].map(
+          ([, call]) => `${file}: ${call}`
+        )
+      )
+    assert.isAbove(annotating.length, 8)
+    assert.deepStrictEqual(annotating.filter((one) => !/: (?:aboutInstance|linked)$/.test(one)), [])
+  })
+})
+
 describe("docs/operating.md, the log lines:", () => {
   it("has every line of the code", () => {
     assert.isAbove(lines.length, 30)

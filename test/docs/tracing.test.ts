@@ -150,7 +150,7 @@ describe("docs/observability.md, Traces:", () => {
       const Sale = Orchestration.make("Sale", { error: Schema.String })
       const runtime = Runtime.layer({ orchestrations: [Sale], activities: [Declined] }).pipe(
         Layer.provide([Sale.toLayer(() => Declined.execute()), Declined.toLayer(() => Effect.fail("no"))]),
-        Layer.provide(RuntimeConfig.layer({ tags: { _tag: "Any" } }))
+        Layer.provide(RuntimeConfig.layer({ tags: { _tag: "Any" }, dashboardUrl: "https://shop.example/duroxide" }))
       )
       const store = Client.layer.pipe(
         Layer.provideMerge(PrismaProvider.layer({ url })),

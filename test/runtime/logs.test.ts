@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import type { RuntimeConfig } from "duroxide-prisma"
 import { MemoryDriver } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -41,6 +42,26 @@ const compute = Effect.sync(() => {
   const until = performance.now() + 1_200
   while (performance.now() < until);
 })
+
+/** Lets everything happen that can happen at this time. */
+const settle = Effect.repeat(Effect.promise(() => new Promise<void>((resolve) => void setImmediate(resolve))), {
+  times: 100
+})
+
+/** Logs in a program, in a handler that dies, and in a child. */
+const Speaks = Orchestration.make("Speaks")
+const SpeaksToo = Orchestration.make("SpeaksToo")
+const Dies = Activity.make("Dies")
+const speaking = Runtime.layer({ orchestrations: [Speaks, SpeaksToo], activities: [Dies] }).pipe(Layer.provide([
+  Dies.toLayer(() => Effect.andThen(Effect.logInfo("the handler speaks"), Effect.die("of it"))),
+  SpeaksToo.toLayer(() => Effect.logInfo("the child speaks")),
+  Speaks.toLayer(() =>
+    Effect.logInfo("the program speaks").pipe(
+      Effect.andThen(SpeaksToo.execute()),
+      Effect.andThen(Dies.execute())
+    )
+  )
+]))
 
 const runtime = Runtime.layer({ orchestrations: [Computes, Calls], activities: [Compute] }).pipe(Layer.provide([
   Compute.toLayer(() => Effect.andThen(compute, Effect.sleep("700 millis"))),
@@ -89,6 +110,59 @@ describe("Logs of a runtime", () => {
       assert.deepInclude(death!.annotations, { activity_name: "Dies", instance_id: "a", package: "duroxide-prisma" })
     }).pipe(Effect.provide([MemoryDriver.layer, ours.layer]))
   })
+
+  for (const optimisticTurns of [true, false]) {
+    it.effect(
+      `have the address of their instance in the dashboard, if there is one, with${
+        optimisticTurns ? "" : "out"
+      } optimistic turns`,
+      () =>
+        Effect.gen(function*() {
+          const linesOf = Effect.fnUntraced(function*(options: RuntimeConfig.Options) {
+            const { layer, lines } = collect()
+            yield* Effect.gen(function*() {
+              const { client } = yield* LocalProcess.start(speaking, { runtime: { optimisticTurns, ...options } })
+              yield* client.execute(SpeaksToo, { instanceId: "first" })
+              // Its claims have found nothing more, so turns can be stored without one.
+              yield* settle
+              yield* Effect.exit(client.execute(Speaks, { instanceId: "order 1/2" }))
+              yield* settle
+            }).pipe(
+              Effect.scoped,
+              Effect.provide([MemoryDriver.layer, layer, Layer.succeed(References.MinimumLogLevel, "Debug")])
+            )
+            return lines
+          })
+          const lines = yield* linesOf({ dashboardUrl: "https://shop.example/duroxide/" })
+          const spoken = lines.findIndex(({ message }) => message === "the program speaks")
+          const stored = lines.slice(spoken).find(({ annotations }) => annotations["operation"] !== undefined)
+          assert.strictEqual(
+            stored!.annotations["operation"],
+            optimisticTurns ? "startOrchestrations" : "ackOrchestrationItems"
+          )
+          const about = lines.filter(({ annotations }) => annotations["instance_id"] !== undefined)
+          for (const { annotations, message } of about) {
+            const id = encodeURIComponent(annotations["instance_id"] as string)
+            assert.strictEqual(annotations["url"], `https://shop.example/duroxide/#/instances/${id}`, message)
+          }
+          const messages = about.map(({ message }) => message.replace(/: of it$/, ""))
+          assert.includeMembers(messages, [
+            "the program speaks",
+            "the child speaks",
+            "the handler speaks",
+            "Worker dispatcher: activity died",
+            "Worker dispatcher: outcome stored",
+            "Orchestration dispatcher: turn stored, instance waits",
+            "Orchestration dispatcher: instance completed"
+          ])
+          assert.isTrue(about.some(({ annotations }) => annotations["instance_id"] !== "order 1/2"))
+          const others = lines.filter((line) => !about.includes(line))
+          for (const { annotations, message } of [...others, ...yield* linesOf({})]) {
+            assert.notProperty(annotations, "url", message)
+          }
+        })
+    )
+  }
 
   it.effect("report once what is served and which settings differ, and the stop", () => {
     const { layer, lines } = collect()

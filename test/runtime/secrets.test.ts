@@ -3,7 +3,7 @@
  * always say: the ids of what they are about.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -97,7 +97,8 @@ describe("Logs at every level", () => {
       const app = runtime.pipe(
         Layer.provideMerge(Client.layer),
         Layer.provideMerge(PrismaProvider.layer({ url: Redacted.make(withPassword.toString()) })),
-        Layer.provideMerge(layer)
+        Layer.provideMerge(layer),
+        Layer.provide(RuntimeConfig.layer({ dashboardUrl: "https://shop.example/duroxide" }))
       )
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
@@ -147,8 +148,13 @@ describe("Logs at every level", () => {
       for (const { annotations, message } of lines) {
         assert.strictEqual(annotations["package"], "duroxide-prisma", message)
         for (const name of Object.keys(annotations)) assert.match(name, /^[a-z]+(_[a-z]+)*$/, message)
+        const id = annotations["instance_id"]
+        const page = typeof id === "string"
+          ? `https://shop.example/duroxide/#/instances/${encodeURIComponent(id)}`
+          : undefined
+        assert.strictEqual(annotations["url"], page, message)
         if (!/: (turn|instance|outcome|activity) /.test(message)) continue
-        assert.include(["order-1", "order-2"], String(annotations["instance_id"]).split("::")[0], message)
+        assert.include(["order-1", "order-2"], String(id).split("::")[0], message)
         assert.strictEqual(annotations["execution_id"], 1, message)
       }
       const has = (text: string, ...fields: ReadonlyArray<string>) => {
@@ -160,6 +166,6 @@ describe("Logs at every level", () => {
       has("statement failed", "operation", "duration_ms", "error_type", "error")
       has("turn stored", "orchestration_name", "new_events")
       has("outcome stored", "activity_name", "activity_id", "duration_ms", "outcome")
-      has("cannot be read", "instance_id", "error")
+      has("cannot be read", "instance_id", "error", "url")
     }).pipe(Effect.scoped))
 })

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { Event } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
@@ -235,6 +235,30 @@ describe("Traces", () => {
       const [, again] = collector.named("activity Pack")
       assert.deepStrictEqual(again!.events, [["duroxide.redelivery", { "duroxide.unsettled_deliveries": 1 }]])
       assert.deepStrictEqual(collector.named("turn Ship").flatMap(({ events }) => events), [])
+    }))
+
+  it.effect("spans of an instance have its address in the dashboard, those of a client where it knows of one", () =>
+    Effect.gen(function*() {
+      const collector = new Collector()
+      const dashboard = RuntimeConfig.layer({ dashboardUrl: "https://shop.example/duroxide" })
+      const worker = runtime(collector.layer("worker")).pipe(Layer.provide(dashboard))
+      yield* Effect.gen(function*() {
+        yield* requested(collector, "POST /orders", startOrder)
+        yield* Effect.provide(requested(collector, "GET /status", (client) => client.status("o-1")), dashboard)
+        yield* TestRuntime.advance("1 minute")
+      }).pipe(Effect.provide(TestRuntime.layer(worker)))
+      const urlsOf = (name: string) => [
+        ...new Set(collector.named(name).map(({ attributes }) => attributes["duroxide.url"]))
+      ]
+      const url = "https://shop.example/duroxide/#/instances/o-1"
+      for (const name of ["turn Order", "activity Charge", "Client.status"]) assert.deepStrictEqual(urlsOf(name), [url])
+      const [child] = collector.named("turn Ship")
+      const id = child!.attributes["duroxide.instance_id"] as string
+      assert.deepStrictEqual(urlsOf("activity Pack"), [
+        `https://shop.example/duroxide/#/instances/${encodeURIComponent(id)}`
+      ])
+      assert.deepStrictEqual(urlsOf("Client.start"), [undefined])
+      assert.deepStrictEqual(urlsOf("wrap"), [undefined])
     }))
 
   it.effect("without a tracer nothing is stored, although Effect makes spans", () =>

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as References from "effect/References"
+import * as dashboardUrl from "./dashboardUrl.ts"
 
 type Loggers = ReadonlySet<Logger.Logger<unknown, unknown>>
 
@@ -38,3 +39,18 @@ export const ours =
   (annotations: Readonly<Record<string, unknown>> = {}) =>
   <A, E, R>(line: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     withHarmlessLoggers(Effect.annotateLogs(line, { package: "duroxide-prisma", ...annotations }))
+
+/** Annotations of log lines about an instance: where a dashboard is configured, with the address of its page. */
+export const linked = <A extends { readonly instance_id: string }>(
+  context: Context.Context<never>,
+  annotations: A
+): A & { readonly url?: string } => {
+  const url = dashboardUrl.inContext(context, annotations.instance_id)
+  return url === undefined ? annotations : { ...annotations, url }
+}
+
+/** Says which instance the log lines of an effect are about. */
+export const aboutInstance =
+  (annotations: { readonly instance_id: string } & Readonly<Record<string, unknown>>) =>
+  <A, E, R>(lines: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.withFiber((fiber) => Effect.annotateLogs(lines, linked(fiber.context, annotations)))

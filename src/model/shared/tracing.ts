@@ -29,6 +29,7 @@ import * as Option from "effect/Option"
 import * as References from "effect/References"
 import * as Tracer from "effect/Tracer"
 import type { ErrorDetails } from "../ErrorDetails.ts"
+import * as dashboardUrl from "./dashboardUrl.ts"
 import { errorTypeOf } from "./errorType.ts"
 
 // -- context ---------------------------------------------------------------------------------------
@@ -252,35 +253,44 @@ export const errorType = (details: ErrorDetails): string =>
 export type Attributes = Readonly<Record<string, string | number | boolean>>
 
 /** Describes the span that the caller is in. `describe` is called only if it is sampled. */
-export const annotate = (describe: (span: Tracer.Span) => void): Effect.Effect<void> =>
+export const annotate = (
+  describe: (span: Tracer.Span, context: Context.Context<never>) => void
+): Effect.Effect<void> =>
   Effect.withFiberSucceed((fiber) => {
     const span = currentSpanOf(fiber)
-    if (span?._tag === "Span" && span.sampled) describe(span)
+    if (span?._tag === "Span" && span.sampled) describe(span, fiber.context)
   })
 
 export const setAttributes = (span: Tracer.Span, attributes: Attributes): void => {
   for (const key in attributes) span.attribute(key, attributes[key])
 }
 
-export const describeInstance = (span: Tracer.Span, instanceId: string): void =>
+export const describeInstance = (span: Tracer.Span, context: Context.Context<never>, instanceId: string): void => {
   span.attribute("duroxide.instance_id", instanceId)
+  const url = dashboardUrl.inContext(context, instanceId)
+  if (url !== undefined) span.attribute("duroxide.url", url)
+}
 
 /**
  * By OpenTelemetry's conventions for messaging: an instance is a conversation. Attributes are set one by one: an object
  * of them for each span would take as long as the rest of it.
  */
-export const describeMessaging = (span: Tracer.Span, { destination, instanceId, operation, type }: {
-  readonly operation: string
-  readonly type: "send" | "process"
-  /** Name of an orchestration, an activity or a signal. */
-  readonly destination: string | undefined
-  readonly instanceId: string
-}): void => {
+export const describeMessaging = (
+  span: Tracer.Span,
+  context: Context.Context<never>,
+  { destination, instanceId, operation, type }: {
+    readonly operation: string
+    readonly type: "send" | "process"
+    /** Name of an orchestration, an activity or a signal. */
+    readonly destination: string | undefined
+    readonly instanceId: string
+  }
+): void => {
   span.attribute("messaging.system", "duroxide")
   span.attribute("messaging.operation.name", operation)
   span.attribute("messaging.operation.type", type)
   span.attribute("messaging.message.conversation_id", instanceId)
-  describeInstance(span, instanceId)
+  describeInstance(span, context, instanceId)
   if (destination !== undefined) span.attribute("messaging.destination.name", destination)
 }
 

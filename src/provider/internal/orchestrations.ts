@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
+import { aboutInstance } from "../../model/shared/logging.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import * as pump from "../../waking/pump.ts"
@@ -201,7 +202,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     const assembled = assemble(claim)
     if (assembled.unreadable.length > 0) {
       yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
-        Effect.annotateLogs({ instance_id: instanceId, error: assembled.unreadable[0]!.problem })
+        aboutInstance({ instance_id: instanceId, error: assembled.unreadable[0]!.problem })
       )
     }
     if (assembled._tag === "Item") {
@@ -260,7 +261,7 @@ const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assem
     Effect.andThen(parts.sendAbandon({ lockToken, delayMs, ignoreAttempt: true, beginsFirst })),
     Effect.catch((error) =>
       Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
-        Effect.annotateLogs({
+        aboutInstance({
           instance_id: instanceId,
           operation: error.operation,
           error_type: error.reason._tag,
