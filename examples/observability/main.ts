@@ -4,9 +4,18 @@
  *     npm run example -- observability 3600   serves http://localhost:9464/metrics and /health for an hour
  *
  * With `docker compose -f examples/observability/compose.yaml up`, Prometheus reads them, and Grafana shows a dashboard at
- * http://localhost:3000. With `OTEL_EXPORTER_OTLP_ENDPOINT`, metrics, traces and logs are also sent there.
+ * http://localhost:3000. Its links lead to the dashboard of this package, which is another process:
+ *
+ *     npx duroxide-prisma ui --schema example_observability
+ *
+ * Open once what it prints, which has the token. Where yours is elsewhere, change the variable `dashboard_url` of
+ * Grafana. With `DUROXIDE_DASHBOARD_URL=http://localhost:4983`, log lines and spans have such links, too. The one back
+ * is an option of a dashboard that is mounted in a service:
+ * `Dashboard.layer({ metricsUrl: "http://localhost:3000/d/duroxide-prisma", … })`.
+ *
+ * With `OTEL_EXPORTER_OTLP_ENDPOINT`, metrics, traces and logs are also sent there.
  */
-import { Client } from "duroxide-prisma"
+import { Client, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Effect, Layer, Schedule } from "effect"
 import { FetchHttpClient } from "effect/http"
@@ -24,6 +33,7 @@ const OtlpLive = process.env["OTEL_EXPORTER_OTLP_ENDPOINT"] === undefined
   }).pipe(Layer.provide(FetchHttpClient.layer))
 
 const App = RuntimeLive.pipe(
+  Layer.provide(RuntimeConfig.layerEnvironment()),
   Layer.provideMerge(Client.layer),
   Layer.provideMerge(PrismaProvider.layerDefault({ schema: "example_observability" })),
   Layer.provideMerge(OtlpLive)

@@ -18,7 +18,31 @@ const read = (name: string) => readFileSync(fileURLToPath(new URL(name, folder))
 interface Panel {
   readonly title: string
   readonly type: string
-  readonly targets?: ReadonlyArray<{ readonly expr: string }>
+  readonly targets?: ReadonlyArray<{ readonly expr: string; readonly refId: string }>
+  readonly fieldConfig?: {
+    readonly defaults: object
+    readonly overrides: ReadonlyArray<{
+      readonly matcher: { readonly id: string; readonly options: string }
+      readonly properties: ReadonlyArray<
+        { readonly id: string; readonly value: ReadonlyArray<{ readonly url: string }> }
+      >
+    }>
+  }
+}
+
+interface Linking {
+  readonly links: ReadonlyArray<{ readonly title: string; readonly url: string }>
+  readonly panels: ReadonlyArray<Panel>
+  readonly templating: {
+    readonly list: ReadonlyArray<
+      {
+        readonly name: string
+        readonly type: string
+        readonly query: string
+        readonly current: { readonly value: string }
+      }
+    >
+  }
 }
 
 /** Series of Prometheus that the metric has. */
@@ -87,6 +111,37 @@ describe("observability", () => {
       "duroxide_replica_samples_total",
       "duroxide_store_samples_total"
     ])
+  })
+
+  it("its links lead to the dashboard of this package: to all instances, and from each series of an orchestration", () => {
+    const { links, panels, templating } = JSON.parse(read("grafana/dashboard.json")) as Linking
+    const variable = templating.list.find(({ name }) => name === "dashboard_url")
+    assert.deepInclude(variable, { type: "textbox", query: "http://localhost:4983" })
+    assert.strictEqual(variable!.current.value, variable!.query)
+    assert.deepStrictEqual(links.map(({ title, url }) => [title, url]), [["Instances", "${dashboard_url}/#/"]])
+
+    const linked = panels.flatMap(({ fieldConfig, targets = [], title }) => {
+      assert.notProperty(fieldConfig?.defaults ?? {}, "links", title)
+      return (fieldConfig?.overrides ?? []).flatMap(({ matcher, properties }) => {
+        assert.strictEqual(matcher.id, "byFrameRefID", title)
+        const target = targets.find(({ refId }) => refId === matcher.options)
+        return properties.filter(({ id }) => id === "links").flatMap(({ value }) =>
+          value.map(({ url }) => ({ expr: target!.expr, url }))
+        )
+      })
+    })
+    // Names may have characters with a meaning in a URL.
+    const ofName = "${dashboard_url}/#/instances?name=${__field.labels.orchestration_name:percentencode}"
+    const statusOf = (expr: string) =>
+      expr.includes("_failures_total") ? "&status=Failed" : expr.includes("_blocks_total") ? "&status=Blocked" : ""
+    for (const { expr, url } of linked) assert.strictEqual(url, ofName + statusOf(expr), expr)
+    assert.isTrue(linked.some(({ url }) => url.endsWith("Failed")))
+    assert.sameMembers(
+      linked.map(({ expr }) => expr),
+      panels.flatMap(({ targets = [] }) => targets).map(({ expr }) => expr).filter((expr) =>
+        /by \([^)]*orchestration_name/.test(expr)
+      )
+    )
   })
 
   it("the compose file runs PostgreSQL, Prometheus and Grafana, with files that exist", () => {
