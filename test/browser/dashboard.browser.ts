@@ -1,5 +1,5 @@
 /**
- * The dashboard in a real browser, beside work that goes on while a worker is killed again and again.
+ * The dashboard in a real browser, beside work that continues while a worker is killed again and again.
  */
 import { assert, it } from "@effect/vitest"
 import * as Context from "effect/Context"

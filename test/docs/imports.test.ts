@@ -59,7 +59,9 @@ const entries: Record<string, object> = {
 }
 const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(entry)))
 
-const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url))).map((file) => `docs/${file}`)
+const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url)))
+  .filter((file) => file.endsWith(".md"))
+  .map((file) => `docs/${file}`)
 // `Order` is a Schema of the examples, and `Array` that of JavaScript.
 const theirOwn = new Set(["Order", "Array"])
 /** Its examples show parts of a file only, and so do those about bundling. */

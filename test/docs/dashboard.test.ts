@@ -1,0 +1,81 @@
+/** The examples and tables of docs/dashboard.md. */
+import { assert, it } from "@effect/vitest"
+import { RuntimeConfig } from "duroxide-prisma"
+import { Api, Dashboard } from "duroxide-prisma/dashboard"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Config, ConfigProvider, Effect, Layer, Logger } from "effect"
+import { FetchHttpClient, HttpEffect, HttpRouter } from "effect/http"
+import { HttpApiClient } from "effect/http-api"
+import { readFileSync } from "node:fs"
+import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+export const DashboardLive = Layer.unwrap(
+  Effect.gen(function*() {
+    const token = yield* Config.Redacted("DASHBOARD_TOKEN")
+    return Dashboard.layer({
+      path: "/duroxide",
+      access: Dashboard.bearer([{ name: "on-call", role: "operate", token }])
+    })
+  })
+).pipe(Layer.provide(PrismaProvider.layerDefault({ migrate: "verify" })))
+
+export const LinkedLive = RuntimeConfig.layer({ dashboardUrl: "https://shop.example/duroxide" })
+
+export const client = HttpApiClient.make(Api.Api, { baseUrl: "https://shop.example/duroxide" })
+
+const page = Docs.read("docs/dashboard.md")
+
+it.layer(PgServer.layer, { excludeTestServices: true })("docs/dashboard.md:", (it) => {
+  it.effect("its examples are those tested here, and answer", () =>
+    Effect.gen(function*() {
+      const here = Docs.withoutIndentation(Docs.read("test/docs/dashboard.test.ts"))
+      const examples = Docs.blocks(page, "ts").map(({ code }) => code.replace(/^import .*\n+/gm, ""))
+      assert.lengthOf(examples, 3)
+      for (const code of examples) assert.include(here, Docs.withoutIndentation(code))
+      const { url } = yield* PgServer.PgServer
+      const app = yield* HttpRouter.toHttpEffect(DashboardLive).pipe(
+        Effect.provide([
+          ConfigProvider.layer(ConfigProvider.fromEnv({ env: { DATABASE_URL: url, DASHBOARD_TOKEN: "on call" } })),
+          Logger.layer([])
+        ])
+      )
+      const handler = HttpEffect.toWebHandler(app)
+      const fetch = (input: Request | URL | string, init?: RequestInit) => {
+        const { href, pathname } = new URL(input instanceof Request ? input.url : input)
+        assert.match(href, /^https:\/\/shop\.example\/duroxide\//)
+        return handler(
+          new Request(`http://localhost${pathname}`, { ...init, headers: { authorization: "Bearer on call" } })
+        )
+      }
+      const session = yield* Effect.flatMap(client, ({ read }) => read.session({})).pipe(
+        Effect.provide([FetchHttpClient.layer, Layer.succeed(FetchHttpClient.Fetch, fetch)])
+      )
+      assert.strictEqual(session.actor, "on-call")
+      const openApi = yield* Effect.promise(async () =>
+        (await handler(new Request("http://localhost/duroxide/api/openapi.json"))).json() as Promise<{ paths: object }>
+      )
+      assert.includeMembers(Object.keys(openApi.paths), ["/api/instances", "/api/retry"])
+      assert.isTrue(Layer.isLayer(LinkedLive))
+    }))
+
+  it("its table of options has every option", () => {
+    const source = readFileSync("src/dashboard/Dashboard.ts", "utf8")
+    const [, options = ""] = /export interface Options \{(.*?)\n\}/s.exec(source) ?? []
+    const names = [...options.matchAll(/^ {2}readonly (\w+)\??:/gm)].map(([, name]) => name)
+    const rows = [...Docs.section("docs/dashboard.md", "In a service").matchAll(/^\| `(\w+)` /gm)].map(([, name]) =>
+      name
+    )
+    assert.isAtLeast(names.length, 5)
+    assert.deepStrictEqual(rows, names)
+  })
+
+  it("its table of views has every view of the page", () => {
+    const navigation = readFileSync("ui/src/app/Nav.tsx", "utf8")
+    const rows = [...Docs.section("docs/dashboard.md", "What it shows").matchAll(/^\| (\w+) /gm)].map(([, name]) =>
+      name
+    )
+    for (const name of rows.filter((name) => name !== "View" && name !== "an")) assert.include(navigation, `"${name!}"`)
+    assert.isAtLeast(rows.length, 8)
+  })
+})
