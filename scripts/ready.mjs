@@ -94,7 +94,7 @@ async function generateWhenStale() {
   utimesSync(client, new Date(), new Date()) // it is up to date, even if Prisma wrote nothing
 }
 
-/** Builds it from its own files, and of the interface that its client is derived from. */
+/** Builds it from its own files, and from the interface that its client is derived from. */
 async function buildPageWhenStale() {
   const page = "ui/dist/index.html"
   const inputs = ["src/dashboard/Api.ts", "src/dashboard/Model.ts", "node_modules/.package-lock.json", ...filesOf("ui")]

@@ -1,5 +1,5 @@
 /**
- * A hotel with work in every state, which continues: workers, one of which is killed again and again, and the dashboard.
+ * A hotel with work in every state, and the dashboard. One of its workers is killed again and again.
  */
 import { Client } from "duroxide-prisma"
 import { Dashboard } from "duroxide-prisma/dashboard"
