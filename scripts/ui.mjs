@@ -29,6 +29,7 @@ if (process.env.UI_API === undefined) {
     break
   }
 }
+if (process.exitCode !== undefined) process.exit()
 const vite = start("node_modules/vite/bin/vite.js", "--config", "ui/vite.config.ts")
 vite.stdout.pipe(process.stdout)
 await once(vite.stdout, "data")

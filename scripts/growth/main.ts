@@ -129,7 +129,7 @@ const measureDashboard = Effect.gen(function*() {
     "dashboard, first view": yield* timed(() =>
       Effect.scoped(
         Effect.flatMap(openDashboard, (get) =>
-          Effect.all([get("session"), get("overview"), get("instances"), get("reasons?limit=100")], {
+          Effect.all([get("session"), get("overview"), get("instances"), get("reasons")], {
             concurrency: "unbounded"
           }))
       )
@@ -139,12 +139,18 @@ const measureDashboard = Effect.gen(function*() {
   }
 }).pipe(Effect.scoped)
 
-/** Open pages: the overview of each, and a list that is read again every five seconds, as pages do. */
+/** Open pages: what the overview of each asks for, and a list that is read again every five seconds. */
 const openPages = (base: string, signal: AbortSignal) => {
   const page = async (n: number) => {
     const live = await fetch(`${base}api/live`, { headers: pageHeaders, signal })
     const reading = (async () => {
       for await (const _ of live.body!) if (signal.aborted) return
+    })()
+    const overview = (async () => {
+      while (!signal.aborted) {
+        await (await fetch(`${base}api/reasons`, { headers: pageHeaders, signal })).text()
+        await new Promise((resolve) => setTimeout(resolve, 10_000))
+      }
     })()
     const list = (async () => {
       while (!signal.aborted) {
@@ -155,7 +161,7 @@ const openPages = (base: string, signal: AbortSignal) => {
         await new Promise((resolve) => setTimeout(resolve, 5_000))
       }
     })()
-    await Promise.allSettled([reading, list])
+    await Promise.allSettled([reading, overview, list])
   }
   return Promise.allSettled(Array.from({ length: pages }, (_, n) => page(n)))
 }
@@ -173,13 +179,15 @@ const serveDashboard = (url: string) =>
           stdio: ["ignore", "pipe", "inherit"],
           env: { ...process.env, DATABASE_URL: url, DUROXIDE_UI_TOKEN: token }
         })
-        const [text] = await once(child.stdout, "data") as [Buffer]
+        const [text] = await Promise.race([
+          once(child.stdout, "data") as Promise<[Buffer]>,
+          once(child, "exit").then(([code]) => Promise.reject(new Error(`ui has ended with exit code ${code}`)))
+        ])
         return { child, base: text.toString().split("\n")[0]! }
       }),
       ({ child }) =>
         Effect.promise(async () => {
-          child.kill("SIGINT")
-          await once(child, "exit")
+          if (child.exitCode === null && child.kill("SIGINT")) await once(child, "exit")
         })
     ),
     ({ base }) => base

@@ -52,6 +52,12 @@ export class Access extends HttpApiMiddleware.Service<Access, { provides: Curren
   { error: [Model.Unauthorized, Model.Forbidden] }
 ) {}
 
+/** Whole numbers from 1 to `most`. */
+const limit = (most: number) =>
+  Schema.optionalKey(
+    Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThan(0), Schema.isLessThanOrEqualTo(most))
+  )
+
 const failures = [Model.Refused, Model.Unavailable, Model.Forbidden] as const
 
 const read = HttpApiGroup.make("read").add(
@@ -63,13 +69,15 @@ const read = HttpApiGroup.make("read").add(
       ...Model.Search.fields,
       orderBy: Schema.optionalKey(Schema.Literals(["newest", "oldest", "id"])),
       cursor: Schema.optionalKey(Schema.String),
-      limit: Schema.optionalKey(Schema.FiniteFromString)
+      /** Defaults to 100. */
+      limit: limit(1000)
     },
     success: Model.InstancePage,
     error: failures
   }),
   HttpApiEndpoint.get("reasons", "/reasons", {
-    query: { ...Model.Search.fields, limit: Schema.optionalKey(Schema.FiniteFromString) },
+    /** `limit`: how many instances are looked at; defaults to 100. */
+    query: { ...Model.Search.fields, limit: limit(1000) },
     success: Model.Reasons,
     error: failures
   }),
@@ -91,8 +99,8 @@ const read = HttpApiGroup.make("read").add(
       execution: Schema.optionalKey(Schema.FiniteFromString),
       /** Only events after this one. */
       after: Schema.optionalKey(Schema.FiniteFromString),
-      /** 1 to 5,000; defaults to 1,000. */
-      limit: Schema.optionalKey(Schema.FiniteFromString)
+      /** Defaults to 1,000. */
+      limit: limit(5000)
     },
     success: Model.History,
     error: failures

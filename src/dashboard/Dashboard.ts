@@ -101,14 +101,18 @@ export const layer = (
   Layer.unwrap(Effect.gen(function*() {
     const { maxStreams = 200, path: given = "/duroxide" } = options
     const path = given.replace(/\/+$/, "")
-    if (!/^(\/[\w.~-]+)*$/.test(path)) yield* invalid(`path must be letters, digits and -._~ between slashes`)
-    if (!Number.isInteger(maxStreams) || maxStreams < 1) yield* invalid("maxStreams must be a whole number from 1")
+    if (!/^(\/[\w.~-]+)*$/.test(path)) return yield* invalid("path must be letters, digits and -._~ between slashes")
+    if (!Number.isInteger(maxStreams) || maxStreams < 1) {
+      return yield* invalid(`maxStreams must be a whole number of at least 1, not ${maxStreams}`)
+    }
+    const page = yield* Files.read
     const knowledge = {
       payloads: options.payloads ?? "show",
       orchestrations: options.orchestrations ?? [],
       signals: options.signals ?? [],
       metricsUrl: options.metricsUrl ?? null,
-      maxStreams
+      maxStreams,
+      packageVersion: page.packageVersion
     }
     const mounted = Layer.effect(
       HttpRouter,
@@ -120,7 +124,7 @@ export const layer = (
         Layer.provide(access.layer(options.access)),
         Layer.provide(mounted)
       ),
-      Layer.effectDiscard(Files.serve(path))
+      Layer.effectDiscard(Files.serve(page, path))
     ).pipe(
       Layer.provide([Client.layer, Tasks.layer, HttpServer.layerServices])
     )

@@ -2,9 +2,12 @@
  * The dashboard as an attacker meets it.
  */
 import { assert, it } from "@effect/vitest"
-import { Orchestration } from "duroxide-prisma"
+import { KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Served from "./served.ts"
@@ -18,6 +21,32 @@ const post = (headers: Record<string, string>, body: unknown = { instanceId: "or
   headers: { "content-type": "application/json", ...headers },
   body: JSON.stringify(body)
 })
+
+const secret = (of: string) => ({ text: `secret ${of}` })
+
+/** An orchestration with payloads in every place. */
+const Secretive = (() => {
+  const Text = Schema.Struct({ text: Schema.String })
+  const Keep = Orchestration.make("Keep", { payload: Text, success: Text })
+  const Told = Signal.make("Told", { payload: Text })
+  const Value = KeyValue.make("value", Text)
+  return {
+    Keep,
+    Told,
+    layer: ({ url }: { readonly url: string }) =>
+      Runtime.layer({ orchestrations: [Keep], activities: [] }).pipe(
+        Layer.provide(Keep.toLayer(() =>
+          Effect.gen(function*() {
+            yield* Value.set(secret("value"))
+            yield* Told.wait
+            return secret("output")
+          })
+        )),
+        Layer.provide(PrismaProvider.layer({ url })),
+        Layer.provide(Logger.layer([]))
+      )
+  }
+})()
 
 const jsonOf = (response: Response) => Effect.promise(() => response.json() as Promise<object>)
 
@@ -109,22 +138,43 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
 
   it.effect("payloads are hidden from one who may not see them, and from all if the option says so", () =>
     Effect.gen(function*() {
-      const { client, ...shown } = yield* opened()
+      const { sql } = yield* PgServer.PgServer
+      const shown = yield* opened()
       const hidden = yield* opened({ payloads: "hide" })
-      yield* client.start(Anything, { instanceId: "order-3", payload: { card: "4111-1111" } })
+      const { client } = shown
+      yield* Layer.build(Secretive.layer(yield* PgServer.PgServer))
+      yield* client.start(Secretive.Keep, { instanceId: "secretive", payload: secret("input") })
+      yield* client.send(Secretive.Told, "secretive", secret("signal"))
+      yield* client.wait(Secretive.Keep, "secretive")
+      yield* client.start(Secretive.Keep, { instanceId: "waiting", payload: secret("input") })
+      yield* sql(
+        `INSERT INTO queue_tasks (id, name, payload, status, max_attempts, run_at, queue, created_at, updated_at, dead_at)
+         VALUES (gen_random_uuid(), 'mail', '{"text":"secret task"}', 'Dead', 1, now(), 'tasks', now(), now(), now())`
+      )
       const read = Effect.fnUntraced(function*(send: Served.Served["send"], token: keyof typeof Served.tokens) {
         const texts = yield* Effect.forEach(
-          ["instance?id=order-3", "instance/history?id=order-3", "instances", "tasks"],
+          ["instance?id=secretive", "instance/history?id=secretive", "instances", "tasks", "instance?id=waiting"],
           (path) => Effect.promise(async () => (await send(`/api/${path}`, { headers: bearer(token) })).text())
         )
-        return texts.join()
+        const live = yield* Effect.promise(async () => {
+          const response = await send("/api/instance/live?id=secretive", { headers: bearer(token) })
+          const reader = response.body!.getReader()
+          const { value } = await reader.read()
+          await reader.cancel()
+          return new TextDecoder().decode(value)
+        })
+        return [...new Set([...texts, live].join().match(/secret \w+/g))].sort()
       })
-      // No process has taken the start: it is a message.
-      const all = yield* read(shown.send, "read")
-      assert.include(all, "order-3")
-      assert.notInclude(yield* read(shown.send, "blind"), "4111-1111")
-      assert.notInclude(yield* read(hidden.send, "operate"), "4111-1111")
-    }))
+      assert.deepStrictEqual(yield* read(shown.send, "read"), [
+        "secret input",
+        "secret output",
+        "secret signal",
+        "secret task",
+        "secret value"
+      ])
+      assert.deepStrictEqual(yield* read(shown.send, "blind"), [])
+      assert.deepStrictEqual(yield* read(hidden.send, "operate"), [])
+    }).pipe(Effect.scoped))
 
   it.effect("no path leads out of the files of the page, and each answer keeps a browser from guessing", () =>
     Effect.gen(function*() {
@@ -213,6 +263,9 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         "instances?cursor=%00",
         "instances?limit=-1",
         "instance/history?id=a%00b",
+        "instance/history?id=a&limit=0",
+        "instance/history?id=a&limit=5001",
+        "reasons?limit=1.5",
         "tasks?cursor=x",
         "instances?attributes=%3D"
       ]
@@ -226,31 +279,32 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
     Effect.gen(function*() {
       const { as, client, send } = yield* opened({ maxStreams: 50 })
       yield* client.start(Anything, { instanceId: "watched", payload: null })
-      const stop = new AbortController()
       const open = (path: string) =>
-        Effect.promise(() => send(`/api/${path}`, { headers: bearer("read"), signal: stop.signal }))
-      const responses = yield* Effect.forEach(
+        Effect.promise(async () => {
+          const stop = new AbortController()
+          return { stop, response: await send(`/api/${path}`, { headers: bearer("read"), signal: stop.signal }) }
+        })
+      const all = yield* Effect.forEach(
         Array.from({ length: 10_000 }, (_, n) => n % 2 === 0 ? "live" : "instance/live?id=watched"),
         open,
         { concurrency: 500 }
       )
       const counts = new Map<number, number>()
-      for (const { status } of responses) counts.set(status, (counts.get(status) ?? 0) + 1)
+      for (const { response: { status } } of all) counts.set(status, (counts.get(status) ?? 0) + 1)
       assert.deepStrictEqual([...counts].toSorted(([one], [other]) => one - other), [[200, 50], [503, 9950]])
       const page = yield* as("read")
       assert.strictEqual((yield* page.read.session({})).actor, "ben")
       // Those that close make room.
-      stop.abort()
-      for (const { body, status } of responses) {
-        if (status === 200) yield* Effect.promise(async () => body?.cancel().catch(() => {}))
-      }
-      yield* waitUntil(Effect.map(
-        Effect.promise(async () => {
-          const response = await send("/api/live", { headers: bearer("read") })
+      for (const { stop } of all) stop.abort()
+      for (const path of ["live", "instance/live?id=watched"]) {
+        const again = Effect.promise(async () => {
+          const response = await send(`/api/${path}`, { headers: bearer("read") })
           await response.body?.cancel()
           return response.status
-        }),
-        (status) => status === 200
-      ))
+        })
+        yield* waitUntil(Effect.map(again, (status) => status === 200))
+        // Each of them gives its place back.
+        for (let n = 0; n < 120; n++) yield* waitUntil(Effect.map(again, (status) => status === 200))
+      }
     }))
 })

@@ -25,6 +25,11 @@ export const open = Effect.fnUntraced(function*(
     }),
     (child) => Effect.promise(async () => child.kill("SIGTERM") && await once(child, "exit"))
   )
-  const [answer] = yield* Effect.promise(() => once(child.stdout, "data") as Promise<[Buffer]>)
+  const [answer] = yield* Effect.promise(() =>
+    Promise.race([
+      once(child.stdout, "data") as Promise<[Buffer]>,
+      once(child, "exit").then(([code]) => Promise.reject(new Error(`ui has ended with exit code ${code}`)))
+    ])
+  )
   return (JSON.parse(String(answer)) as { readonly url: string }).url
 })

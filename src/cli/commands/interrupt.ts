@@ -3,6 +3,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
+import { byOperator } from "../../operating/byOperator.ts"
 import { findRunning } from "../../operating/running.ts"
 import { toEnd } from "../../operating/selection.ts"
 import { durationOf } from "../internal/durations.ts"
@@ -15,8 +16,8 @@ const shared = {
   ...Selection.flags,
   reason: Flag.String("reason").pipe(
     Flag.withMetavar("<text>"),
-    Flag.withDescription("Why: part of its outcome. Defaults to \"by an operator\""),
-    Flag.withDefault("by an operator")
+    Flag.withDescription(`Why: part of its outcome. Defaults to "${byOperator}"`),
+    Flag.withDefault(byOperator)
   )
 }
 

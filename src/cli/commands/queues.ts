@@ -1,7 +1,7 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import { age, count } from "../../model/shared/quantities.ts"
-import { outboxOf } from "../../operating/queues.ts"
+import { outboxOf } from "../../operating/backlogs.ts"
 import { pauseOf } from "../../operating/work.ts"
 import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"

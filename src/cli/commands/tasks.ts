@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { isUuid } from "../../model/shared/identifiers.ts"
 import * as Items from "../../operating/bulk.ts"
+import { byOperator } from "../../operating/byOperator.ts"
 import { errorOf } from "../../operating/tasks.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import * as Tasks from "../../tasks/Tasks.ts"
@@ -60,8 +61,8 @@ const cancel = Command.make("cancel", {
   all,
   reason: Flag.String("reason").pipe(
     Flag.withMetavar("<text>"),
-    Flag.withDescription("Why: part of its outcome. Defaults to \"by an operator\""),
-    Flag.withDefault("by an operator")
+    Flag.withDescription(`Why: part of its outcome. Defaults to "${byOperator}"`),
+    Flag.withDefault(byOperator)
   ),
   ...Bulk.flags
 }, (flags) => Effect.provide(runCancel(flags), layer)).pipe(

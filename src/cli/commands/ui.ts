@@ -9,6 +9,7 @@ import { userInfo } from "node:os"
 import type * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import { misused } from "../internal/failure.ts"
 import { Process } from "../internal/io.ts"
+import type { Io } from "../internal/io.ts"
 import { Output } from "../internal/Output.ts"
 import * as Programs from "../internal/programs.ts"
 import { Settings } from "../internal/settings.ts"
@@ -59,6 +60,15 @@ export const ui = Command.make("ui", {
 
 // internal
 
+/** A user without a name of its own is common in containers. */
+const userName = (env: Io["env"]): string => {
+  try {
+    return userInfo().username
+  } catch {
+    return env["USER"] ?? "operator"
+  }
+}
+
 /** A token that people choose must not be guessed by others on the machine. */
 const shortestToken = 16
 
@@ -90,7 +100,7 @@ const run = Effect.fnUntraced(function*({ hidePayloads, host, module, port: want
     Dashboard.layer({
       path: "/",
       access: Dashboard.bearer([{
-        name: userInfo().username,
+        name: userName(env),
         role: readOnly ? "read" : "operate",
         token: Redacted.make(token)
       }]),

@@ -1,5 +1,5 @@
 /**
- * The store of the target, opened for a command: a few connections, no listening, no migration.
+ * The store of the target, opened for a command: a few connections, no migration; it listens for a command that stays.
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -5,12 +5,12 @@
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Schema from "effect/Schema"
-import type * as Stream from "effect/Stream"
 import { randomUUID } from "node:crypto"
 import * as Client from "../../Client.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import { counted } from "../../model/shared/quantities.ts"
+import { byOperator } from "../../operating/byOperator.ts"
 import type { Refusal } from "../../operating/Refusal.ts"
 import { findRunning } from "../../operating/running.ts"
 import * as Orchestration from "../../Orchestration.ts"
@@ -20,14 +20,13 @@ import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
 import * as Signal from "../../Signal.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
-import { Api, CurrentActor, Refused } from "../Api.ts"
-import type { BulkProgress } from "../Api.ts"
+import { Api, CurrentActor, Refused, Unavailable } from "../Api.ts"
 import * as Bulk from "./bulk.ts"
 import * as Failures from "./failures.ts"
-import { check } from "./knowledge.ts"
+import { check, versionOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
 import * as Search from "./search.ts"
-import type { Services } from "./services.ts"
+import * as Services from "./services.ts"
 import { targetOf } from "./shapes.ts"
 
 export const layer = (knowledge: Knowledge) =>
@@ -35,10 +34,11 @@ export const layer = (knowledge: Knowledge) =>
     Api,
     "operate",
     Effect.fnUntraced(function*(handlers) {
-      const services = yield* Effect.context<Services>()
+      const scope = yield* Effect.scope
+      const services = yield* Services.ofLayer
 
       /** Runs it, and records it, whether it is done or refused. `change` returns what happened, in a sentence. */
-      const recorded = <A, R extends Services | CurrentActor>(
+      const recorded = <A, R extends Services.Services | CurrentActor>(
         action: string,
         target: string,
         details: string,
@@ -54,7 +54,7 @@ export const layer = (knowledge: Knowledge) =>
           Effect.uninterruptible,
           Effect.provideContext(services)
         )
-      const said = <R extends Services | CurrentActor>(
+      const said = <R extends Services.Services | CurrentActor>(
         action: string,
         target: string,
         details: string | undefined,
@@ -69,11 +69,7 @@ export const layer = (knowledge: Knowledge) =>
             instanceId,
             version === undefined ? name : `${name}@${version}`,
             Effect.gen(function*() {
-              const versions = knowledge.orchestrations.filter((one) => one.name === name)
-              yield* check(
-                version === undefined ? versions.at(-1) : versions.find((one) => one.version === version),
-                payload
-              )
+              yield* check(versionOf(knowledge, name, version), payload)
               const definition = yield* made(() =>
                 Orchestration.make(name, { version: version ?? "1.0.0", payload: Schema.Unknown })
               )
@@ -124,7 +120,7 @@ export const layer = (knowledge: Knowledge) =>
         retry: ({ payload: { dryRun, from, instanceId, reason } }) => {
           const retried = Effect.flatMap(Admin, (admin) => admin.retry(instanceId, { from, reason, dryRun }))
           return dryRun
-            ? Effect.provideContext(Effect.mapError(retried, Failures.of), services)
+            ? retried.pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
             : recorded("retry", instanceId, shownParts({ "from event": from, reason }), retried)
         },
         fork: ({ payload: { atEvent, instanceId, newId } }) =>
@@ -181,19 +177,18 @@ export const layer = (knowledge: Knowledge) =>
                   )
               )
             )),
-        bulk: ({ payload }): Effect.Effect<Stream.Stream<typeof BulkProgress.Type>, Failures.Failure, CurrentActor> =>
+        bulk: ({ payload }) =>
           Effect.gen(function*() {
-            const actor = yield* CurrentActor
             const search = yield* Search.of(payload.search)
-            return yield* Bulk.run(payload, search, ({ done, refused, stopped }) =>
+            return yield* Bulk.run(payload, search, scope, ({ done, refused, stopped }) =>
               record(
                 payload.action,
                 Search.shown(payload.search),
-                `${done} done, ${refused} refused${stopped === null ? "" : `; ${stopped}`}${
+                `${done} done, ${refused} refused${stopped === null ? "" : `; stopped: ${stopped}`}${
                   payload.reason === undefined ? "" : `; ${payload.reason}`
                 }`,
                 stopped === null ? "done" : "failed"
-              ).pipe(Effect.provideService(CurrentActor, actor)))
+              ))
           }).pipe(Effect.mapError(Failures.of), Effect.provideContext(services)),
         redriveTasks: ({ payload: { taskIds } }) =>
           recorded(
@@ -212,8 +207,13 @@ export const layer = (knowledge: Knowledge) =>
             reason,
             Effect.gen(function*() {
               const tasks = yield* Tasks
-              const cancelled = yield* Effect.forEach(taskIds, (id) => tasks.cancel(id, reason), { concurrency: 8 })
-              return { message: `cancelled ${counted(cancelled.filter(Boolean).length, "task")}` }
+              let cancelled = 0
+              yield* Effect.forEach(
+                taskIds,
+                (id) => Effect.map(tasks.cancel(id, reason), (isCancelled) => void (cancelled += isCancelled ? 1 : 0)),
+                { concurrency: 8, discard: true }
+              ).pipe(halfWay(() => `cancelled ${counted(cancelled, "task")}`))
+              return { message: `cancelled ${counted(cancelled, "task")}` }
             })
           ),
         redriveMessages: ({ payload: { limit, queue } }) =>
@@ -230,8 +230,6 @@ export const layer = (knowledge: Knowledge) =>
   )
 
 // internal
-
-const byOperator = "by an operator"
 
 type Thrown =
   | ProviderError
@@ -272,6 +270,13 @@ const targetNamed = (given: Parameters<typeof targetOf>[0]) => {
 const shownParts = (parts: { readonly [name: string]: string | number | undefined }): string =>
   Object.entries(parts).flatMap(([name, value]) => value === undefined ? [] : [`${name}: ${value}`]).join("; ")
 
+/** What stops half way says how far it came. */
+const halfWay = (soFar: () => string) =>
+  Effect.mapError((error: ProviderError | QueueError) => {
+    const { message } = Failures.of(error)
+    return new Unavailable({ message: `${soFar()}, then: ${message}` })
+  })
+
 /** Messages that one statement takes. */
 const mostAtOnce = 500
 
@@ -281,7 +286,9 @@ const redriveMessages = Effect.fnUntraced(function*(name: string, limit: number)
   let done = 0
   let moved: number
   do {
-    moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, limit - done) })
+    moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, limit - done) }).pipe(
+      halfWay(() => `redriven ${counted(done, "message")}`)
+    )
     done += moved
   } while (moved === mostAtOnce && done < limit)
   return done

@@ -1,34 +1,40 @@
 /**
  * One action on every instance that a search finds, with its progress.
  */
-import type * as Cause from "effect/Cause"
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
+import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Client from "../../Client.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import * as Bulk from "../../operating/bulk.ts"
+import { byOperator } from "../../operating/byOperator.ts"
 import * as Selection from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { InstanceSearch } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { Refused } from "../Api.ts"
 import type * as Api from "../Api.ts"
+import type { CurrentActor } from "../Api.ts"
+import * as Failures from "./failures.ts"
 import type { Services } from "./services.ts"
 
 type Progress = typeof Api.BulkProgress.Type
 
 /**
- * Starts it, and returns its progress. It continues if no one reads that, and calls `ended` at its end. A dry run
- * changes nothing, and is not recorded.
+ * Starts it in `scope`, and returns its progress. It continues if no one reads that, and calls `ended` at its end. A
+ * dry run changes nothing, and is not recorded.
  */
 export const run = Effect.fnUntraced(function*(
   { action, dryRun, reason }: typeof Api.Bulk.Type,
   search: InstanceSearch,
-  ended: (progress: Progress) => Effect.Effect<void, never, Admin>
-): Effect.fn.Return<Stream.Stream<Progress>, Refused | ProviderError, Services> {
-  const services = yield* Effect.context<Services>()
+  scope: Scope.Scope,
+  ended: (progress: Progress) => Effect.Effect<void, never, Admin | CurrentActor>
+): Effect.fn.Return<Stream.Stream<Progress>, Refused | ProviderError, Services | CurrentActor> {
   const admin = yield* Admin
   const client = yield* Client.Client
   const selectable = selectables[action]
@@ -84,22 +90,27 @@ export const run = Effect.fnUntraced(function*(
       })
   })
   yield* all.pipe(
-    Effect.as(null),
-    Effect.catch(({ reason }) => Effect.succeed(`${reason.message}; do it again: it takes up those that are left`)),
-    Effect.flatMap((stopped) => {
-      const last = shown("Done", tally, stopped)
-      return Effect.andThen(dryRun ? Effect.void : ended(last), Queue.offer(progress, last))
+    // Also when this process ends meanwhile, and after a defect.
+    Effect.onExit((exit) => {
+      const last = shown("Done", tally, Exit.isSuccess(exit) ? null : stoppedBy(exit.cause))
+      return Effect.andThen(dryRun ? Effect.void : ended(last), Queue.offer(progress, last)).pipe(
+        Effect.andThen(Queue.end(progress))
+      )
     }),
-    Effect.andThen(Queue.end(progress)),
-    Effect.provideContext(services),
-    Effect.forkDetach
+    Effect.forkIn(scope)
   )
   return Stream.fromQueue(progress)
 })
 
 // internal
 
-const byOperator = "by an operator"
+/** Why it ended before its end. What it has begun may be done or not. */
+const stoppedBy = (cause: Cause.Cause<ProviderError>): string => {
+  const error = Cause.findErrorOption(cause)
+  if (Option.isNone(error)) return Cause.hasInterruptsOnly(cause) ? "the dashboard was closed" : "a defect, see its log"
+  const { message } = Failures.of(error.value)
+  return error.value.isRetryable ? `${message}. Do it again: it takes up those that are left` : message
+}
 
 /** Most instances that a dry run counts. */
 const mostCounted = 10_000

@@ -21,33 +21,14 @@ interface File {
   readonly compressed: Uint8Array
 }
 
-/** Adds `/` and `/assets/…`. The path alone leads to `/`, as the dashboard names its files relative to that. */
-export const serve = Effect.fnUntraced(function*(path: string) {
-  const root = yield* HttpRouter
-  const router = path === "" ? root : root.prefixed(path)
-  const files = yield* read
-  const index = files.get("index.html")!
-  yield* router.add("GET", "/", path === "" ? answer(index, false) : withSlash(path, answer(index, false)))
-  for (const [name, file] of files) yield* router.add("GET", `/${name}`, answer(file, name !== "index.html"))
-})
-
-/** The version of this package. */
-export const packageVersion = (): string =>
-  (JSON.parse(readFileSync(manifest(), "utf8")) as { readonly version: string }).version
-
-// internal
-
-const types: { readonly [extension: string]: string } = {
-  ".html": "text/html; charset=utf-8",
-  ".js": "text/javascript; charset=utf-8",
-  ".css": "text/css; charset=utf-8",
-  ".svg": "image/svg+xml"
+/** The page as it is installed. */
+export interface Page {
+  readonly packageVersion: string
+  /** By their paths. */
+  readonly files: ReadonlyMap<string, File>
 }
 
-/** Found by name: where this module is in the package depends on how the package was built. */
-const manifest = () => createRequire(import.meta.url).resolve("duroxide-prisma/package.json")
-
-const read: Effect.Effect<ReadonlyMap<string, File>, ProviderError> = Effect.try({
+export const read: Effect.Effect<Page, ProviderError> = Effect.try({
   try: () => {
     const from = join(dirname(manifest()), "ui", "dist")
     const names = readdirSync(from, { recursive: true, withFileTypes: true })
@@ -63,7 +44,8 @@ const read: Effect.Effect<ReadonlyMap<string, File>, ProviderError> = Effect.try
       }] as const
     }))
     if (!files.has("index.html")) throw new Error("no index.html")
-    return files
+    const { version } = JSON.parse(readFileSync(manifest(), "utf8")) as { readonly version: string }
+    return { packageVersion: version, files }
   },
   catch: () =>
     new ProviderError({
@@ -75,6 +57,27 @@ const read: Effect.Effect<ReadonlyMap<string, File>, ProviderError> = Effect.try
       })
     })
 })
+
+/** Adds `/` and `/assets/…`. The path alone leads to `/`, as the page names its files relative to that. */
+export const serve = Effect.fnUntraced(function*({ files }: Page, path: string) {
+  const root = yield* HttpRouter
+  const router = path === "" ? root : root.prefixed(path)
+  const index = files.get("index.html")!
+  yield* router.add("GET", "/", path === "" ? answer(index, false) : withSlash(path, answer(index, false)))
+  for (const [name, file] of files) yield* router.add("GET", `/${name}`, answer(file, name.startsWith("assets/")))
+})
+
+// internal
+
+const types: { readonly [extension: string]: string } = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml"
+}
+
+/** Found by name: where this module is in the package depends on how the package was built. */
+const manifest = () => createRequire(import.meta.url).resolve("duroxide-prisma/package.json")
 
 /** Assets have a hash in their names, so they never change. */
 const answer = (file: File, isAsset: boolean) =>

@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { PayloadSchema } from "../../model/shared/payload.ts"
+import { isOlder } from "../../model/shared/versions.ts"
 import { Refused } from "../Api.ts"
 import type * as Api from "../Api.ts"
 
@@ -13,12 +14,28 @@ export interface Knowledge {
   readonly signals: ReadonlyArray<Known>
   readonly metricsUrl: string | null
   readonly maxStreams: number
+  readonly packageVersion: string
 }
 
 /** A definition: its payload makes a form, and checks what comes from it. */
 export interface Known {
   readonly name: string
   readonly payload: PayloadSchema
+}
+
+/** The definition of this version, or without one of the newest; undefined if it is not known. */
+export const versionOf = (
+  { orchestrations }: Pick<Knowledge, "orchestrations">,
+  name: string,
+  version: string | undefined
+): Known | undefined => {
+  const versions = orchestrations.filter((one) => one.name === name)
+  return version === undefined
+    ? versions.reduce<typeof versions[number] | undefined>(
+      (newest, one) => newest === undefined || isOlder(newest.version, one.version) ? one : newest,
+      undefined
+    )
+    : versions.find((one) => one.version === version)
 }
 
 /** Null for a Schema that JSON Schema cannot describe: the dashboard then asks for JSON text. */

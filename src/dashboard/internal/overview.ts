@@ -6,19 +6,24 @@
  */
 import * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
 import { takeoverMs } from "../../observability/shared/late.ts"
+import * as Backlogs from "../../operating/backlogs.ts"
 import * as Live from "../../operating/live.ts"
 import { OutboxDriver } from "../../outbox/OutboxDriver.ts"
 import type * as LiveReport from "../../prisma/shared/liveReport.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import { RuntimeConfig } from "../../RuntimeConfig.ts"
 import { TaskDriver } from "../../tasks/TaskDriver.ts"
 import type * as Api from "../Api.ts"
+import * as Failures from "./failures.ts"
+import { storeNowMs } from "./now.ts"
 import * as Shapes from "./shapes.ts"
 
 type Overview = typeof Api.Overview.Type
@@ -33,18 +38,22 @@ export const watch = Effect.fnUntraced(function*(
   let slow: Slow | undefined
   let slowAtMs = Number.NEGATIVE_INFINITY
   const look = Effect.gen(function*() {
-    const begunMs = yield* Clock.currentTimeMillis
-    if (begunMs - slowAtMs > slowEveryMs) {
-      slow = yield* readSlow(begunMs)
-      slowAtMs = begunMs
+    const nowMs = yield* Clock.currentTimeMillis
+    if (nowMs - slowAtMs > slowEveryMs) {
+      slow = yield* readSlow
+      slowAtMs = nowMs
     }
     yield* publish(yield* readOnce(past, slow!))
-    return (yield* Clock.currentTimeMillis) - begunMs
+    past.failure = undefined
   })
   return yield* Effect.forever(
     look.pipe(
-      Effect.catch((error) => Effect.as(Effect.logDebug("Dashboard: the store did not answer", error), 0)),
-      Effect.flatMap((tookMs) => Effect.sleep(Math.max(everyMs, tookMs * 20)))
+      Effect.catch((error) => {
+        past.failure = Failures.of(error)
+        return Effect.logDebug("Dashboard: the store did not answer", error)
+      }),
+      Effect.timed,
+      Effect.flatMap(([took]) => Effect.sleep(Math.max(everyMs, Duration.toMillis(took) * 20)))
     )
   )
 })
@@ -55,9 +64,11 @@ export interface Past {
   readonly minute: Array<Omit<LiveReport.Pace, "orchestration"> & { readonly fromMs: number; readonly toMs: number }>
   readonly paces: Array<Pace>
   lastMs: number | undefined
+  /** Why the last read has failed. */
+  failure: Failures.Failure | undefined
 }
 
-export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined })
+export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined, failure: undefined })
 
 // internal
 
@@ -112,7 +123,7 @@ const readOnce = Effect.fnUntraced(function*(past: Past, slow: Slow) {
         name: Shapes.target(one.target).name,
         count: null
       })),
-      ...some("paused", pauses.instances, (number) => `${number} paused by themselves`),
+      ...some("paused", pauses.instances, (number) => `${number} paused individually`),
       ...some(
         "deadProcesses",
         processes.filter(({ isAlive }) => !isAlive).length,
@@ -128,20 +139,24 @@ const readOnce = Effect.fnUntraced(function*(past: Past, slow: Slow) {
 })
 
 /** What changes slowly, or costs more to read. */
-const readSlow = Effect.fnUntraced(function*(nowMs: number) {
+const readSlow = Effect.gen(function*() {
   const admin = yield* Admin
-  const failed = yield* admin.list({ status: "Failed", updatedFromMs: nowMs - hourMs, limit: mostListed })
+  const failed = yield* admin.list({
+    status: "Failed",
+    updatedFromMs: (yield* storeNowMs) - hourMs,
+    limit: mostListed
+  })
   const retrying = yield* admin.list({ isRetrying: true, limit: mostListed })
   const letters = yield* QueueReport.countDeadByQueue
-  const tasks = yield* (yield* TaskDriver).readBacklog
-  const outbox = yield* (yield* OutboxDriver).readBacklog
+  const tasks = yield* orNull((yield* TaskDriver).readBacklog)
+  const outbox = yield* orNull((yield* OutboxDriver).readBacklog)
   const orMore = ({ instances, next }: typeof failed, number: string) =>
     next !== null && instances.length === mostListed ? `${number} or more` : number
   const slow: Slow = {
     attention: [
       ...some("failed", failed.instances.length, (number) => `${orMore(failed, number)} failed within the last hour`),
       ...some("retrying", retrying.instances.length, (number) => `${orMore(retrying, number)} try an activity again`),
-      ...some("deadTasks", tasks.dead, (number) => `${number} dead`, ["task", "tasks"]),
+      ...some("deadTasks", tasks?.dead ?? 0, (number) => `${number} dead`, ["task", "tasks"]),
       ...letters.map(({ dead, queue }): Attention => ({
         kind: "deadLetters",
         text: `${counted(dead, "dead letter")} in the queue ${queue}`,
@@ -149,20 +164,14 @@ const readSlow = Effect.fnUntraced(function*(nowMs: number) {
         count: dead
       }))
     ],
-    tasks: {
-      pending: tasks.pending,
-      running: tasks.running,
-      dead: tasks.dead,
-      oldestAgeMs: tasks.oldestAgeMs === 0 ? null : tasks.oldestAgeMs
-    },
-    outbox: {
-      waiting: outbox.waiting,
-      failing: outbox.failing,
-      oldestAgeMs: outbox.waiting + outbox.failing === 0 ? null : outbox.oldestAgeMs
-    }
+    tasks: tasks === null ? null : Backlogs.tasksOf(tasks),
+    outbox: outbox === null ? null : Backlogs.outboxOf(outbox)
   }
   return slow
 })
+
+/** The rest is shown without it. */
+const orNull = <A>(read: Effect.Effect<A, ProviderError>) => Effect.catch(read, () => Effect.succeed(null))
 
 /** Work that no process serves, and work that waits longer than another process takes to take over from a dead one. */
 const waitsOf = (
@@ -210,10 +219,7 @@ const remember = (past: Past, live: Live.Report): ReadonlyArray<Pace> => {
   })
   while (past.minute[0]!.toMs <= live.nowMs - minuteMs) past.minute.shift()
   const perMinute = (field: "started" | "completed" | "failed" | "cancelled") =>
-    Math.round(
-      past.minute.reduce((sum, one) => sum + one[field], 0) * minuteMs /
-        Math.max(1, live.nowMs - past.minute[0]!.fromMs)
-    )
+    past.minute.reduce((sum, one) => sum + one[field], 0) * minuteMs / Math.max(1, live.nowMs - past.minute[0]!.fromMs)
   const pace: Pace = {
     atMs: live.nowMs,
     started: perMinute("started"),
@@ -222,12 +228,9 @@ const remember = (past: Past, live: Live.Report): ReadonlyArray<Pace> => {
     cancelled: perMinute("cancelled"),
     blocked: live.blocked
   }
-  const kept = [...past.paces, pace]
   const lastKeptMs = past.paces.at(-1)?.atMs ?? Number.NEGATIVE_INFINITY
-  if (pace.atMs - lastKeptMs >= keepEveryMs) {
-    past.paces.push(pace)
-    while (past.paces[0]!.atMs < live.nowMs - hourMs) past.paces.shift()
-    return [...past.paces]
-  }
-  return kept
+  if (pace.atMs - lastKeptMs < keepEveryMs) return [...past.paces, pace]
+  past.paces.push(pace)
+  while (past.paces[0]!.atMs < live.nowMs - hourMs) past.paces.shift()
+  return [...past.paces]
 }

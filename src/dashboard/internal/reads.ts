@@ -1,11 +1,10 @@
 /**
  * What the dashboard reads.
  */
-import * as Clock from "effect/Clock"
+import * as Cache from "effect/Cache"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Option from "effect/Option"
-import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import { Ledger } from "../../model/shared/ledger.ts"
 import * as InstanceDetail from "../../operating/instanceDetail.ts"
@@ -20,13 +19,13 @@ import { Api, CurrentActor, Unavailable } from "../Api.ts"
 import type * as Model from "../Api.ts"
 import * as Definitions from "./definitions.ts"
 import * as Failures from "./failures.ts"
-import * as Files from "./files.ts"
 import * as History from "./history.ts"
 import { formOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
+import { storeNowMs } from "./now.ts"
 import * as Overview from "./overview.ts"
 import * as Search from "./search.ts"
-import type { Services } from "./services.ts"
+import * as Services from "./services.ts"
 import * as Shapes from "./shapes.ts"
 import * as Streams from "./streams.ts"
 import * as Watch from "./watch.ts"
@@ -36,28 +35,29 @@ export const layer = (knowledge: Knowledge) =>
     Api,
     "read",
     Effect.fnUntraced(function*(handlers) {
-      const services = yield* Effect.context<Services>()
+      const services = yield* Services.ofLayer
       const past = Overview.makePast()
-      const overviews = yield* Streams.share<typeof Model.Overview.Type>((_, publish) =>
+      const overview = yield* Streams.shareOne<typeof Model.Overview.Type>((publish) =>
         Effect.provideContext(Overview.watch(past, publish), services)
       )
       const instances = yield* Streams.share((id: string, publish: (state: Watch.Seen) => Effect.Effect<void>) =>
         Effect.provideContext(Watch.instance(id, publish), services)
       )
+      // Looking at a hundred instances costs hundreds of reads: those who ask for the same share them.
+      const reasons = yield* Cache.make({
+        capacity: 100,
+        timeToLive: "5 seconds",
+        lookup: (asked: string) => Effect.provideContext(explainMany(JSON.parse(asked) as Asked), services)
+      })
       const limited = Streams.limited(knowledge.maxStreams)
-      const stored = <A, R extends Services | CurrentActor | Scope.Scope>(
-        read: Effect.Effect<A, ProviderError | Failures.Failure, R>
-      ) =>
-        read.pipe(
-          Effect.provideContext(services),
-          Effect.mapError(Failures.of)
-        )
+      const stored = <A, R>(read: Effect.Effect<A, ProviderError | Failures.Failure, R>) =>
+        read.pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
       const seesPayloads = Effect.map(
         CurrentActor,
         (actor) => knowledge.payloads === "show" && actor.seesPayloads !== false
       )
       const session = {
-        packageVersion: Files.packageVersion(),
+        packageVersion: knowledge.packageVersion,
         orchestrations: knowledge.orchestrations.map((one) => ({
           name: one.name,
           version: one.version,
@@ -75,15 +75,15 @@ export const layer = (knowledge: Knowledge) =>
             return { ...session, actor: name, role, seesPayloads: yield* seesPayloads, address, schema }
           })),
         overview: () =>
-          Stream.runHead(overviews("")).pipe(
+          Stream.runHead(overview).pipe(
             Effect.timeoutOption(longestLook),
             Effect.map(Option.flatten),
             Effect.flatMap(Option.match({
-              onNone: () => Effect.fail(new Unavailable({ message: "the store did not answer" })),
+              onNone: () => Effect.fail(past.failure ?? new Unavailable({ message: "the store did not answer" })),
               onSome: Effect.succeed
             }))
           ),
-        live: () => limited(overviews("")),
+        live: () => limited(overview),
         instances: ({ query: { cursor, limit, orderBy, ...search } }) =>
           stored(Effect.gen(function*() {
             const sees = yield* seesPayloads
@@ -94,25 +94,8 @@ export const layer = (knowledge: Knowledge) =>
               next: page.next
             }
           })),
-        reasons: ({ query: { limit, ...search } }) =>
-          stored(Effect.gen(function*() {
-            const found = yield* Reasons.explainMany({
-              search: yield* Search.of(search),
-              limit: Math.min(limit ?? mostExplained, mostExplained)
-            })
-            return {
-              instances: found.instances,
-              isMore: found.isMore,
-              // What has ended since it was listed waits for nothing.
-              groups: found.groups.filter(({ cause }) => cause !== "Ended" || search.status !== undefined).map((
-                { instanceIds, ...group }
-              ) => ({
-                ...group,
-                instances: instanceIds.length,
-                instanceId: instanceIds[0]!
-              }))
-            }
-          })),
+        reasons: ({ query: { limit = mostExplained, ...search } }) =>
+          stored(Cache.get(reasons, JSON.stringify({ search, limit } satisfies Asked))),
         instance: ({ query: { id } }) =>
           stored(Effect.flatMap(seesPayloads, (seesPayloads) => detailOf(id, seesPayloads))),
         instanceLive: ({ query: { id } }) =>
@@ -125,13 +108,13 @@ export const layer = (knowledge: Knowledge) =>
               )
             )
           })),
-        history: ({ query: { after = 0, execution, id, limit = mostEvents } }) =>
+        history: ({ query: { after = 0, execution, id, limit = eventsOfPage } }) =>
           stored(Effect.gen(function*() {
             const admin = yield* Admin
             const executionId = execution ?? (yield* admin.latestExecutionId(id))
             const events = yield* admin.readHistoryWithExecutionId(id, executionId)
             const from = events.findIndex(({ eventId }) => eventId > after)
-            const shown = from === -1 ? [] : events.slice(from, from + Math.min(limit, mostEvents))
+            const shown = from === -1 ? [] : events.slice(from, from + limit)
             return {
               executionId,
               events: History.of(shown, {
@@ -199,13 +182,33 @@ export const layer = (knowledge: Knowledge) =>
 // internal
 
 const longestLook = "10 seconds"
-const mostExplained = 1000
-const mostEvents = 5000
-const mostExecutions = 100
+const mostExplained = 100
+const eventsOfPage = 1000
+const mostExecutions = 20
 const mostAncestors = 20
 const tasksOfPage = 50
 const lettersOfPage = 100
 const actionsOfPage = 50
+
+interface Asked {
+  readonly search: typeof Model.Search.Type
+  readonly limit: number
+}
+
+const explainMany = Effect.fnUntraced(function*({ limit, search }: Asked) {
+  const found = yield* Reasons.explainMany({ search: yield* Search.of(search), limit })
+  // What has ended since it was listed waits for nothing.
+  const groups = found.groups.filter(({ cause }) => cause !== "Ended" || search.status !== undefined)
+  return {
+    instances: groups.reduce((sum, { instanceIds }) => sum + instanceIds.length, 0),
+    isMore: found.isMore,
+    groups: groups.map(({ instanceIds, ...group }) => ({
+      ...group,
+      instances: instanceIds.length,
+      instanceId: instanceIds[0]!
+    }))
+  }
+})
 
 const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) {
   const admin = yield* Admin
@@ -244,7 +247,7 @@ const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) 
     ancestors: yield* ancestorsOf(found.state.parentInstanceId),
     hasChildren: children.instances.length > 0 || children.next !== null,
     ofDuroxide: found.foreign === "duroxide" ? found.pinnedVersion : null,
-    nowMs: yield* Clock.currentTimeMillis
+    nowMs: yield* storeNowMs
   }
   return detail
 })

@@ -28,6 +28,12 @@ export const share = <A>(
     (all) => (key) => Stream.scoped(Stream.unwrap(Effect.map(RcMap.get(all, key), Stream.fromPubSub)))
   )
 
+/** The same of which there is only one. */
+export const shareOne = <A>(
+  watch: (publish: (value: A) => Effect.Effect<void>) => Effect.Effect<never>
+): Effect.Effect<Stream.Stream<A>, never, Scope.Scope> =>
+  Effect.map(share<A>((_, publish) => watch(publish)), (shared) => shared(""))
+
 /** Refuses more than so many open streams: each is a connection and a timer of this process. */
 export const limited = (most: number) => {
   let open = 0

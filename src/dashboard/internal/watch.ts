@@ -40,9 +40,11 @@ export const instance = Effect.fnUntraced(function*(
     const hasEnded = state !== null && state.status !== "Running" && state.status !== "ContinuedAsNew"
     const pauseMs = state === null || hasEnded ? slowMs : fastMs
     quietMs += pauseMs
-    // A wait for more than is there ends with the next status, the end, or the pause.
+    // A wait for more than is there ends with the next status, the end, or the pause. A replica that lags does not know
+    // yet what the wait has found, so two looks never follow each other at once.
+    yield* Effect.sleep(shortestMs)
     yield* hasEnded ? Effect.sleep(pauseMs) : Effect.raceFirst(
-      Effect.sleep(pauseMs),
+      Effect.sleep(pauseMs - shortestMs),
       provider.awaitProgress({
         instanceId: id,
         until: ({ statusVersion }) =>
@@ -60,6 +62,7 @@ export const instance = Effect.fnUntraced(function*(
 
 // internal
 
+const shortestMs = 250
 const fastMs = 1_000
 const slowMs = 5_000
 const longestQuietMs = 15_000

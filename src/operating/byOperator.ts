@@ -1,0 +1,2 @@
+/** The reason of an operator who gives none. */
+export const byOperator = "by an operator"
