@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as OpenApi from "effect/http-api/OpenApi"
 import { HttpRouter } from "effect/http/HttpRouter"
 import * as HttpServer from "effect/http/HttpServer"
 import type { HttpServerRequest } from "effect/http/HttpServerRequest"
@@ -16,7 +17,7 @@ import type * as Redacted from "effect/Redacted"
 import * as Client from "../Client.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import type * as PrismaProvider from "../prisma/PrismaProvider.ts"
-import { ConfigurationInvalid, ProviderError } from "../provider/ProviderError.ts"
+import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
 import * as Tasks from "../tasks/Tasks.ts"
 import { Api } from "./Api.ts"
 import type { Actor, Forbidden, Unauthorized } from "./Api.ts"
@@ -49,7 +50,14 @@ export interface Options {
   readonly path?: `/${string}` | undefined
   /** Definitions that the dashboard makes forms for. For others it takes JSON text. */
   readonly orchestrations?:
-    | ReadonlyArray<{ readonly name: string; readonly version: string; readonly payload: PayloadSchema }>
+    | ReadonlyArray<
+      {
+        readonly name: string
+        readonly version: string
+        readonly payload: PayloadSchema
+        readonly instanceId?: ((payload: never) => string) | undefined
+      }
+    >
     | undefined
   /** Signals that the dashboard makes forms for. For others it takes JSON text. */
   readonly signals?: ReadonlyArray<{ readonly name: string; readonly payload: PayloadSchema }> | undefined
@@ -65,7 +73,8 @@ export interface Options {
 }
 
 /**
- * Lets in who sends one of these tokens; the dashboard asks for it.
+ * Lets in who sends one of these tokens; the page asks for it. Throws a `RangeError` without a token, and for one that
+ * has fewer than 16 characters or others than ASCII.
  *
  * @category access
  * @since 0.3.0
@@ -90,7 +99,7 @@ export const trusted = (actor: Actor = { name: "operator", role: "operate" }): A
  * **Details**
  *
  * Requests of other sites are refused. It loads nothing from elsewhere, runs no inline script, and cannot be
- * framed. Fails with `ConfigurationInvalid` if its files are not beside this code.
+ * framed. Fails with `InvalidInput` if an option cannot be used, or if the files of the page are not beside this code.
  *
  * @category layers
  * @since 0.3.0
@@ -101,9 +110,11 @@ export const layer = (
   Layer.unwrap(Effect.gen(function*() {
     const { maxStreams = 200, path: given = "/duroxide" } = options
     const path = given.replace(/\/+$/, "")
-    if (!/^(\/[\w.~-]+)*$/.test(path)) return yield* invalid("path must be letters, digits and -._~ between slashes")
+    if (!/^(\/[\w.~-]+)*$/.test(path) || /\/\.\.?(\/|$)/.test(path)) {
+      return yield* invalid("path", "it must be letters, digits and -._~ between slashes")
+    }
     if (!Number.isInteger(maxStreams) || maxStreams < 1) {
-      return yield* invalid(`maxStreams must be a whole number of at least 1, not ${maxStreams}`)
+      return yield* invalid("maxStreams", `it must be a whole number of at least 1, not ${maxStreams}`)
     }
     const page = yield* Files.read
     const knowledge = {
@@ -119,7 +130,12 @@ export const layer = (
       Effect.map(HttpRouter, (router) => path === "" ? router : router.prefixed(path))
     )
     return Layer.mergeAll(
-      HttpApiBuilder.layer(Api, { openapiPath: "/api/openapi.json" }).pipe(
+      HttpApiBuilder.layer(
+        Api.annotate(OpenApi.Version, page.packageVersion).annotate(OpenApi.Servers, [{
+          url: path === "" ? "/" : path
+        }]),
+        { openapiPath: "/api/openapi.json" }
+      ).pipe(
         Layer.provide([Reads.layer(knowledge), Actions.layer(knowledge)]),
         Layer.provide(access.layer(options.access)),
         Layer.provide(mounted)
@@ -132,5 +148,5 @@ export const layer = (
 
 // internal
 
-const invalid = (problem: string) =>
-  Effect.fail(new ProviderError({ operation: "open", reason: new ConfigurationInvalid({ problem }) }))
+const invalid = (field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation: "open", reason: new InvalidInput({ field, problem }) }))

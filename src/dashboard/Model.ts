@@ -19,7 +19,12 @@ import * as Schema from "effect/Schema"
  */
 export class Unauthorized extends Schema.TaggedError<Unauthorized>("duroxide-prisma/dashboard/Unauthorized")(
   "Unauthorized",
-  { message: Schema.String },
+  {
+    /** What to do, for people. */
+    message: Schema.String,
+    /** Whether the page asks for a token. Defaults to false: it shows the message. */
+    asksForToken: Schema.optionalKey(Schema.Boolean)
+  },
   { httpApiStatus: 401 }
 ) {}
 
@@ -459,7 +464,9 @@ export const Overview = Schema.Struct({
   attention: Schema.Array(Attention),
   /** Null if tasks and outbox did not answer. */
   tasks: orNull(Schema.Struct({ pending: Count, running: Count, dead: Count, oldestAgeMs: orNull(Ms) })),
-  outbox: orNull(Schema.Struct({ waiting: Count, failing: Count, oldestAgeMs: orNull(Ms) }))
+  outbox: orNull(Schema.Struct({ waiting: Count, failing: Count, oldestAgeMs: orNull(Ms) })),
+  /** Why the store has not answered since then; null if it has. */
+  problem: orNull(Schema.String)
 })
 
 /**

@@ -45,7 +45,7 @@ export interface AwaitedActivity {
   readonly tag: string | null
   /** The event that scheduled it. */
   readonly eventId: number
-  /** Milliseconds since the Unix epoch. */
+  /** When it was scheduled, or a retry has carried it out again: milliseconds since the Unix epoch. */
   readonly scheduledAtMs: number
   /** From 1: one more for each failure of this activity with the same input, one after the other. */
   readonly tryNumber: number

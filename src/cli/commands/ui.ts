@@ -1,5 +1,6 @@
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
+import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -69,9 +70,6 @@ const userName = (env: Io["env"]): string => {
   }
 }
 
-/** A token that people choose must not be guessed by others on the machine. */
-const shortestToken = 16
-
 const run = Effect.fnUntraced(function*({ hidePayloads, host, module, port: wanted, readOnly }: {
   readonly module: Option.Option<string>
   readonly port: number
@@ -82,10 +80,10 @@ const run = Effect.fnUntraced(function*({ hidePayloads, host, module, port: want
   const { env } = yield* Process
   const { answer } = yield* Output
   const { address, schema } = yield* (yield* Settings).target
-  const given = env["DUROXIDE_UI_TOKEN"] ?? ""
-  if (given !== "" && given.length < shortestToken) {
+  const given = yield* Config.String("DUROXIDE_UI_TOKEN").pipe(Config.withDefault(""))
+  if (given !== "" && !/^[\x20-\x7e]{16,}$/.test(given)) {
     return yield* misused(
-      `DUROXIDE_UI_TOKEN has fewer than ${shortestToken} characters: choose a longer one, or unset it`
+      "DUROXIDE_UI_TOKEN has fewer than 16 characters, or others than ASCII: choose another one, or unset it"
     )
   }
   const token = given === "" ? randomBytes(24).toString("base64url") : given
@@ -112,8 +110,12 @@ const run = Effect.fnUntraced(function*({ hidePayloads, host, module, port: want
   const origin = `http://${host.includes(":") ? `[${host}]` : host}:${port}/`
   const url = given === "" ? `${origin}#token=${token}` : origin
   yield* answer({
-    json: { url, address, schema, readOnly },
-    text: [url, `shows ${address}, schema ${schema}, until Ctrl-C${readOnly ? "; it changes nothing" : ""}`]
+    json: { url, address, schema, readOnly, hidePayloads },
+    text: [
+      url,
+      `shows ${address}, schema ${schema}, until Ctrl-C` +
+      `${readOnly ? "; it changes nothing" : ""}${hidePayloads ? "; it shows no payloads" : ""}`
+    ]
   })
   return yield* Effect.never
 })

@@ -21,16 +21,24 @@ export interface Token extends Actor {
 
 /** Everyone that has one of the tokens, in the header `Authorization: Bearer …`. */
 export const bearer = (tokens: ReadonlyArray<Token>): Authorize => {
+  if (tokens.length === 0) throw new RangeError("Dashboard.bearer needs a token: without one nobody gets in")
+  for (const { name, token } of tokens) {
+    if (!/^[\x20-\x7e]{16,}$/.test(Redacted.value(token))) {
+      throw new RangeError(`the token of ${name} needs at least 16 characters, all of them ASCII`)
+    }
+  }
   const known = tokens.map(({ token, ...actor }) => ({ actor, digest: digestOf(Redacted.value(token)) }))
   return ({ headers }) => {
     const given = /^Bearer (.+)$/i.exec(headers["authorization"] ?? "")?.[1]
-    if (given === undefined) return Effect.fail(new Unauthorized({ message: "the dashboard asks for a token" }))
+    if (given === undefined) {
+      return Effect.fail(new Unauthorized({ message: "the dashboard asks for a token", asksForToken: true }))
+    }
     const digest = digestOf(given)
     // All are compared, so that the time does not tell which one it might be.
     const found = known.filter((one) => timingSafeEqual(one.digest, digest))
     return found.length > 0
       ? Effect.succeed(found[0]!.actor)
-      : Effect.fail(new Unauthorized({ message: "the token is not one of this dashboard" }))
+      : Effect.fail(new Unauthorized({ message: "the token is not one of this dashboard", asksForToken: true }))
   }
 }
 

@@ -7,9 +7,11 @@ import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
 import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Client from "../../Client.ts"
+import { ours } from "../../model/shared/logging.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import { counted } from "../../model/shared/quantities.ts"
+import { replaceUnstorable } from "../../model/shared/text.ts"
 import { byOperator } from "../../operating/byOperator.ts"
 import type { Refusal } from "../../operating/Refusal.ts"
 import { findRunning } from "../../operating/running.ts"
@@ -17,6 +19,7 @@ import * as Orchestration from "../../Orchestration.ts"
 import * as PgQueue from "../../prisma/PgQueue.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import { serversOfOrchestration } from "../../provider/shared/served.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
 import * as Signal from "../../Signal.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
@@ -47,9 +50,7 @@ export const layer = (knowledge: Knowledge) =>
         change.pipe(
           Effect.mapError(Failures.of),
           Effect.tap(() => record(action, target, details, "done")),
-          Effect.tapError((error) =>
-            record(action, target, error.message, error._tag === "Unavailable" ? "failed" : "refused")
-          ),
+          Effect.tapError((error) => record(action, target, withoutPayload(error), outcomeOf(error))),
           // What was begun is finished and recorded, even if the browser has gone.
           Effect.uninterruptible,
           Effect.provideContext(services)
@@ -63,25 +64,42 @@ export const layer = (knowledge: Knowledge) =>
       ) => recorded(action, target, details ?? "", Effect.as(change, { message }))
 
       return handlers.handleAll({
-        start: ({ payload: { instanceId = randomUUID(), orchestration: name, payload, version } }) =>
-          recorded(
-            "start",
-            instanceId,
-            version === undefined ? name : `${name}@${version}`,
-            Effect.gen(function*() {
-              yield* check(versionOf(knowledge, name, version), payload)
-              const definition = yield* made(() =>
-                Orchestration.make(name, { version: version ?? "1.0.0", payload: Schema.Unknown })
-              )
-              const client = yield* Client.Client
-              yield* client.start(definition, {
-                instanceId,
-                payload,
-                version: version === undefined ? "newest" : "own"
+        start: ({ payload: { instanceId: given, orchestration: name, payload, version } }) => {
+          const known = versionOf(knowledge, name, version)
+          return Effect.gen(function*() {
+            // As a start by code: the id that the definition makes lets no order run twice.
+            const instanceId = given ??
+              (yield* Effect.match(check(known, payload), {
+                onFailure: () => undefined,
+                onSuccess: (decoded) => known?.instanceId?.(decoded as never)
+              })) ?? randomUUID()
+            return yield* recorded(
+              "start",
+              instanceId,
+              version === undefined ? name : `${name}@${version}`,
+              Effect.gen(function*() {
+                yield* check(known, payload)
+                const definition = yield* made(() =>
+                  Orchestration.make(name, { version: version ?? "1.0.0", payload: Schema.Unknown })
+                )
+                const client = yield* Client.Client
+                yield* client.start(definition, {
+                  instanceId,
+                  payload,
+                  version: version === undefined ? "newest" : "own"
+                })
+                const processes = yield* (yield* Admin).listProcesses
+                const isServed = serversOfOrchestration(processes, name, version ?? null) > 0
+                return {
+                  instanceId,
+                  message: isServed
+                    ? `started ${instanceId}`
+                    : `started ${instanceId}; no living process serves ${name}: it waits until one does`
+                }
               })
-              return { instanceId, message: `started ${instanceId}` }
-            })
-          ),
+            )
+          })
+        },
         signal: ({ payload: { instanceId, name, payload } }) =>
           said(
             "signal",
@@ -189,7 +207,13 @@ export const layer = (knowledge: Knowledge) =>
                 }`,
                 stopped === null ? "done" : "failed"
               ))
-          }).pipe(Effect.mapError(Failures.of), Effect.provideContext(services)),
+          }).pipe(
+            Effect.mapError(Failures.of),
+            Effect.tapError((error) =>
+              record(payload.action, Search.shown(payload.search), withoutPayload(error), outcomeOf(error))
+            ),
+            Effect.provideContext(services)
+          ),
         redriveTasks: ({ payload: { taskIds } }) =>
           recorded(
             "redrive tasks",
@@ -240,17 +264,29 @@ type Thrown =
   | Refusal
   | Failures.Failure
 
+const outcomeOf = ({ _tag }: Failures.Failure) => _tag === "Unavailable" ? "failed" : "refused"
+
+/** What does not match a Schema is named by its path, and a path may have keys of the payload. */
+const withoutPayload = (error: Failures.Failure): string =>
+  error._tag === "Refused" && error.code === "PayloadMismatch" ? "the payload does not match its schema" : error.message
+
 /** An action that was done stays done if it cannot be recorded; the log says so. */
 const record = Effect.fnUntraced(
   function*(action: string, target: string, details: string, outcome: "done" | "refused" | "failed") {
     const { name } = yield* CurrentActor
-    yield* (yield* Admin).recordAction({ actor: name, action, target, details, outcome })
+    yield* (yield* Admin).recordAction({
+      actor: replaceUnstorable(name),
+      action,
+      target: replaceUnstorable(target),
+      details: replaceUnstorable(details),
+      outcome
+    })
   },
-  Effect.catch(({ reason }) =>
-    Effect.logWarning("Dashboard: an action is not in the table of actions").pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", error_type: reason._tag, error: reason.message })
-    )
-  )
+  (recording, action, _target, _details, outcome) =>
+    Effect.catch(recording, ({ reason }) =>
+      Effect.logWarning("Dashboard: an action is not in the audit log").pipe(
+        ours({ action, outcome, error_type: reason._tag, error: reason.message })
+      ))
 )
 
 /** Names and versions are checked when a definition is made. */

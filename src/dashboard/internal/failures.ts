@@ -39,7 +39,10 @@ export const of = (
 
 const ofReason = (reason: (ProviderError | QueueError)["reason"]): Failure =>
   reason._tag === "PermissionDenied" || reason._tag === "AccessDenied"
-    ? new Forbidden({ message: `the database role of the dashboard may not do this: ${reason.message}` })
+    ? new Forbidden({
+      message:
+        `the database login of the dashboard may not do this (${reason.message}). Give it the role client or worker`
+    })
     : reason.isRetryable || reason._tag === "Closed"
     ? new Unavailable({ message: reason.message })
     : new Refused({ code: reason._tag, message: reason.message })

@@ -11,7 +11,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { createRequire } from "node:module"
 import { dirname, extname, join } from "node:path"
 import { gzipSync } from "node:zlib"
-import { ConfigurationInvalid, ProviderError } from "../../provider/ProviderError.ts"
+import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import * as Headers from "./headers.ts"
 
 interface File {
@@ -50,7 +50,8 @@ export const read: Effect.Effect<Page, ProviderError> = Effect.try({
   catch: () =>
     new ProviderError({
       operation: "open",
-      reason: new ConfigurationInvalid({
+      reason: new InvalidInput({
+        field: "ui/dist",
         problem:
           "the files of the dashboard, ui/dist, are not beside this code: serve it from the installed package, not " +
           "from a bundle; in a clone, run npm run ui:build"

@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import type { Ids } from "../../model/shared/definitions.ts"
 import type { PayloadSchema } from "../../model/shared/payload.ts"
 import { isOlder } from "../../model/shared/versions.ts"
 import { Refused } from "../Api.ts"
@@ -21,6 +22,8 @@ export interface Knowledge {
 export interface Known {
   readonly name: string
   readonly payload: PayloadSchema
+  /** How an id is made from a payload. */
+  readonly instanceId?: Ids
 }
 
 /** The definition of this version, or without one of the newest; undefined if it is not known. */
@@ -49,9 +52,9 @@ export const formOf = ({ payload }: Known): typeof Api.JsonSchema.Type | null =>
   }
 }
 
-/** Fails if the definition is known and does not take this payload. What is not known takes any. */
-export const check = (known: Known | undefined, payload: unknown): Effect.Effect<void, Refused> =>
-  known === undefined ? Effect.void : Effect.asVoid(
+/** The decoded payload; fails if the definition is known and does not take it. What is not known takes any. */
+export const check = (known: Known | undefined, payload: unknown): Effect.Effect<unknown, Refused> =>
+  known === undefined ? Effect.succeed(payload) : (
     Schema.decodeUnknownEffect(Schema.toCodecJson(known.payload))(payload).pipe(
       Effect.mapError(({ message }) =>
         new Refused({

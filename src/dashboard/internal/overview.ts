@@ -43,14 +43,18 @@ export const watch = Effect.fnUntraced(function*(
       slow = yield* readSlow
       slowAtMs = nowMs
     }
-    yield* publish(yield* readOnce(past, slow!))
+    past.last = yield* readOnce(past, slow!)
     past.failure = undefined
+    yield* publish(past.last)
   })
   return yield* Effect.forever(
     look.pipe(
       Effect.catch((error) => {
         past.failure = Failures.of(error)
-        return Effect.logDebug("Dashboard: the store did not answer", error)
+        return Effect.andThen(
+          Effect.logDebug("Dashboard: the store did not answer", error),
+          past.last === undefined ? Effect.void : publish({ ...past.last, problem: past.failure.message })
+        )
       }),
       Effect.timed,
       Effect.flatMap(([took]) => Effect.sleep(Math.max(everyMs, Duration.toMillis(took) * 20)))
@@ -64,11 +68,12 @@ export interface Past {
   readonly minute: Array<Omit<LiveReport.Pace, "orchestration"> & { readonly fromMs: number; readonly toMs: number }>
   readonly paces: Array<Pace>
   lastMs: number | undefined
-  /** Why the last read has failed. */
+  last: Overview | undefined
+  /** Why the read after that has failed. */
   failure: Failures.Failure | undefined
 }
 
-export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined, failure: undefined })
+export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined, last: undefined, failure: undefined })
 
 // internal
 
@@ -133,7 +138,8 @@ const readOnce = Effect.fnUntraced(function*(past: Past, slow: Slow) {
       ...slow.attention
     ],
     tasks: slow.tasks,
-    outbox: slow.outbox
+    outbox: slow.outbox,
+    problem: null
   }
   return overview
 })

@@ -34,6 +34,8 @@ export const shareOne = <A>(
 ): Effect.Effect<Stream.Stream<A>, never, Scope.Scope> =>
   Effect.map(share<A>((_, publish) => watch(publish)), (shared) => shared(""))
 
+const longestStream = "5 minutes"
+
 /** Refuses more than so many open streams: each is a connection and a timer of this process. */
 export const limited = (most: number) => {
   let open = 0
@@ -46,7 +48,8 @@ export const limited = (most: number) => {
       if (open >= most) return Effect.fail(full)
       return Effect.as(
         Effect.acquireRelease(Effect.sync(() => void open++), () => Effect.sync(() => void open--)),
-        stream
+        // The page opens it again, and is asked again who it is.
+        Stream.interruptWhen(stream, Effect.sleep(longestStream))
       )
     })
 }

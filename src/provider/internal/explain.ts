@@ -195,7 +195,7 @@ const awaited = (
     name,
     tag: tag ?? null,
     eventId,
-    scheduledAtMs: timestampMs,
+    scheduledAtMs: OpenWaits.carriedOutAgain(events).get(eventId) ?? timestampMs,
     tryNumber: failures.length + (place === null && last !== undefined ? 0 : 1),
     lastError: last?._tag === "ActivityFailed" ? explainEnd(last.details) : null,
     deliveries: place === null ? null : place.attemptCount

@@ -57,6 +57,7 @@ export const of = (
     )
   )
   const listed = new Set<QueuedMessage>()
+  const again = carriedOutAgain(events)
   const waits = events.flatMap((event): ReadonlyArray<Wait> => {
     if (!ledger.isOpen(event.eventId)) return []
     const wait = {
@@ -64,7 +65,7 @@ export const of = (
       instanceId: null,
       tag: null,
       eventId: event.eventId,
-      sinceMs: event.timestampMs,
+      sinceMs: again.get(event.eventId) ?? event.timestampMs,
       place: null
     }
     const id = `${event.executionId} ${event.eventId}`
@@ -113,6 +114,14 @@ export const of = (
     messages: queued.messages.flatMap((message) => listed.has(message) ? [] : [messageOf(message, executionId)])
   }
 }
+
+/** When requests were carried out again after a retry, by their events: milliseconds since the Unix epoch. */
+export const carriedOutAgain = (events: ReadonlyArray<Event.Event>): ReadonlyMap<number, number> =>
+  new Map(events.flatMap((event) =>
+    event._tag === "ExternalEventPersistent" && event.name === retrySignal.name
+      ? retrySignal.decode(event.data).map((eventId) => [eventId, event.timestampMs] as const)
+      : []
+  ))
 
 /** What a message is, and which event of this execution it answers. */
 export const messageOf = (queued: QueuedMessage, executionId?: number): Message => {
