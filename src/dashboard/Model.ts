@@ -307,7 +307,7 @@ export const InstanceDetail = Schema.Struct({
   keyValues: Schema.Array(Schema.Struct({ key: Schema.String, value: orNull(Schema.String) })),
   /** The newest ones, at most 100, the newest last. */
   executions: Schema.Array(Execution),
-  /** From the root down to the parent. */
+  /** From the root down to the parent; the nearest 20. */
   ancestors: Schema.Array(Schema.String),
   hasChildren: Schema.Boolean,
   /** Set if only processes of Duroxide with this version run it. */

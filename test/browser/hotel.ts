@@ -27,7 +27,7 @@ export interface Hotel {
   readonly kills: () => number
 }
 
-/** Ids of other instances than bookings, as hostile as they may be. */
+/** A booking whose id and guest are as hostile as they may be. */
 export const hostile = {
   id: "<img src=x onerror=\"globalThis.hacked=1\">",
   text: "</script><script>globalThis.hacked=1</script><b>bold</b>"

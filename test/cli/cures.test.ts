@@ -79,6 +79,39 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
       }).pipe(Effect.provide(application(url, "one", Charge.execute)))
     }))
 
+  it.effect("after a retry, an activity runs since then, not since it was scheduled first", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.PgServer
+      bank.declines = true
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* Effect.exit(client.execute(Book, { instanceId: "trip-0" }))
+      }).pipe(Effect.provide(application(url, "one", Charge.execute)))
+      // No process runs: the activity waits. An hour has passed.
+      yield* sql(
+        `UPDATE history
+         SET event_data = jsonb_set(event_data::jsonb, '{timestamp_ms}', to_jsonb((event_data::jsonb ->> 'timestamp_ms')::bigint - 3600000))::text
+         WHERE instance_id = 'trip-0'`
+      )
+      const retried = yield* Cli.run(`retry trip-0 --url ${url}`)
+      assert.strictEqual(retried.exitCode, 0)
+      bank.declines = true
+      yield* Effect.gen(function*() {
+        yield* waitUntil(
+          Effect.map(
+            Cli.run(`show trip-0 --json --url ${url}`),
+            ({ stdout }) =>
+              JSON.parse(stdout).history.shown.some(({ event }: { event: string }) =>
+                event === "ExternalEventPersistent"
+              )
+          )
+        )
+      }).pipe(Effect.provide(application(url, "one", Charge.execute, { workerConcurrency: 1 })))
+      const { stdout } = yield* Cli.run(`show trip-0 --json --url ${url}`)
+      const { waitsFor } = JSON.parse(stdout) as { waitsFor: ReadonlyArray<{ kind: string; since: string }> }
+      for (const { since } of waitsFor) assert.isAbove(Date.parse(since), Date.now() - 600_000)
+    }))
+
   it.effect(
     "a blocked instance is listed and shown with its cure, and continues from an earlier event",
     () =>

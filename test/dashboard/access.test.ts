@@ -28,17 +28,17 @@ const secret = (of: string) => ({ text: `secret ${of}` })
 const Secretive = (() => {
   const Text = Schema.Struct({ text: Schema.String })
   const Keep = Orchestration.make("Keep", { payload: Text, success: Text })
-  const Told = Signal.make("Told", { payload: Text })
+  const Given = Signal.make("Given", { payload: Text })
   const Value = KeyValue.make("value", Text)
   return {
     Keep,
-    Told,
+    Given,
     layer: ({ url }: { readonly url: string }) =>
       Runtime.layer({ orchestrations: [Keep], activities: [] }).pipe(
         Layer.provide(Keep.toLayer(() =>
           Effect.gen(function*() {
             yield* Value.set(secret("value"))
-            yield* Told.wait
+            yield* Given.wait
             return secret("output")
           })
         )),
@@ -144,7 +144,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
       const { client } = shown
       yield* Layer.build(Secretive.layer(yield* PgServer.PgServer))
       yield* client.start(Secretive.Keep, { instanceId: "secretive", payload: secret("input") })
-      yield* client.send(Secretive.Told, "secretive", secret("signal"))
+      yield* client.send(Secretive.Given, "secretive", secret("signal"))
       yield* client.wait(Secretive.Keep, "secretive")
       yield* client.start(Secretive.Keep, { instanceId: "waiting", payload: secret("input") })
       yield* sql(

@@ -43,7 +43,6 @@ const Compare = Activity.make("Compare", { payload: Schema.Int, error: Schema.St
 const Total = KeyValue.make("total", Schema.Int)
 const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
 
-/** Cards that are declined, until the row is gone. */
 const worker = (url: string, build: Build) =>
   Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }).pipe(
     Layer.provide([

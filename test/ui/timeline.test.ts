@@ -76,7 +76,7 @@ describe("A time line", () => {
     )
   })
 
-  it("shows timers and children from their beginning to their end, and what only happens as ticks", () => {
+  it("shows timers and children from their beginning until they end, and what only happens as ticks", () => {
     const timer = event("timer set", 0, { fireAtMs: 50 })
     const child = event("child started", 5, { name: "Clean", instanceId: "room-7" })
     const line = [

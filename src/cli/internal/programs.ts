@@ -37,7 +37,10 @@ export const loadDefinitions = (path: string): Effect.Effect<Definitions, Comman
     collect(exports, found, 0)
     return found.definitions.size + found.signals.size > 0
       ? Effect.succeed({ orchestrations: [...found.definitions.values()], signals: [...found.signals.values()] })
-      : refuse("NoPrograms", `${path} exports no orchestration and no signal: export what Orchestration.make returns`)
+      : refuse(
+        "NoDefinitions",
+        `${path} exports no orchestration and no signal: export what Orchestration.make returns`
+      )
   })
 
 /** Imports the module, and collects the layers of `toLayer` that it exports: alone, in arrays or in objects. */

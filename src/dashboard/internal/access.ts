@@ -21,7 +21,7 @@ export interface Token extends Actor {
 
 /** Everyone that has one of the tokens, in the header `Authorization: Bearer …`. */
 export const bearer = (tokens: ReadonlyArray<Token>): Authorize => {
-  if (tokens.length === 0) throw new RangeError("Dashboard.bearer needs a token: without one nobody gets in")
+  if (tokens.length === 0) throw new RangeError("Dashboard.bearer needs a token: without one no one gets in")
   for (const { name, token } of tokens) {
     if (!/^[\x20-\x7e]{16,}$/.test(Redacted.value(token))) {
       throw new RangeError(`the token of ${name} needs at least 16 characters, all of them ASCII`)

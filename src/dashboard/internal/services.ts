@@ -10,5 +10,5 @@ import type { Tasks } from "../../tasks/Tasks.ts"
 
 export type Services = PrismaProvider.Services | Client | Tasks
 
-/** Those of the layer, for its requests: without its scope, as each request has one of its own. */
+/** Gives the services of the layer to its requests, without its scope, as each request has one of its own. */
 export const ofLayer = Effect.map(Effect.context<Services>(), Context.omit(Scope.Scope))

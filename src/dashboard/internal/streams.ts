@@ -28,7 +28,7 @@ export const share = <A>(
     (all) => (key) => Stream.scoped(Stream.unwrap(Effect.map(RcMap.get(all, key), Stream.fromPubSub)))
   )
 
-/** The same of which there is only one. */
+/** Shares one stream. */
 export const shareOne = <A>(
   watch: (publish: (value: A) => Effect.Effect<void>) => Effect.Effect<never>
 ): Effect.Effect<Stream.Stream<A>, never, Scope.Scope> =>
