@@ -93,23 +93,22 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
          SET event_data = jsonb_set(event_data::jsonb, '{timestamp_ms}', to_jsonb((event_data::jsonb ->> 'timestamp_ms')::bigint - 3600000))::text
          WHERE instance_id = 'trip-0'`
       )
-      const retried = yield* Cli.run(`retry trip-0 --url ${url}`)
-      assert.strictEqual(retried.exitCode, 0)
-      bank.declines = true
-      yield* Effect.gen(function*() {
-        yield* waitUntil(
-          Effect.map(
-            Cli.run(`show trip-0 --json --url ${url}`),
-            ({ stdout }) =>
-              JSON.parse(stdout).history.shown.some(({ event }: { event: string }) =>
-                event === "ExternalEventPersistent"
-              )
-          )
-        )
-      }).pipe(Effect.provide(application(url, "one", Charge.execute, { workerConcurrency: 1 })))
-      const { stdout } = yield* Cli.run(`show trip-0 --json --url ${url}`)
-      const { waitsFor } = JSON.parse(stdout) as { waitsFor: ReadonlyArray<{ kind: string; since: string }> }
-      for (const { since } of waitsFor) assert.isAbove(Date.parse(since), Date.now() - 600_000)
+      // The activity is called again, and no process may run it.
+      assert.strictEqual((yield* Cli.run(`pause --activity Charge --url ${url}`)).exitCode, 0)
+      assert.strictEqual((yield* Cli.run(`retry trip-0 --url ${url}`)).exitCode, 0)
+      const since = Effect.map(Cli.run(`show trip-0 --json --url ${url}`), ({ stdout }) => {
+        const { waitsFor } = JSON.parse(stdout) as { waitsFor: ReadonlyArray<{ since: string }> }
+        return waitsFor.map(({ since }) => Date.parse(since))
+      })
+      yield* waitUntil(Effect.map(since, ({ length }) => length > 0)).pipe(
+        Effect.provide(application(url, "one", Charge.execute))
+      )
+      const [of, ...others] = yield* since
+      assert.isEmpty(others)
+      assert.isAbove(of!, Date.now() - 600_000)
+      const explained = yield* Cli.run(`explain trip-0 --url ${url}`)
+      assert.match(explained.stdout, /Charge, which is paused with activity Charge, for \d+ s/)
+      assert.strictEqual((yield* Cli.run(`resume --activity Charge --url ${url}`)).exitCode, 0)
     }))
 
   it.effect(
