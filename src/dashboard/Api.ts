@@ -238,7 +238,8 @@ const operate = HttpApiGroup.make("operate").add(
  * @category api
  * @since 0.3.0
  */
-export const Api = HttpApi.make("duroxide-prisma").add(read, operate).prefix("/api").annotate(
-  OpenApi.Title,
-  "duroxide-prisma"
-)
+export const Api = HttpApi.make("duroxide-prisma").add(read, operate).prefix("/api")
+  .annotate(OpenApi.Title, "duroxide-prisma")
+  // A filter with a misspelt field would select everything.
+  .annotate(HttpApi.QueryParseOptions, { onExcessProperty: "error" })
+  .annotate(HttpApi.PayloadParseOptions, { onExcessProperty: "error" })

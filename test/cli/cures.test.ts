@@ -109,6 +109,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
       const explained = yield* Cli.run(`explain trip-0 --url ${url}`)
       assert.match(explained.stdout, /Charge, which is paused with activity Charge, for \d+ s/)
       assert.strictEqual((yield* Cli.run(`resume --activity Charge --url ${url}`)).exitCode, 0)
+      assert.strictEqual((yield* Cli.run(`delete trip-0 --force --yes --url ${url}`)).exitCode, 0)
     }))
 
   it.effect(

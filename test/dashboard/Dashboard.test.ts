@@ -241,7 +241,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("Dashboard", (it) => {
 
   it.effect("acts on all that a search finds: first counted, then done, with refusals and one row", () =>
     Effect.gen(function*() {
-      const { as, client } = yield* opened()
+      const { as, client, send } = yield* opened()
       const page = yield* as("operate")
       const Bulk = Orchestration.make("Bulk", { payload: Schema.Int })
       yield* Effect.forEach(
@@ -267,13 +267,27 @@ it.layer(Shop.layer, { excludeTestServices: true })("Dashboard", (it) => {
         40
       )
       const { actions } = yield* page.read.actions({ query: {} })
-      assert.deepStrictEqual(actions.slice(1), before.slice(0, 49))
+      assert.deepInclude(actions[1]!, { action: "pause", target: "name Bulk", details: "begun; clean up" })
+      assert.deepStrictEqual(actions.slice(2), before.slice(0, 48))
       assert.deepInclude(actions[0]!, {
         action: "pause",
         target: "name Bulk",
         details: "40 done, 0 refused; clean up",
         outcome: "done"
       })
+      // A misspelt field must not select everything.
+      const misspelt = yield* Effect.promise(() =>
+        send("/api/bulk", {
+          method: "POST",
+          headers: {
+            authorization: `Bearer ${Served.tokens.operate}`,
+            "content-type": "application/json",
+            "x-duroxide-dashboard": "1"
+          },
+          body: JSON.stringify({ action: "pause", dryRun: false, search: { idprefix: "none" } })
+        })
+      )
+      assert.strictEqual(misspelt.status, 400)
       const refused = yield* Effect.flip(
         page.operate.bulk({ payload: { action: "retry", dryRun: true, search: { status: "Running" } } })
       )

@@ -195,25 +195,28 @@ export const layer = (knowledge: Knowledge) =>
                   )
               )
             )),
-        bulk: ({ payload }) =>
-          Effect.gen(function*() {
+        bulk: ({ payload }) => {
+          const { action, dryRun, reason } = payload
+          const target = Search.shown(payload.search)
+          const because = reason === undefined ? "" : `; ${reason}`
+          return Effect.gen(function*() {
             const search = yield* Search.of(payload.search)
-            return yield* Bulk.run(payload, search, scope, ({ done, refused, stopped }) =>
+            const begin = yield* Bulk.make(payload, search, scope, ({ done, refused, stopped }) =>
               record(
-                payload.action,
-                Search.shown(payload.search),
-                `${done} done, ${refused} refused${stopped === null ? "" : `; stopped: ${stopped}`}${
-                  payload.reason === undefined ? "" : `; ${payload.reason}`
-                }`,
+                action,
+                target,
+                `${done} done, ${refused} refused${stopped === null ? "" : `; stopped: ${stopped}`}${because}`,
                 stopped === null ? "done" : "failed"
               ))
+            // It may end with this process, or with the database.
+            if (!dryRun) yield* record(action, target, `begun${because}`, "done")
+            return yield* begin
           }).pipe(
             Effect.mapError(Failures.of),
-            Effect.tapError((error) =>
-              record(payload.action, Search.shown(payload.search), withoutPayload(error), outcomeOf(error))
-            ),
+            Effect.tapError((error) => record(action, target, withoutPayload(error), outcomeOf(error))),
             Effect.provideContext(services)
-          ),
+          )
+        },
         redriveTasks: ({ payload: { taskIds } }) =>
           recorded(
             "redrive tasks",

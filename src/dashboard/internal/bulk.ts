@@ -26,15 +26,19 @@ import type { Services } from "./services.ts"
 type Progress = typeof Api.BulkProgress.Type
 
 /**
- * Starts it in `scope`, and returns its progress. It continues if no one reads that, and calls `ended` at its end. A
- * dry run changes nothing, and is not recorded.
+ * Checks what is asked for; the effect that it returns starts it in `scope`, and returns its progress. It continues if no
+ * one reads that, and calls `ended` at its end. A dry run changes nothing, and is not recorded.
  */
-export const run = Effect.fnUntraced(function*(
+export const make = Effect.fnUntraced(function*(
   { action, dryRun, reason }: typeof Api.Bulk.Type,
   search: InstanceSearch,
   scope: Scope.Scope,
   ended: (progress: Progress) => Effect.Effect<void, never, Admin | CurrentActor>
-): Effect.fn.Return<Stream.Stream<Progress>, Refused | ProviderError, Services | CurrentActor> {
+): Effect.fn.Return<
+  Effect.Effect<Stream.Stream<Progress>, never, Services | CurrentActor>,
+  Refused | ProviderError,
+  Services | CurrentActor
+> {
   const admin = yield* Admin
   const client = yield* Client.Client
   const selectable = selectables[action]
@@ -89,7 +93,7 @@ export const run = Effect.fnUntraced(function*(
         return Effect.asVoid(Queue.offer(progress, shown("Progress", tally, null)))
       })
   })
-  yield* all.pipe(
+  return all.pipe(
     // Also when this process ends meanwhile, and after a defect.
     Effect.onExit((exit) => {
       const last = shown("Done", tally, Exit.isSuccess(exit) ? null : stoppedBy(exit.cause))
@@ -97,9 +101,9 @@ export const run = Effect.fnUntraced(function*(
         Effect.andThen(Queue.end(progress))
       )
     }),
-    Effect.forkIn(scope)
+    Effect.forkIn(scope),
+    Effect.as(Stream.fromQueue(progress))
   )
-  return Stream.fromQueue(progress)
 })
 
 // internal
