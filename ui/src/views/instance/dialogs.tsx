@@ -6,6 +6,7 @@ import type { InstanceDetail, PauseTarget } from "../../client/models.ts"
 import { ActionDialog } from "../../parts/dialog.tsx"
 import { Check, ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
 import { PauseDialog, pauseTitle } from "../../parts/pause.tsx"
+import { durationOf } from "../../parts/times.ts"
 import { RetryDialog } from "./RetryDialog.tsx"
 import { SignalDialog } from "./SignalDialog.tsx"
 
@@ -83,20 +84,12 @@ const say = ({ onDone }: Pick<Props, "onDone">) => ({ message }: { readonly mess
   onDone()
 }
 
-const deadlineUnits: Record<string, number> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
-
-/** `10 min` in milliseconds; null if it is not a duration. */
-const deadlineOf = (text: string): number | null => {
-  const match = /^(\d+(?:\.\d+)?)\s*(s|min|h|d)/.exec(text.trim().replace(/^(\d+)\s*m$/, "$1 min"))
-  return match === null ? null : Number(match[1]) * (deadlineUnits[match[2] ?? ""] ?? 0)
-}
-
 const InterruptDialog = (props: Props) => {
   const [reason, setReason] = useState("")
   const [deadline, setDeadline] = useState("")
   const { instanceId } = props.detail.instance
-  const deadlineMs = deadlineOf(deadline)
-  const isWrong = deadline.trim() !== "" && deadlineMs === null
+  const deadlineMs = durationOf(deadline)
+  const isWrong = deadline.trim() !== "" && deadlineMs === undefined
   return (
     <ActionDialog
       title={`Interrupt ${instanceId}`}
@@ -105,7 +98,7 @@ const InterruptDialog = (props: Props) => {
       canRun={!isWrong}
       effect={() =>
         api.operate.interrupt({
-          payload: { instanceId, ...reasonOf(reason), ...(deadlineMs === null ? {} : { deadlineMs }) }
+          payload: { instanceId, ...reasonOf(reason), ...(deadlineMs === undefined ? {} : { deadlineMs }) }
         })}
       onDone={say(props)}
       onClose={props.onClose}
@@ -118,7 +111,9 @@ const InterruptDialog = (props: Props) => {
         onInput={setDeadline}
         placeholder="no limit"
         isInvalid={isWrong}
-        hint={isWrong ? "Write a duration such as 10 min or 2 h." : "How long its clean-up may take, such as 10 min."}
+        hint={isWrong
+          ? "Write a duration such as 90s, 10 min or 2h."
+          : "How long its clean-up may take, such as 10 min."}
       />
     </ActionDialog>
   )

@@ -28,7 +28,11 @@ export const FilterForm = (props: { readonly query: Query; readonly wrong: Reado
       placeholder={placeholder}
       isInvalid={wrong.includes(key)}
       onInput={set(key)}
-      {...(wrong.includes(key) ? { hint: "Write an age such as 2h, or a time." } : hint === undefined ? {} : { hint })}
+      {...(wrong.includes(key)
+        ? { hint: "Write an age such as 30m, 2h or 7d, or a time such as 2026-11-27T08:00Z." }
+        : hint === undefined
+        ? {}
+        : { hint })}
     />
   )
   return (
