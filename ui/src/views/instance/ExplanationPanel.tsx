@@ -82,7 +82,7 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
       <a key="event" class="button" href={toInstance(instance.instanceId, { event: String(instance.block.eventId) })}>
         Show event {instance.block.eventId}
       </a>,
-      act("Retry from an event…", { action: "retry", from: null })
+      act("Retry from an event…", { action: "retry", from: null }, false)
     )
   }
   if (instance.pause !== null) cures.push(act("Resume", { action: "resume", target: instance.pause.target }))
