@@ -128,8 +128,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       const { client } = yield* Lobby
       yield* operating(async (page, base) => {
         await Chromium.visit(page, `${base}#/definitions`)
-        await page.locator("summary", { hasText: "Actions for Booking 1.0.0" }).click()
-        await page.getByRole("button", { name: /^Pause/ }).first().click()
+        await page.getByRole("button", { name: /^Pause…\s*Booking 1\.0\.0/ }).click()
         await dialog(page).getByLabel("Reason").fill("a fire drill")
         await dialog(page).getByRole("button", { name: "Pause" }).click()
         await dialog(page).waitFor({ state: "detached" })
@@ -142,6 +141,8 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await Chromium.visit(page, base)
         await page.getByText(/a fire drill/).first().waitFor()
         await page.getByRole("button", { name: "Resume" }).first().click()
+        await dialog(page).getByText(/for all instances/).waitFor()
+        await dialog(page).getByRole("button", { name: "Resume" }).click()
         await page.getByText("Nothing is paused.").waitFor()
       })
       assert.strictEqual(yield* client.wait(Booking, "paused"), "paid 10")

@@ -70,9 +70,9 @@ describe("A time line", () => {
     ])
     assert.deepStrictEqual(
       rows.map(({ bars }) =>
-        bars.map(({ fromMs, isAfterRetry, outcome, toMs, tryNumber }) => [
-          ...[tryNumber, fromMs, toMs, outcome, isAfterRetry]
-        ])
+        bars.map((
+          { fromMs, isAfterRetry, outcome, toMs, tryNumber }
+        ) => [tryNumber, fromMs, toMs, outcome, isAfterRetry])
       ),
       [
         [[1, 0, 20, "failed", false], [2, 901, 910, "failed", true]],

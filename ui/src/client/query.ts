@@ -117,15 +117,3 @@ export const useAction = (): Action => {
   }, [])
   return { ...state, run }
 }
-
-/** Runs an effect that has no dialog to show its failure in. */
-export const runAndSay = <A, E>(
-  effect: Effect.Effect<A, E>,
-  say: (text: string) => void,
-  then: (answer: A) => void
-): void => {
-  Effect.runFork(effect).addObserver((exit) => {
-    if (Exit.isSuccess(exit)) then(exit.value)
-    else say(problemOf(Cause.squash(exit.cause)))
-  })
-}

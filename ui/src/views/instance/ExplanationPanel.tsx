@@ -85,7 +85,7 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
       act("Retry from an event…", { action: "retry", from: null }, false)
     )
   }
-  if (instance.pause !== null) cures.push(act("Resume", { action: "resume", target: instance.pause.target }))
+  if (instance.pause !== null) cures.push(act("Resume…", { action: "resume", target: instance.pause.target }))
   if (instance.status === "Failed" || instance.status === "Cancelled") {
     cures.push(act("Retry…", { action: "retry", from: null }))
   }

@@ -87,7 +87,7 @@ const ActionsMenu = ({ detail, onDo }: { readonly detail: InstanceDetail; readon
       {item("Fork at an event…", { action: "fork", event: null }, true)}
       {pause === null || pause.target.kind !== "instance"
         ? item("Pause…", { action: "pause" }, runs)
-        : item("Resume", { action: "resume", target: pause.target }, true)}
+        : item("Resume…", { action: "resume", target: pause.target }, true)}
       <hr />
       {item("Interrupt…", { action: "interrupt" }, runs, "it cleans up, and ends")}
       {item("Terminate…", { action: "terminate" }, runs, "it ends without clean-up")}

@@ -5,7 +5,7 @@ import { api } from "../../client/client.ts"
 import type { InstanceDetail, PauseTarget } from "../../client/models.ts"
 import { ActionDialog } from "../../parts/dialog.tsx"
 import { Check, ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
-import { PauseDialog, pauseTitle } from "../../parts/pause.tsx"
+import { PauseDialog, ResumeDialog } from "../../parts/pause.tsx"
 import { durationOf } from "../../parts/times.ts"
 import { RetryDialog } from "./RetryDialog.tsx"
 import { SignalDialog } from "./SignalDialog.tsx"
@@ -49,21 +49,7 @@ export const InstanceDialog = ({ doing, ...props }: Props & { readonly doing: Do
         />
       )
     case "resume":
-      return (
-        <ActionDialog
-          title={`Resume ${pauseTitle(doing.target)}`}
-          confirm="Resume"
-          effect={() => api.operate.resume({ payload: { target: doing.target } })}
-          onDone={say(props)}
-          onClose={props.onClose}
-        >
-          <p>
-            {doing.target.kind === "instance"
-              ? "It continues with its next turn."
-              : `This resumes ${pauseTitle(doing.target)} for all instances.`}
-          </p>
-        </ActionDialog>
-      )
+      return <ResumeDialog target={doing.target} onDone={props.onDone} onClose={props.onClose} />
     case "redrive":
       return (
         <ActionDialog

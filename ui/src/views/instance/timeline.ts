@@ -85,7 +85,7 @@ export const timelineOf = (events: ReadonlyArray<HistoryEvent>): Timeline => {
     if (outcome === "failed" && of !== undefined) failed.set(of.key, [...failed.get(of.key) ?? [], of.row])
   }
 
-  /** The call goes on as its next try; the answer of the one before was removed. */
+  /** The call continues as its next try; the answer of the one before was removed. */
   const again = (eventId: number, retried: HistoryEvent) => {
     const bar = open.get(eventId)
     const row = bar === undefined ? undefined : rowOf.get(bar)

@@ -72,6 +72,12 @@ export const BulkDialog = (props: {
               {action.done === "run again" ? " retried" : ` ${action.done}`}. The first:
             </p>
             <ul class="row tight">{found.first.map((id) => <li class="chip" key={id}>{id}</li>)}</ul>
+            {action.action === "pause" && (
+              <p>
+                Instances that are started later are not paused. To stop all of an orchestration,{" "}
+                <a href="#/definitions">pause its definition</a>.
+              </p>
+            )}
             {action.action !== "delete" && action.action !== "resume" && (
               <ReasonField value={reason} onInput={setReason} />
             )}

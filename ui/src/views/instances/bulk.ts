@@ -11,7 +11,7 @@ export interface BulkAction {
 export const bulkActions: ReadonlyArray<BulkAction> = [
   { action: "retry", verb: "Retry", done: "run again", note: "failed, cancelled and blocked ones", isDanger: false },
   { action: "pause", verb: "Pause", done: "paused", note: "those that run", isDanger: false },
-  { action: "resume", verb: "Resume", done: "resumed", note: "those paused by themselves", isDanger: false },
+  { action: "resume", verb: "Resume", done: "resumed", note: "those paused individually", isDanger: false },
   { action: "interrupt", verb: "Interrupt", done: "interrupted", note: "they clean up, and end", isDanger: true },
   { action: "terminate", verb: "Terminate", done: "terminated", note: "they end without clean-up", isDanger: true },
   { action: "delete", verb: "Delete", done: "deleted", note: "those that have ended, with descendants", isDanger: true }
