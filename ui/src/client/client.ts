@@ -68,6 +68,12 @@ export const problemOf = (error: unknown): string => {
   return messageOf(error)
 }
 
+/** The tag of the reason why the store refused; null for every other failure. */
+export const codeOf = (error: unknown): string | null =>
+  Predicate.isTagged(error, "Refused") && Predicate.hasProperty(error, "code") && Predicate.isString(error.code)
+    ? error.code
+    : null
+
 const messageOf = (error: unknown): string =>
   Predicate.hasProperty(error, "message") && Predicate.isString(error.message) && error.message !== ""
     ? error.message

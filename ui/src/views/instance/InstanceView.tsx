@@ -45,7 +45,16 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
         <div class="view-head">
           <h1>{id}</h1>
         </div>
-        {detail.problem === null ? <Loading /> : <Problem text={detail.problem} retry={detail.reload} />}
+        {detail.problem === null
+          ? <Loading />
+          : detail.code === "InstanceNotFound"
+          ? (
+            <p class="notice" role="alert">
+              There is no instance with this id.{" "}
+              <a href={link(["instances"], { idPrefix: id })}>Search ids that begin with {id}</a>
+            </p>
+          )
+          : <Problem text={detail.problem} retry={detail.reload} />}
         <p>
           <a href="#/instances">All instances</a>
         </p>

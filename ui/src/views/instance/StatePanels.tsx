@@ -1,11 +1,12 @@
 import { Fragment } from "preact"
 import { useReadOnly } from "../../app/contexts.ts"
-import { link, toInstance } from "../../app/route.ts"
-import type { AttributeValue, InstanceDetail, Place } from "../../client/models.ts"
+import { toInstance } from "../../app/route.ts"
+import type { InstanceDetail, Place } from "../../client/models.ts"
+import { attributeText, toSame } from "../../parts/attributes.tsx"
 import { StatusBadge } from "../../parts/badges.tsx"
 import { Empty, Panel, Table } from "../../parts/panel.tsx"
 import { Payload } from "../../parts/payload.tsx"
-import { Ago, dateTime, duration, For, number } from "../../parts/time.tsx"
+import { Ago, duration, For, number } from "../../parts/time.tsx"
 import type { Doing } from "./dialogs.tsx"
 
 /** What it waits for, its mailbox, its values and executions. */
@@ -155,17 +156,6 @@ const Mailbox = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly o
   )
 }
 
-const attributeText = (value: AttributeValue): string =>
-  typeof value === "object" ? dateTime(value.timeMs) : typeof value === "number" ? number(value) : value
-
-/** As the filter writes it. */
-const attributeFilter = (name: string, value: AttributeValue): string =>
-  typeof value === "object"
-    ? `${name}:=${new Date(value.timeMs).toISOString()}`
-    : typeof value === "number"
-    ? `${name}:=${value}`
-    : `${name}=${value}`
-
 const Values = ({ detail: { instance, keyValues } }: { readonly detail: InstanceDetail }) => {
   const attributes = Object.entries(instance.attributes)
   return (
@@ -179,7 +169,7 @@ const Values = ({ detail: { instance, keyValues } }: { readonly detail: Instance
                 <dd>
                   <a
                     title="Instances with the same"
-                    href={link(["instances"], { attributes: attributeFilter(name, value) })}
+                    href={toSame(name, value)}
                   >
                     {attributeText(value)}
                   </a>

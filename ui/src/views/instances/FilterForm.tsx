@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks"
 import { go, link, type Query, replace, toInstance } from "../../app/route.ts"
 import { Check, SelectField, TextField } from "../../parts/fields.tsx"
-import { filterKeys, isFiltered, orderOf, statuses } from "./filter.ts"
+import { filterKeys, isFiltered, orderOf, statuses, type textNumberOf } from "./filter.ts"
 
 const more = [
   "attributes",
@@ -16,8 +16,15 @@ const more = [
 ]
 
 /** What is filled in goes into the address at once, so that the list follows and the link can be shared. */
-export const FilterForm = (props: { readonly query: Query; readonly wrong: ReadonlyArray<string> }) => {
-  const { query, wrong } = props
+export const FilterForm = (props: {
+  readonly query: Query
+  /** Times that cannot be read. */
+  readonly wrong: ReadonlyArray<string>
+  readonly wrongAttribute: string | undefined
+  /** An attribute that found nothing, perhaps because it is a number. */
+  readonly textNumber: ReturnType<typeof textNumberOf>
+}) => {
+  const { query, textNumber, wrong, wrongAttribute } = props
   const [id, setId] = useState("")
   const [isOpen, setOpen] = useState(more.some((key) => (query[key] ?? "") !== ""))
   const set = (key: string) => (value: string) => replace(link(["instances"], { ...query, [key]: value }))
@@ -77,14 +84,17 @@ export const FilterForm = (props: { readonly query: Query; readonly wrong: Reado
               rows={2}
               value={query["attributes"] ?? ""}
               placeholder={"customer=c1\namount:>=10"}
-              hint="One a line; all must hold."
+              isInvalid={wrongAttribute !== undefined}
+              hint={wrongAttribute ?? (textNumber === undefined
+                ? "One a line; all must hold. A text is customer=c1, a number amount:=12."
+                : `${textNumber.value} is compared as a text; a number is ${textNumber.name}:=${textNumber.value}.`)}
               onInput={set("attributes")}
             />
           </div>
         )}
         <div class="row">
           <Check checked={query["roots"] === "true"} onInput={(on) => set("roots")(on ? "true" : "")}>
-            Without a parent
+            Only roots (no parent)
           </Check>
           <Check checked={query["retrying"] === "true"} onInput={(on) => set("retrying")(on ? "true" : "")}>
             Retrying an activity

@@ -38,3 +38,14 @@ export const searchOf = (query: Query): { readonly search: Search; readonly wron
 export const orderOf = (query: Query) => orders.find((one) => one === query["order"]) ?? "newest"
 
 export const isFiltered = (query: Query) => filterKeys.some((key) => (query[key] ?? "") !== "")
+
+/** The first attribute that is compared as a text although its value is a number. */
+export const textNumberOf = (
+  attributes: string
+): { readonly name: string; readonly value: string } | undefined => {
+  for (const line of attributes.split("\n")) {
+    const [, name, value] = /^\s*([^:=<>\s]+)=(-?\d+(?:\.\d+)?)\s*$/.exec(line) ?? []
+    if (name !== undefined && value !== undefined) return { name, value }
+  }
+  return undefined
+}
