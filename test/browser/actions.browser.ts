@@ -86,7 +86,8 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       await page.getByRole("button", { name: "Send Approved" }).click()
       await dialog(page).getByRole("button", { name: "Send" }).click()
       // It says what is missing, and sends nothing.
-      await dialog(page).getByRole("alert").getByText(/limit/).waitFor()
+      await dialog(page).getByText("limit needs a number.").waitFor()
+      await page.waitForFunction("document.activeElement.getAttribute('aria-invalid') === 'true'")
       await dialog(page).getByLabel("by").fill("Ada")
       await dialog(page).getByLabel("limit").fill("5")
       await dialog(page).getByLabel("urgent").check()

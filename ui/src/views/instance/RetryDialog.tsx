@@ -45,11 +45,9 @@ export const RetryDialog = (props: {
         type="number"
         value={from}
         onInput={setFrom}
-        isInvalid={isWrong}
+        problem={isWrong ? "Write the number of an event." : undefined}
         {...(block === null ? { placeholder: "the one before what ended it" } : {})}
-        hint={isWrong
-          ? "Write the number of an event."
-          : block === null
+        hint={block === null
           ? "The last event that stays. What comes after it is removed."
           : `The last event that stays. What comes after it is removed. It is blocked at event ${block.eventId}: ` +
             "to keep that one would change nothing."}

@@ -89,17 +89,15 @@ const InterruptDialog = (props: Props) => {
       onDone={say(props)}
       onClose={props.onClose}
     >
-      <p>It cleans up, and then it is Cancelled.</p>
+      <p>It cleans up, then it is Cancelled.</p>
       <ReasonField value={reason} onInput={setReason} />
       <TextField
         label="Terminate it after"
         value={deadline}
         onInput={setDeadline}
         placeholder="no limit"
-        isInvalid={isWrong}
-        hint={isWrong
-          ? "Write a duration such as 90s, 10 min or 2h."
-          : "How long its clean-up may take, such as 10 min."}
+        problem={isWrong ? "Write a duration such as 90s, 10 min or 2h." : undefined}
+        hint="How long its clean-up may take, such as 10 min."
       />
     </ActionDialog>
   )
@@ -156,11 +154,12 @@ const ForkDialog = (props: Props & { readonly event: number | null }) => {
   const [event, setEvent] = useState(props.event === null ? "" : String(props.event))
   const [newId, setNewId] = useState(`${instanceId}-fork`)
   const atEvent = Number(event)
+  const isEvent = Number.isInteger(atEvent) && atEvent > 0
   return (
     <ActionDialog
       title={`Fork ${instanceId}`}
       confirm="Fork"
-      canRun={Number.isInteger(atEvent) && atEvent > 0 && newId.trim() !== "" && newId.trim() !== instanceId}
+      canRun={isEvent && newId.trim() !== "" && newId.trim() !== instanceId}
       effect={() => api.operate.fork({ payload: { instanceId, atEvent, newId: newId.trim() } })}
       onDone={({ message }) => {
         toast(message, toInstance(newId.trim()))
@@ -174,9 +173,15 @@ const ForkDialog = (props: Props & { readonly event: number | null }) => {
         type="number"
         value={event}
         onInput={setEvent}
+        problem={event !== "" && !isEvent ? "Write the number of an event." : undefined}
         hint="The last event that the fork copies."
       />
-      <TextField label="Id of the fork" value={newId} onInput={setNewId} />
+      <TextField
+        label="Id of the fork"
+        value={newId}
+        onInput={setNewId}
+        problem={newId.trim() === instanceId ? "This is the id of the one that is forked." : undefined}
+      />
     </ActionDialog>
   )
 }

@@ -33,13 +33,11 @@ export const FilterForm = (props: {
       label={label}
       value={query[key] ?? ""}
       placeholder={placeholder}
-      isInvalid={wrong.includes(key)}
+      problem={wrong.includes(key)
+        ? "Write an age such as 30m, 2h or 7d, or a time such as 2026-11-27T08:00Z."
+        : undefined}
       onInput={set(key)}
-      {...(wrong.includes(key)
-        ? { hint: "Write an age such as 30m, 2h or 7d, or a time such as 2026-11-27T08:00Z." }
-        : hint === undefined
-        ? {}
-        : { hint })}
+      {...(hint === undefined ? {} : { hint })}
     />
   )
   return (
@@ -84,10 +82,10 @@ export const FilterForm = (props: {
               rows={2}
               value={query["attributes"] ?? ""}
               placeholder={"customer=c1\namount:>=10"}
-              isInvalid={wrongAttribute !== undefined}
-              hint={wrongAttribute ?? (textNumber === undefined
+              problem={wrongAttribute}
+              hint={textNumber === undefined
                 ? "One a line; all must hold. A text is customer=c1, a number amount:=12."
-                : `${textNumber.value} is compared as a text; a number is ${textNumber.name}:=${textNumber.value}.`)}
+                : `${textNumber.value} is compared as a text; a number is ${textNumber.name}:=${textNumber.value}.`}
               onInput={set("attributes")}
             />
           </div>
