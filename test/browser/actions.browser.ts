@@ -87,7 +87,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       await dialog(page).getByRole("button", { name: "Send" }).click()
       // It says what is missing, and sends nothing.
       await dialog(page).getByText("limit needs a number.").waitFor()
-      await page.waitForFunction("document.activeElement.getAttribute('aria-invalid') === 'true'")
+      await dialog(page).locator("[aria-invalid]:focus").waitFor()
       await dialog(page).getByLabel("by").fill("Ada")
       await dialog(page).getByLabel("limit").fill("5")
       await dialog(page).getByLabel("urgent").check()
@@ -105,7 +105,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await dialog(page).getByLabel("Reason").fill("the bank is back")
         await dialog(page).getByRole("button", { name: "Retry" }).click()
         await dialog(page).waitFor({ state: "detached" })
-        await page.goto(`${base}#/actions`)
+        await page.goto(`${base}#/audit-log`)
         await page.getByText("reason: the bank is back").waitFor()
       })
       const { admin } = yield* Lobby

@@ -7,7 +7,15 @@ import type { Overview, Session } from "../client/models.ts"
 import { useQuery } from "../client/query.ts"
 import { useSignal } from "../client/signal.ts"
 import { Problem } from "../parts/panel.tsx"
-import { closeToast, OverviewContext, SessionContext, toasts, useOverview, useSession } from "./contexts.ts"
+import {
+  closeOldToasts,
+  closeToast,
+  OverviewContext,
+  SessionContext,
+  toasts,
+  useOverview,
+  useSession
+} from "./contexts.ts"
 import { Nav } from "./Nav.tsx"
 import { useRoute } from "./route.ts"
 import { hidePayloads, type Theme, theme } from "./settings.ts"
@@ -74,6 +82,7 @@ const Frame = () => {
     if (!isFirst.current) {
       main.current?.focus({ preventScroll: true })
       window.scrollTo(0, 0)
+      closeOldToasts()
     }
     isFirst.current = false
   }, [address])
@@ -140,9 +149,9 @@ const TopBar = () => {
           value={chosen}
           onChange={(event) => theme.set(event.currentTarget.value as Theme)}
         >
-          <option value="system">System</option>
-          <option value="light">Light</option>
-          <option value="dark">Dark</option>
+          <option value="system">Colours: system</option>
+          <option value="light">Colours: light</option>
+          <option value="dark">Colours: dark</option>
         </select>
         <span class="who muted small nowrap" title={session.role === "read" ? "may only read" : "may operate"}>
           {session.actor} · {session.role}

@@ -59,12 +59,12 @@ export const api = Effect.runSync(
 /** A failure in one line that says what to do; asks for a token where that is the cure. */
 export const problemOf = (error: unknown): string => {
   if (Predicate.isTagged(error, "Unauthorized")) {
-    const message = hasToken() ? messageOf(error) : "This page needs a token."
+    const message = hasToken() ? messageOf(error) : "The dashboard needs a token."
     signIn.set({ message })
     return message
   }
   if (Predicate.isTagged(error, "HttpClientError")) return "The server did not answer. Is the process still running?"
-  if (Predicate.isTagged(error, "SchemaError")) return "The server answered in another version. Reload the page."
+  if (Predicate.isTagged(error, "SchemaError")) return "The server answered in another version. Reload this tab."
   return messageOf(error)
 }
 

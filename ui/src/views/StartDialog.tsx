@@ -71,7 +71,7 @@ export const StartDialog = (props: {
           options={[["", "the newest that is served"], ...versions.map((one) => [one, one] as const)]}
           onInput={(value) => choose(name, value)}
         />
-        <TextField label="Instance id" value={id} onInput={setId} placeholder="a random one" />
+        <TextField label="Instance id (optional)" value={id} onInput={setId} placeholder="a random one" />
       </div>
       <PayloadForm state={payload} onChange={setPayload} />
     </ActionDialog>

@@ -28,7 +28,7 @@ const Waits = ({ detail: { instance, waits } }: { readonly detail: InstanceDetai
     {waits.length === 0
       ? <Empty>It has no open wait. Signals, timers, activities and children that it waits for would be here.</Empty>
       : (
-        <Table label="Open waits" head={["Kind", "Name", "Event", "Open for", "State"]}>
+        <Table isCards label="Open waits" head={["Kind", "Name", "Event", "Open for", "State"]}>
           {waits.map((wait) => (
             <tr key={wait.eventId}>
               <td>{wait.kind}</td>
@@ -37,10 +37,10 @@ const Waits = ({ detail: { instance, waits } }: { readonly detail: InstanceDetai
                 {" "}
                 {wait.tag !== null && <span class="chip">{wait.tag}</span>}
               </td>
-              <td>
+              <td data-label="Event">
                 <a href={toInstance(instance.instanceId, { event: String(wait.eventId) })}>#{wait.eventId}</a>
               </td>
-              <td>
+              <td data-label="Open for">
                 <For sinceMs={wait.sinceMs} />
               </td>
               <td>
@@ -92,7 +92,7 @@ const Mailbox = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly o
           </Empty>
         )
         : (
-          <Table label="Mailbox" head={["What", "Name", "Event", "Since", "State", "-Actions"]}>
+          <Table isCards label="Mailbox" head={["What", "Name", "Event", "Since", "State", "-Actions"]}>
             {messages.map((message, at) => (
               <tr key={`m${at}`}>
                 <td>message: {message.kind}</td>

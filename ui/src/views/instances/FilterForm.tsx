@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks"
+import { useEffect, useState } from "preact/hooks"
 import { go, link, type Query, replace, toInstance } from "../../app/route.ts"
 import { Check, SelectField, TextField } from "../../parts/fields.tsx"
 import { filterKeys, isFiltered, orderOf, statuses, type textNumberOf } from "./filter.ts"
@@ -27,6 +27,8 @@ export const FilterForm = (props: {
   const { query, textNumber, wrong, wrongAttribute } = props
   const [id, setId] = useState("")
   const [isOpen, setOpen] = useState(more.some((key) => (query[key] ?? "") !== ""))
+  const isNarrow = useIsNarrow()
+  const [isUnfolded, setUnfolded] = useState(wrong.length > 0)
   const set = (key: string) => (value: string) => replace(link(["instances"], { ...query, [key]: value }))
   const text = (key: (typeof filterKeys)[number], label: string, placeholder: string, hint?: string) => (
     <TextField
@@ -42,7 +44,17 @@ export const FilterForm = (props: {
   )
   return (
     <section class="panel" aria-label="Filter">
-      <div class="body stack">
+      {isNarrow && (
+        <button
+          type="button"
+          class="button plain filter-fold"
+          aria-expanded={isUnfolded}
+          onClick={() => setUnfolded(!isUnfolded)}
+        >
+          {isUnfolded ? "Hide the filter" : isFiltered(query) ? "Show the filter (it is set)" : "Show the filter"}
+        </button>
+      )}
+      <div class="body stack" hidden={isNarrow && !isUnfolded}>
         <div class="fields">
           <form
             onSubmit={(event) => {
@@ -107,4 +119,16 @@ export const FilterForm = (props: {
       </div>
     </section>
   )
+}
+
+const narrow = matchMedia("(max-width: 700px)")
+
+const useIsNarrow = (): boolean => {
+  const [isNarrow, setNarrow] = useState(narrow.matches)
+  useEffect(() => {
+    const follow = () => setNarrow(narrow.matches)
+    narrow.addEventListener("change", follow)
+    return () => narrow.removeEventListener("change", follow)
+  }, [])
+  return isNarrow
 }

@@ -1,7 +1,9 @@
+import * as Effect from "effect/Effect"
 import { useState } from "preact/hooks"
 import { useOverview, useReadOnly } from "../../app/contexts.ts"
 import { link, type Query, toInstance } from "../../app/route.ts"
 import { api } from "../../client/client.ts"
+import { tellTime } from "../../client/clock.ts"
 import type { Instance } from "../../client/models.ts"
 import { useQuery } from "../../client/query.ts"
 import { Attributes } from "../../parts/attributes.tsx"
@@ -14,7 +16,7 @@ import { Short } from "../../parts/payload.tsx"
 import { Ago, number } from "../../parts/time.tsx"
 import { type BulkAction, bulkActions } from "./bulk.ts"
 import { BulkDialog } from "./BulkDialog.tsx"
-import { isFiltered, orderOf, searchOf, statuses, textNumberOf } from "./filter.ts"
+import { isFiltered, isFilteredFurther, orderOf, searchOf, statuses, textNumberOf } from "./filter.ts"
 import { FilterForm } from "./FilterForm.tsx"
 
 const refreshMs = 5000
@@ -35,7 +37,14 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
           limit: 50,
           ...(pages.cursor === undefined ? {} : { cursor: pages.cursor })
         }
-      }),
+      }).pipe(
+        // A bulk action takes what was created before now: what is listed must be.
+        Effect.tap(({ instances }) =>
+          Effect.sync(() => {
+            for (const { createdAtMs } of instances) tellTime(createdAtMs + 1)
+          })
+        )
+      ),
     [key, pages.cursor],
     { everyMs: isPaused || action !== null ? null : refreshMs, delayMs: 250 }
   )
@@ -121,7 +130,7 @@ const StatusCounts = ({ query }: { readonly query: Query }) => {
   const { data } = useOverview()
   const name = query["name"]
   const of = (status: string) => {
-    if (data === null) return null
+    if (data === null || isFilteredFurther(query)) return null
     if (status === "Blocked") return name === undefined ? { n: data.blocked, about: false } : null
     const counts = data.counts.filter((one) =>
       one.status === status && (name === undefined || one.orchestration === name)

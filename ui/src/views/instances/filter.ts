@@ -2,6 +2,7 @@
 import type { Query } from "../../app/route.ts"
 import { now } from "../../client/clock.ts"
 import type { Search } from "../../client/models.ts"
+import { dateTime } from "../../parts/time.tsx"
 import { timeOf } from "../../parts/times.ts"
 
 export const statuses = ["Running", "Completed", "Failed", "Cancelled", "Blocked", "Paused"] as const
@@ -49,3 +50,36 @@ export const textNumberOf = (
   }
   return undefined
 }
+
+export const timeWords = {
+  createdFrom: "created since",
+  createdBefore: "created before",
+  updatedFrom: "last turn since",
+  updatedBefore: "last turn before"
+}
+
+/** Each condition of a search in words. */
+export const searchInWords = (search: Search): ReadonlyArray<string> => {
+  const time = (ms: number | undefined, words: string) => ms === undefined ? [] : [`${words} ${dateTime(ms)}`]
+  const text = (value: string | undefined, words: string) => value === undefined ? [] : [`${words} ${value}`]
+  return [
+    ...text(search.status, "status"),
+    ...text(search.name, "orchestration"),
+    ...text(search.version, "version"),
+    ...text(search.idPrefix, "id begins with"),
+    ...text(search.parent, "children of"),
+    ...(search.roots === "true" ? ["only roots"] : []),
+    ...(search.retrying === "true" ? ["retrying an activity"] : []),
+    ...text(search.attributes?.trim().replaceAll("\n", " and "), "attributes"),
+    ...text(search.customStatus, "custom status contains"),
+    ...text(search.error, "error contains"),
+    ...time(search.createdFromMs, timeWords.createdFrom),
+    ...time(search.createdBeforeMs, timeWords.createdBefore),
+    ...time(search.updatedFromMs, timeWords.updatedFrom),
+    ...time(search.updatedBeforeMs, timeWords.updatedBefore)
+  ]
+}
+
+/** Whether more than the status, or the name, is filtered: such instances are not counted beforehand. */
+export const isFilteredFurther = (query: Query) =>
+  filterKeys.some((key) => key !== "status" && key !== "name" && (query[key] ?? "") !== "")

@@ -28,7 +28,7 @@ export const PacesPanel = ({ paces }: { readonly paces: ReadonlyArray<Pace> }) =
       end={<span class="muted small">{shown === undefined ? "" : at === null ? "now" : clock(shown.atMs)}</span>}
     >
       {paces.length < 2
-        ? <Empty>The chart begins when this page is open: it shows the last hour that a page was.</Empty>
+        ? <Empty>The chart starts when the dashboard is opened, and covers the last hour at most.</Empty>
         : (
           <div>
             <Chart
