@@ -59,7 +59,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       ({ client }) => client.start(Booking, { instanceId, payload: { guest: "Gus", room: 1, amount } })
     )
 
-  it.effect("a token in the address signs in, and leaves the address; without one the page asks", () =>
+  it.effect("a token in the address signs in, and leaves the address; without one the page asks, as after signing out", () =>
     Effect.gen(function*() {
       const { base, browser } = yield* Lobby
       yield* Effect.promise(async () => {
@@ -76,6 +76,11 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await page.goto(`${base}#token=${Hotel.tokens.operate}`)
         await page.getByRole("heading", { name: "Overview" }).waitFor()
         assert.notInclude(page.url(), "token")
+        await page.getByRole("button", { name: "Sign out" }).click()
+        await page.getByText("You are signed out.").waitFor()
+        await page.getByLabel("Token").fill(Hotel.tokens.read)
+        await page.getByRole("button", { name: "Sign in" }).click()
+        await page.getByText(/· read$/).waitFor()
         await context.close()
       })
     }))

@@ -1,6 +1,6 @@
 import * as Effect from "effect/Effect"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { api, forgetToken, hasToken, signIn } from "../client/client.ts"
+import { api, forgetToken, hasToken, signIn, tokens } from "../client/client.ts"
 import { tellTime } from "../client/clock.ts"
 import { type Live, useLive } from "../client/live.ts"
 import type { Overview, Session } from "../client/models.ts"
@@ -24,8 +24,12 @@ import { titleOf, View } from "./View.tsx"
 
 export const App = () => {
   const wanted = useSignal(signIn)
-  const session = useQuery(() => api.read.session({}), [wanted === null])
-  if (wanted !== null) return <SignIn message={wanted.message} />
+  const round = useSignal(tokens)
+  return wanted === null ? <SigningIn key={round} /> : <SignIn message={wanted.message} />
+}
+
+const SigningIn = () => {
+  const session = useQuery(() => api.read.session({}), [])
   if (session.data === null) {
     return (
       <main class="sign-in">

@@ -21,8 +21,12 @@ const tokenOfFragment = (): string | null => {
 /** Whether the server wants a token, and why it did not take the one that it got. */
 export const signIn = signal<{ readonly message: string } | null>(null)
 
+/** Counts tokens: what was read with one is not shown to the bearer of another. */
+export const tokens = signal(0)
+
 export const setToken = (token: string) => {
   sessionStorage.setItem(tokenKey, token)
+  tokens.set(tokens.get() + 1)
   signIn.set(null)
 }
 
@@ -60,7 +64,8 @@ export const api = Effect.runSync(
 export const problemOf = (error: unknown): string => {
   if (Predicate.isTagged(error, "Unauthorized")) {
     const message = hasToken() ? messageOf(error) : "The dashboard needs a token."
-    signIn.set({ message })
+    // What was still on its way at a sign-out does not take its message away.
+    if (signIn.get() === null) signIn.set({ message })
     return message
   }
   if (Predicate.isTagged(error, "HttpClientError")) return "The server did not answer. Is the process still running?"
