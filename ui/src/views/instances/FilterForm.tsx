@@ -28,7 +28,8 @@ export const FilterForm = (props: {
   const [id, setId] = useState("")
   const [isOpen, setOpen] = useState(more.some((key) => (query[key] ?? "") !== ""))
   const isNarrow = useIsNarrow()
-  const [isUnfolded, setUnfolded] = useState(wrong.length > 0)
+  const [wantsUnfolded, setUnfolded] = useState(false)
+  const isUnfolded = wantsUnfolded || wrong.length > 0 || wrongAttribute !== undefined
   const set = (key: string) => (value: string) => replace(link(["instances"], { ...query, [key]: value }))
   const text = (key: (typeof filterKeys)[number], label: string, placeholder: string, hint?: string) => (
     <TextField
