@@ -5,7 +5,7 @@ import * as FetchHttpClient from "effect/http/FetchHttpClient"
 import * as HttpClient from "effect/http/HttpClient"
 import * as HttpClientRequest from "effect/http/HttpClientRequest"
 import * as Predicate from "effect/Predicate"
-import { Api } from "../../../src/dashboard/Api.ts"
+import { Api, Unauthorized } from "../../../src/dashboard/Api.ts"
 import { signal } from "./signal.ts"
 
 const tokenKey = "duroxide-prisma/token"
@@ -62,7 +62,9 @@ export const api = Effect.runSync(
 
 /** A failure in one line that says what to do; asks for a token where that is the cure. */
 export const problemOf = (error: unknown): string => {
-  if (Predicate.isTagged(error, "Unauthorized")) {
+  if (error instanceof Unauthorized) {
+    // Sessions of its own are renewed elsewhere: the message says where.
+    if (error.asksForToken !== true) return messageOf(error)
     const message = hasToken() ? messageOf(error) : "The dashboard needs a token."
     // What was still on its way at a sign-out does not take its message away.
     if (signIn.get() === null) signIn.set({ message })

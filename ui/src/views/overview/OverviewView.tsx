@@ -2,7 +2,7 @@ import { useOverview, useSession } from "../../app/contexts.ts"
 import { link } from "../../app/route.ts"
 import type { Overview } from "../../client/models.ts"
 import { Answer, Panel } from "../../parts/panel.tsx"
-import { duration, number, rate } from "../../parts/time.tsx"
+import { Ago, duration, number, rate } from "../../parts/time.tsx"
 import { AttentionPanel } from "./AttentionPanel.tsx"
 import { DuePanel } from "./DuePanel.tsx"
 import { PacesPanel } from "./PacesPanel.tsx"
@@ -31,6 +31,11 @@ export const OverviewView = () => {
       >
         {(data) => (
           <>
+            {data.problem !== null && (
+              <p class="notice" role="status">
+                The store does not answer: {data.problem} These numbers are from <Ago atMs={data.nowMs} />.
+              </p>
+            )}
             <Tiles overview={data} />
             <PacesPanel paces={data.paces} />
             <div class="columns wide-first">
