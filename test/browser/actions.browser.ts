@@ -59,7 +59,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       ({ client }) => client.start(Booking, { instanceId, payload: { guest: "Gus", room: 1, amount } })
     )
 
-  it.effect("a token in the address signs in, and leaves the address; without one the page asks", () =>
+  it.effect("a token in the address signs in, and leaves the address; without one the page asks, as after signing out", () =>
     Effect.gen(function*() {
       const { base, browser } = yield* Lobby
       yield* Effect.promise(async () => {
@@ -76,6 +76,11 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await page.goto(`${base}#token=${Hotel.tokens.operate}`)
         await page.getByRole("heading", { name: "Overview" }).waitFor()
         assert.notInclude(page.url(), "token")
+        await page.getByRole("button", { name: "Sign out" }).click()
+        await page.getByText("You are signed out.").waitFor()
+        await page.getByLabel("Token").fill(Hotel.tokens.read)
+        await page.getByRole("button", { name: "Sign in" }).click()
+        await page.getByText(/· read$/).waitFor()
         await context.close()
       })
     }))
@@ -86,7 +91,8 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       await page.getByRole("button", { name: "Send Approved" }).click()
       await dialog(page).getByRole("button", { name: "Send" }).click()
       // It says what is missing, and sends nothing.
-      await dialog(page).getByRole("alert").getByText(/limit/).waitFor()
+      await dialog(page).getByText("limit needs a number.").waitFor()
+      await dialog(page).locator("[aria-invalid]:focus").waitFor()
       await dialog(page).getByLabel("by").fill("Ada")
       await dialog(page).getByLabel("limit").fill("5")
       await dialog(page).getByLabel("urgent").check()
@@ -104,7 +110,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await dialog(page).getByLabel("Reason").fill("the bank is back")
         await dialog(page).getByRole("button", { name: "Retry" }).click()
         await dialog(page).waitFor({ state: "detached" })
-        await page.goto(`${base}#/actions`)
+        await page.goto(`${base}#/audit-log`)
         await page.getByText("reason: the bank is back").waitFor()
       })
       const { admin } = yield* Lobby
@@ -128,8 +134,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       const { client } = yield* Lobby
       yield* operating(async (page, base) => {
         await Chromium.visit(page, `${base}#/definitions`)
-        await page.locator("summary", { hasText: "Actions for Booking 1.0.0" }).click()
-        await page.getByRole("button", { name: /^Pause/ }).first().click()
+        await page.getByRole("button", { name: /^Pause…\s*Booking 1\.0\.0/ }).click()
         await dialog(page).getByLabel("Reason").fill("a fire drill")
         await dialog(page).getByRole("button", { name: "Pause" }).click()
         await dialog(page).waitFor({ state: "detached" })
@@ -142,6 +147,8 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await Chromium.visit(page, base)
         await page.getByText(/a fire drill/).first().waitFor()
         await page.getByRole("button", { name: "Resume" }).first().click()
+        await dialog(page).getByText(/for all instances/).waitFor()
+        await dialog(page).getByRole("button", { name: "Resume" }).click()
         await page.getByText("Nothing is paused.").waitFor()
       })
       assert.strictEqual(yield* client.wait(Booking, "paused"), "paid 10")

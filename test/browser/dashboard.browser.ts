@@ -42,7 +42,7 @@ const views: { readonly [name: string]: string } = {
   queues: "queues",
   tasks: "tasks",
   processes: "processes",
-  actions: "actions"
+  "audit-log": "audit-log"
 }
 
 it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("the dashboard in a browser", (it) => {

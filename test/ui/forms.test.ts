@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Schema from "effect/Schema"
 import { formOf } from "../../src/dashboard/internal/knowledge.ts"
-import { emptyDraft, toJson } from "../../ui/src/forms/draft.ts"
+import { emptyDraft, toDraft, toJson } from "../../ui/src/forms/draft.ts"
 import type { Draft, Problem } from "../../ui/src/forms/draft.ts"
 import { shapeOf } from "../../ui/src/forms/shape.ts"
 
@@ -45,6 +45,32 @@ describe("A form", () => {
       ["from", "nullable", true],
       ["address", "object", true]
     ])
+  })
+
+  it("shows JSON that was written by hand, and says what it cannot show", () => {
+    const shape = shapeFor(Order)
+    const json = {
+      item: "tea",
+      amount: 3,
+      price: 2.5,
+      gift: true,
+      size: "large",
+      tags: ["hot"],
+      from: null,
+      address: { city: "Bath" }
+    }
+    const problems: Array<Problem> = []
+    assert.deepStrictEqual(toJson(shape, toDraft(shape, json, "", problems), "", problems), json)
+    assert.deepStrictEqual(problems, [])
+    toDraft(shape, { ...json, amount: "3", size: "huge", address: {} }, "", problems)
+    assert.deepStrictEqual(problems.map(({ path, text }) => `${path} ${text}`), [
+      "amount needs a number",
+      "size needs one of small, large",
+      "address.city is missing"
+    ])
+    problems.length = 0
+    toDraft(shape, { ...json, other: 1 }, "", problems)
+    assert.deepStrictEqual(problems, [{ path: "", text: "has other, for which the form has no field" }])
   })
 
   it("makes JSON that the Schema reads", () => {

@@ -56,6 +56,31 @@ describe("A time line", () => {
     )
   })
 
+  it("begins a call anew at the retry that carries it out again under its old event", () => {
+    const first = event("activity scheduled", 0, { name: "Charge", payload: "1" })
+    const second = event("activity scheduled", 10, { name: "Mail" })
+    const { rows } = timelineOf([
+      first,
+      second,
+      event("custom status", 20),
+      event("retried", 900, { problem: "events 4 to 5 were removed" }),
+      event("retried", 901, { problem: `done again: #${first.eventId}` }),
+      answer("activity completed", 905, second),
+      answer("activity failed", 910, first, { isFailure: true, problem: "declined" })
+    ])
+    assert.deepStrictEqual(
+      rows.map(({ bars }) =>
+        bars.map((
+          { fromMs, isAfterRetry, outcome, toMs, tryNumber }
+        ) => [tryNumber, fromMs, toMs, outcome, isAfterRetry])
+      ),
+      [
+        [[1, 0, 20, "failed", false], [2, 901, 910, "failed", true]],
+        [[1, 10, 905, "done", false]]
+      ]
+    )
+  })
+
   it("ends a wait with the signal of its name that comes, or has come before", () => {
     const waits = event("signal awaited", 0, { name: "Approved" })
     const given = event("signal awaited", 1, { name: "Other" })

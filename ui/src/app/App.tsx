@@ -1,13 +1,21 @@
 import * as Effect from "effect/Effect"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { api, forgetToken, hasToken, signIn } from "../client/client.ts"
+import { api, forgetToken, hasToken, signIn, tokens } from "../client/client.ts"
 import { tellTime } from "../client/clock.ts"
 import { type Live, useLive } from "../client/live.ts"
 import type { Overview, Session } from "../client/models.ts"
 import { useQuery } from "../client/query.ts"
 import { useSignal } from "../client/signal.ts"
 import { Problem } from "../parts/panel.tsx"
-import { closeToast, OverviewContext, SessionContext, toasts, useOverview, useSession } from "./contexts.ts"
+import {
+  closeOldToasts,
+  closeToast,
+  OverviewContext,
+  SessionContext,
+  toasts,
+  useOverview,
+  useSession
+} from "./contexts.ts"
 import { Nav } from "./Nav.tsx"
 import { useRoute } from "./route.ts"
 import { hidePayloads, type Theme, theme } from "./settings.ts"
@@ -16,8 +24,12 @@ import { titleOf, View } from "./View.tsx"
 
 export const App = () => {
   const wanted = useSignal(signIn)
-  const session = useQuery(() => api.read.session({}), [wanted === null])
-  if (wanted !== null) return <SignIn message={wanted.message} />
+  const round = useSignal(tokens)
+  return wanted === null ? <SigningIn key={round} /> : <SignIn message={wanted.message} />
+}
+
+const SigningIn = () => {
+  const session = useQuery(() => api.read.session({}), [])
   if (session.data === null) {
     return (
       <main class="sign-in">
@@ -74,6 +86,7 @@ const Frame = () => {
     if (!isFirst.current) {
       main.current?.focus({ preventScroll: true })
       window.scrollTo(0, 0)
+      closeOldToasts()
     }
     isFirst.current = false
   }, [address])
@@ -140,9 +153,9 @@ const TopBar = () => {
           value={chosen}
           onChange={(event) => theme.set(event.currentTarget.value as Theme)}
         >
-          <option value="system">System</option>
-          <option value="light">Light</option>
-          <option value="dark">Dark</option>
+          <option value="system">Colours: system</option>
+          <option value="light">Colours: light</option>
+          <option value="dark">Colours: dark</option>
         </select>
         <span class="who muted small nowrap" title={session.role === "read" ? "may only read" : "may operate"}>
           {session.actor} · {session.role}

@@ -10,7 +10,7 @@ const entries: ReadonlyArray<{ path: string; name: string; kinds: ReadonlyArray<
   { path: "queues", name: "Queues", kinds: ["deadLetters"] },
   { path: "tasks", name: "Tasks", kinds: ["deadTasks"] },
   { path: "processes", name: "Processes", kinds: ["deadProcesses"] },
-  { path: "actions", name: "Actions", kinds: [] }
+  { path: "audit-log", name: "Audit log", kinds: [] }
 ]
 
 export const Nav = () => {

@@ -1,9 +1,11 @@
-import { useState } from "preact/hooks"
+import { useEffect, useState } from "preact/hooks"
 import { setToken } from "../client/client.ts"
+import { toasts } from "./contexts.ts"
 
 /** Asks for the token. It stays in this tab until the tab is closed. */
 export const SignIn = ({ message }: { readonly message: string }) => {
   const [token, setText] = useState("")
+  useEffect(() => toasts.set([]), [])
   return (
     <main class="sign-in">
       <form

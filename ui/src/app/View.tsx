@@ -1,4 +1,4 @@
-import { ActionsView } from "../views/ActionsView.tsx"
+import { AuditLogView } from "../views/AuditLogView.tsx"
 import { DefinitionsView } from "../views/DefinitionsView.tsx"
 import { InstanceView } from "../views/instance/InstanceView.tsx"
 import { InstancesView } from "../views/instances/InstancesView.tsx"
@@ -9,7 +9,7 @@ import { TasksView } from "../views/TasksView.tsx"
 import type { Route } from "./route.ts"
 
 export const titleOf = ({ path: [view, id] }: Route): string =>
-  id ?? (view === undefined ? "Overview" : view.charAt(0).toUpperCase() + view.slice(1))
+  id ?? (view === undefined ? "Overview" : (view.charAt(0).toUpperCase() + view.slice(1)).replaceAll("-", " "))
 
 /** The view that the fragment names. */
 export const View = ({ route }: { readonly route: Route }) => {
@@ -29,8 +29,8 @@ export const View = ({ route }: { readonly route: Route }) => {
       return <TasksView query={route.query} />
     case "processes":
       return <ProcessesView />
-    case "actions":
-      return <ActionsView />
+    case "audit-log":
+      return <AuditLogView />
     default:
       return (
         <>

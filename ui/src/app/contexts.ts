@@ -20,15 +20,25 @@ export const useOverview = () => useContext(OverviewContext)
 export const useReadOnly = (): string | undefined =>
   useSession().role === "read" ? "You may only read. Ask for the role operate." : undefined
 
+interface Toast {
+  readonly id: number
+  readonly text: string
+  readonly href?: string
+  readonly atMs: number
+}
+
 /** Short messages about what was done. */
-export const toasts = signal<ReadonlyArray<{ readonly id: number; readonly text: string; readonly href?: string }>>([])
+export const toasts = signal<ReadonlyArray<Toast>>([])
 
 let nextToast = 0
 
 export const toast = (text: string, href?: string) => {
   const id = nextToast++
-  toasts.set([...toasts.get().slice(-3), href === undefined ? { id, text } : { id, text, href }])
+  toasts.set([...toasts.get().slice(-3), { id, text, atMs: Date.now(), ...(href === undefined ? {} : { href }) }])
   setTimeout(() => closeToast(id), 9000)
 }
 
 export const closeToast = (id: number) => toasts.set(toasts.get().filter((item) => item.id !== id))
+
+/** When another view is opened. The newest may be about what has opened it. */
+export const closeOldToasts = () => toasts.set(toasts.get().filter(({ atMs }) => Date.now() - atMs < 1000))

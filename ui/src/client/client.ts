@@ -5,7 +5,7 @@ import * as FetchHttpClient from "effect/http/FetchHttpClient"
 import * as HttpClient from "effect/http/HttpClient"
 import * as HttpClientRequest from "effect/http/HttpClientRequest"
 import * as Predicate from "effect/Predicate"
-import { Api } from "../../../src/dashboard/Api.ts"
+import { Api, Unauthorized } from "../../../src/dashboard/Api.ts"
 import { signal } from "./signal.ts"
 
 const tokenKey = "duroxide-prisma/token"
@@ -21,8 +21,12 @@ const tokenOfFragment = (): string | null => {
 /** Whether the server wants a token, and why it did not take the one that it got. */
 export const signIn = signal<{ readonly message: string } | null>(null)
 
+/** Counts tokens: what was read with one is not shown to the bearer of another. */
+export const tokens = signal(0)
+
 export const setToken = (token: string) => {
   sessionStorage.setItem(tokenKey, token)
+  tokens.set(tokens.get() + 1)
   signIn.set(null)
 }
 
@@ -58,15 +62,24 @@ export const api = Effect.runSync(
 
 /** A failure in one line that says what to do; asks for a token where that is the cure. */
 export const problemOf = (error: unknown): string => {
-  if (Predicate.isTagged(error, "Unauthorized")) {
-    const message = hasToken() ? messageOf(error) : "This page needs a token."
-    signIn.set({ message })
+  if (error instanceof Unauthorized) {
+    // Sessions of its own are renewed elsewhere: the message says where.
+    if (error.asksForToken !== true) return messageOf(error)
+    const message = hasToken() ? messageOf(error) : "The dashboard needs a token."
+    // What was still on its way at a sign-out does not take its message away.
+    if (signIn.get() === null) signIn.set({ message })
     return message
   }
   if (Predicate.isTagged(error, "HttpClientError")) return "The server did not answer. Is the process still running?"
-  if (Predicate.isTagged(error, "SchemaError")) return "The server answered in another version. Reload the page."
+  if (Predicate.isTagged(error, "SchemaError")) return "The server answered in another version. Reload this tab."
   return messageOf(error)
 }
+
+/** The tag of the reason why the store refused; null for every other failure. */
+export const codeOf = (error: unknown): string | null =>
+  Predicate.isTagged(error, "Refused") && Predicate.hasProperty(error, "code") && Predicate.isString(error.code)
+    ? error.code
+    : null
 
 const messageOf = (error: unknown): string =>
   Predicate.hasProperty(error, "message") && Predicate.isString(error.message) && error.message !== ""

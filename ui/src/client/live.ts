@@ -50,6 +50,11 @@ export const useLive = <A, E, E2>(
       Effect.flatMap((stream) => Stream.runForEach(stream, take)),
       Effect.exit,
       Effect.flatMap((exit) => {
+        // The server ends streams after some minutes, to ask again who looks.
+        if (Exit.isSuccess(exit) && pauseMs === firstPauseMs) {
+          pauseMs *= 2
+          return Effect.void
+        }
         const why = Exit.isSuccess(exit) ? "The server closed the stream." : problemOf(Cause.squash(exit.cause))
         const waitMs = pauseMs
         setProblem(`${why} Trying again in ${Math.round(waitMs / 1000)} s.`)

@@ -20,3 +20,4 @@ export type Search = typeof Api.Search.Type
 export type Bulk = typeof Api.Bulk.Type
 export type BulkProgress = typeof Api.BulkProgress.Type
 export type Retried = typeof Api.Retried.Type
+export type AuditEntry = typeof Api.OperatorActionPage.Type["actions"][number]

@@ -4,13 +4,15 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import { problemOf } from "./client.ts"
+import { codeOf, problemOf } from "./client.ts"
 import { isVisible } from "./signal.ts"
 
 export interface Query<A> {
   /** The newest answer; null before the first one. It stays while another one is on its way. */
   readonly data: A | null
   readonly problem: string | null
+  /** The tag of the reason, if the store refused. */
+  readonly code: string | null
   readonly isLoading: boolean
   readonly reload: () => void
 }
@@ -18,6 +20,7 @@ export interface Query<A> {
 interface State<A> {
   readonly data: A | null
   readonly problem: string | null
+  readonly code: string | null
   readonly isLoading: boolean
 }
 
@@ -34,7 +37,7 @@ export const useQuery = <A, E>(
     readonly delayMs?: number
   } = {}
 ): Query<A> => {
-  const [state, setState] = useState<State<A>>({ data: null, problem: null, isLoading: true })
+  const [state, setState] = useState<State<A>>({ data: null, problem: null, code: null, isLoading: true })
   const [round, setRound] = useState(0)
   const latest = useRef(read)
   latest.current = read
@@ -54,10 +57,11 @@ export const useQuery = <A, E>(
       const { again } = running.current
       running.current = { isRunning: false, again: false }
       if (again) setRound((n) => n + 1)
-      if (Exit.isSuccess(exit)) setState({ data: exit.value, problem: null, isLoading: false })
+      if (Exit.isSuccess(exit)) setState({ data: exit.value, problem: null, code: null, isLoading: false })
       else {
-        const problem = problemOf(Cause.squash(exit.cause))
-        setState((before) => ({ data: before.data, problem, isLoading: false }))
+        const error = Cause.squash(exit.cause)
+        const problem = problemOf(error)
+        setState((before) => ({ data: before.data, problem, code: codeOf(error), isLoading: false }))
       }
     })
     return () => void Effect.runFork(Fiber.interrupt(fiber))
@@ -116,16 +120,4 @@ export const useAction = (): Action => {
     })
   }, [])
   return { ...state, run }
-}
-
-/** Runs an effect that has no dialog to show its failure in. */
-export const runAndSay = <A, E>(
-  effect: Effect.Effect<A, E>,
-  say: (text: string) => void,
-  then: (answer: A) => void
-): void => {
-  Effect.runFork(effect).addObserver((exit) => {
-    if (Exit.isSuccess(exit)) then(exit.value)
-    else say(problemOf(Cause.squash(exit.cause)))
-  })
 }

@@ -1,11 +1,14 @@
 import type { ComponentChildren } from "preact"
 import { Check, SelectField, TextField } from "../parts/fields.tsx"
-import { type Draft, draftText, emptyDraft } from "./draft.ts"
+import { type Draft, draftText, emptyDraft, type Problem } from "./draft.ts"
 import type { Shape } from "./shape.ts"
 
 interface Props {
   readonly shape: Shape
   readonly name: string
+  /** As problems name it. */
+  readonly path: string
+  readonly problems: ReadonlyArray<Problem>
   readonly draft: Draft
   readonly onChange: (draft: Draft) => void
   /** Whether its name stands above it already. */
@@ -14,9 +17,11 @@ interface Props {
 
 /** The controls of a shape, nested as the payload is. */
 export const Fields = (props: Props) => {
-  const { draft, name, onChange, shape } = props
+  const { draft, name, onChange, path, problems, shape } = props
   const label = name === "" ? shape.title ?? "Value" : name
   const hint = { isLabelHidden: props.isNamed === true, ...(shape.note === undefined ? {} : { hint: shape.note }) }
+  const found = problems.find((one) => one.path === path)
+  const problem = found === undefined ? undefined : `${label} ${found.text}.`
   switch (shape.kind) {
     case "text":
       return (
@@ -24,12 +29,22 @@ export const Fields = (props: Props) => {
           label={label}
           value={draftText(draft)}
           onInput={onChange}
+          problem={problem}
           {...hint}
           {...(shape.isLong ? { rows: 4 } : {})}
         />
       )
     case "number":
-      return <TextField label={label} type="number" value={draftText(draft)} onInput={onChange} {...hint} />
+      return (
+        <TextField
+          label={label}
+          type="number"
+          value={draftText(draft)}
+          onInput={onChange}
+          problem={problem}
+          {...hint}
+        />
+      )
     case "boolean":
       return <Check checked={draft === true} onInput={onChange}>{label}</Check>
     case "choice":
@@ -51,6 +66,7 @@ export const Fields = (props: Props) => {
           rows={4}
           value={draftText(draft)}
           onInput={onChange}
+          problem={problem}
           {...hint}
         />
       )
@@ -62,7 +78,7 @@ export const Fields = (props: Props) => {
           isSet={draft !== null}
           onInput={(isSet) => onChange(isSet ? emptyDraft(shape.of) : null)}
         >
-          <Fields shape={shape.of} name={name} draft={draft} onChange={onChange} isNamed />
+          <Fields {...props} shape={shape.of} isNamed />
         </Optional>
       )
     case "array":
@@ -75,13 +91,15 @@ export const Fields = (props: Props) => {
 const Optional = (props: {
   readonly label: string
   readonly word: string
+  readonly isOptional?: boolean
   readonly isSet: boolean
   readonly onInput: (isSet: boolean) => void
   readonly children: ComponentChildren
 }) => (
   <div class="field">
     <Check checked={props.isSet} onInput={props.onInput}>
-      {props.label} {!props.isSet && <span class="muted">({props.word})</span>}
+      {props.label} <span class="muted">{props.isOptional === true ? "optional" : ""}</span>
+      {!props.isSet && <span class="muted">({props.word})</span>}
     </Check>
     {props.isSet && props.children}
   </div>
@@ -90,6 +108,7 @@ const Optional = (props: {
 const ObjectFields = (props: Props & { readonly fields: Extract<Shape, { kind: "object" }>["fields"] }) => {
   const values = props.draft as { readonly [name: string]: Draft }
   const set = (name: string) => (draft: Draft) => props.onChange({ ...values, [name]: draft })
+  const pathOf = (name: string) => props.path === "" ? name : `${props.path}.${name}`
   return (
     <fieldset class={props.name === "" ? "top" : undefined}>
       {props.name !== "" && <legend class={props.isNamed === true ? "hidden-visually" : undefined}>{props.name}
@@ -101,6 +120,8 @@ const ObjectFields = (props: Props & { readonly fields: Extract<Shape, { kind: "
               key={field.name}
               shape={field.shape}
               name={field.name}
+              path={pathOf(field.name)}
+              problems={props.problems}
               draft={values[field.name]}
               onChange={set(field.name)}
             />
@@ -110,12 +131,15 @@ const ObjectFields = (props: Props & { readonly fields: Extract<Shape, { kind: "
               key={field.name}
               label={field.name}
               word="left out"
+              isOptional
               isSet={values[field.name] !== undefined}
               onInput={(isSet) => set(field.name)(isSet ? emptyDraft(field.shape) : undefined)}
             >
               <Fields
                 shape={field.shape}
                 name={field.name}
+                path={pathOf(field.name)}
+                problems={props.problems}
                 draft={values[field.name]}
                 onChange={set(field.name)}
                 isNamed
@@ -137,6 +161,8 @@ const Items = (props: Props & { readonly label: string; readonly item: Shape }) 
           <Fields
             shape={props.item}
             name={`${props.label} ${at + 1}`}
+            path={`${props.path}[${at}]`}
+            problems={props.problems}
             draft={item}
             onChange={(draft) => props.onChange(items.with(at, draftText(draft)))}
           />

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks"
 import type { JsonSchema } from "../client/models.ts"
 import { Check, TextField } from "../parts/fields.tsx"
-import { type Draft, emptyDraft, type Json, type Problem, toJson } from "./draft.ts"
+import { type Draft, emptyDraft, type Json, type Problem, toDraft, toJson } from "./draft.ts"
 import { Fields } from "./Fields.tsx"
 import { type Shape, shapeOf } from "./shape.ts"
 
@@ -18,14 +18,33 @@ export const initialPayload = (schema: JsonSchema | null | undefined): PayloadSt
   return { shape, draft: emptyDraft(shape), isText: shape.kind === "json", text: "null", problems: [] }
 }
 
-/** The JSON, or the state with what is missing in it. */
-export const readPayload = (state: PayloadState): { readonly json: Json } | { readonly state: PayloadState } => {
+/** The JSON; collects in `problems` what cannot be sent. */
+const jsonOf = (state: PayloadState, problems: Array<Problem>): Json =>
+  state.isText ? toJson({ kind: "json" }, state.text, "", problems) : toJson(state.shape, state.draft, "", problems)
+
+/** Sends the payload; null, and the problems stand at their fields, if it cannot be. */
+export function sendPayload<A>(
+  state: PayloadState,
+  onChange: (state: PayloadState) => void,
+  send: (json: Json) => A
+): A | null {
   const problems: Array<Problem> = []
-  const json = state.isText
-    ? toJson({ kind: "json" }, state.text, "", problems)
-    : toJson(state.shape, state.draft, "", problems)
-  return problems.length === 0 ? { json } : { state: { ...state, problems } }
+  const json = jsonOf(state, problems)
+  if (problems.length === 0) return send(json)
+  onChange({ ...state, problems })
+  return null
 }
+
+/** From JSON back to the form, or why it cannot be shown there. */
+const toForm = (state: PayloadState): PayloadState => {
+  const problems: Array<Problem> = []
+  const json = jsonOf(state, problems)
+  if (problems.length > 0) return { ...state, problems }
+  const draft = toDraft(state.shape, json, "", problems)
+  return problems.length > 0 ? { ...state, problems } : { ...state, draft, isText: false, problems: [] }
+}
+
+const sentence = ({ path, text }: Problem) => `${path === "" ? "The payload" : path} ${text}.`
 
 /** A form made from the JSON Schema of a payload, or a text area for JSON. */
 export const PayloadForm = (props: {
@@ -44,28 +63,38 @@ export const PayloadForm = (props: {
             label="JSON"
             rows={6}
             value={state.text}
-            isInvalid={state.problems.length > 0}
+            problem={state.problems.length === 0 ? undefined : state.problems.map(sentence).join(" ")}
             onInput={(text) => change({ text })}
             hint="As it is stored: what the Schema encodes, so a date is a text. null if it has none."
           />
         )
-        : <Fields shape={state.shape} name="" draft={state.draft} onChange={(draft) => change({ draft })} />}
+        : (
+          <>
+            {hasOptional(state.shape) && <p class="muted small">What is not optional is required.</p>}
+            <Fields
+              shape={state.shape}
+              name=""
+              path=""
+              problems={state.problems}
+              draft={state.draft}
+              onChange={(draft) => change({ draft })}
+            />
+          </>
+        )}
       {state.shape.kind !== "json" && (
         <Check
           checked={state.isText}
-          onInput={(isText) => change({ isText, text: isText ? draftText(state) : state.text })}
+          onInput={(isText) => isText ? change({ isText, text: draftText(state) }) : onChange(toForm(state))}
         >
           Write it as JSON
         </Check>
       )}
-      {state.problems.length > 0 && (
-        <p class="problem" role="alert">
-          {state.problems.map(({ path, text }) => `${path === "" ? "The payload" : path} ${text}.`).join(" ")}
-        </p>
-      )}
     </fieldset>
   )
 }
+
+const hasOptional = (shape: Shape): boolean =>
+  shape.kind === "object" && shape.fields.some((field) => !field.isRequired)
 
 const draftText = (state: PayloadState) => JSON.stringify(toJson(state.shape, state.draft, "", []), null, 2)
 

@@ -85,3 +85,49 @@ export const toJson = (shape: Shape, draft: Draft, path: string, problems: Array
       }
   }
 }
+
+/** The draft that makes this JSON; collects in `problems` what the form cannot show. */
+export const toDraft = (shape: Shape, json: Json, path: string, problems: Array<Problem>): Draft => {
+  const fail = (text: string): Draft => {
+    problems.push({ path, text })
+    return undefined
+  }
+  switch (shape.kind) {
+    case "text":
+      return typeof json === "string" ? json : fail("needs a text")
+    case "number":
+      return typeof json === "number" ? String(json) : fail("needs a number")
+    case "boolean":
+      return typeof json === "boolean" ? json : fail("needs true or false")
+    case "choice": {
+      const text = JSON.stringify(json)
+      return shape.values.some((value) => JSON.stringify(value) === text)
+        ? text
+        : fail(`needs one of ${shape.values.join(", ")}`)
+    }
+    case "null":
+      return json === null ? null : fail("needs null")
+    case "nullable":
+      return json === null ? null : toDraft(shape.of, json, path, problems)
+    case "array":
+      return Array.isArray(json)
+        ? json.map((item, at) => draftText(toDraft(shape.item, item, `${path}[${at}]`, problems)))
+        : fail("needs a list")
+    case "object": {
+      if (typeof json !== "object" || json === null || Array.isArray(json)) return fail("needs an object")
+      const values = json as { readonly [key: string]: Json }
+      const unknown = Object.keys(values).find((key) => !shape.fields.some(({ name }) => name === key))
+      if (unknown !== undefined) return fail(`has ${unknown}, for which the form has no field`)
+      const entries = shape.fields.map((field): [string, Draft] => {
+        const inner = path === "" ? field.name : `${path}.${field.name}`
+        const value = Object.hasOwn(values, field.name) ? values[field.name] : undefined
+        if (value !== undefined) return [field.name, toDraft(field.shape, value, inner, problems)]
+        if (field.isRequired) problems.push({ path: inner, text: "is missing" })
+        return [field.name, undefined]
+      })
+      return Object.fromEntries(entries)
+    }
+    case "json":
+      return JSON.stringify(json, null, 2)
+  }
+}

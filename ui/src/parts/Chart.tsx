@@ -12,6 +12,8 @@ export interface Line {
 
 const height = 172
 
+const minutes = [1, 2, 5, 10, 15, 30, 60].map((n) => n * 60)
+
 /** Lines over time. It is a picture only: whoever uses it gives the numbers as text, too. */
 export const Chart = (props: {
   readonly atMs: ReadonlyArray<number>
@@ -77,7 +79,12 @@ const optionsOf = (
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: { y: { range: (_, __, max) => [0, Math.max(4, max * 1.1)] } },
-    axes: [{ ...axis, values: "{HH}:{mm}", space: 70, size: 26, gap: 6 }, { ...axis, size: 44, space: 34 }],
+    // At least a minute apart: closer ones would have the same label.
+    axes: [{ ...axis, values: "{HH}:{mm}", incrs: minutes, space: 70, size: 26, gap: 6 }, {
+      ...axis,
+      size: 44,
+      space: 34
+    }],
     series: [
       {},
       ...lines.map((line) => ({ label: line.name, stroke: color(line.color), width: 1.6, points: { show: false } }))

@@ -14,10 +14,12 @@ export const StatusBadge = ({ status }: { readonly status: keyof typeof tones })
   <span class={`badge ${tones[status]}`}>{status === "ContinuedAsNew" ? "Continued as new" : status}</span>
 )
 
-/** The status, and whether it is blocked or paused. */
+/** The status; one that runs and is blocked or paused has only that. */
 export const InstanceBadges = ({ instance }: { readonly instance: Pick<Instance, "status" | "block" | "pause"> }) => (
   <span class="badges">
-    <StatusBadge status={instance.status} />
+    {(instance.status !== "Running" || (instance.block === null && instance.pause === null)) && (
+      <StatusBadge status={instance.status} />
+    )}
     {instance.block !== null && <span class="badge red">Blocked</span>}
     {instance.pause !== null && <span class="badge amber">Paused</span>}
   </span>

@@ -9,7 +9,7 @@ export const Dialog = (props: {
   readonly title: string
   readonly isWide?: boolean
   readonly onClose: () => void
-  readonly onSubmit: () => void
+  readonly onSubmit: (form: HTMLFormElement) => void
   readonly buttons: ComponentChildren
   readonly children: ComponentChildren
 }) => {
@@ -37,7 +37,7 @@ export const Dialog = (props: {
       <form
         onSubmit={(event) => {
           event.preventDefault()
-          props.onSubmit()
+          props.onSubmit(event.currentTarget)
         }}
       >
         <div class="head">
@@ -67,10 +67,14 @@ export const ActionDialog = <A, E>(props: {
   readonly children?: ComponentChildren
 }) => {
   const action = useAction()
-  const submit = () => {
+  const submit = (form: HTMLFormElement) => {
     if (action.isRunning || props.canRun === false) return
     const effect = props.effect()
-    if (effect === null) return
+    if (effect === null) {
+      // Once its problem is shown there.
+      setTimeout(() => form.querySelector<HTMLElement>("[aria-invalid=\"true\"]")?.focus(), 50)
+      return
+    }
     action.run(effect, (answer) => {
       props.onDone(answer)
       props.onClose()

@@ -9,7 +9,8 @@ export const TextField = (props: {
   readonly placeholder?: string
   readonly isLabelHidden?: boolean
   readonly rows?: number
-  readonly isInvalid?: boolean
+  /** What is wrong with it. */
+  readonly problem?: string | undefined
   readonly type?: "text" | "number" | "search"
 }) => {
   const id = useId()
@@ -17,8 +18,11 @@ export const TextField = (props: {
     id,
     value: props.value,
     placeholder: props.placeholder ?? "",
-    "aria-describedby": props.hint === undefined ? undefined : `${id}-hint`,
-    "aria-invalid": props.isInvalid === true ? ("true" as const) : undefined,
+    "aria-describedby": [
+      ...(props.problem === undefined ? [] : [`${id}-problem`]),
+      ...(props.hint === undefined ? [] : [`${id}-hint`])
+    ].join(" ") || undefined,
+    "aria-invalid": props.problem === undefined ? undefined : ("true" as const),
     autocomplete: "off" as const,
     spellcheck: false
   }
@@ -34,6 +38,7 @@ export const TextField = (props: {
           />
         )
         : <textarea {...common} rows={props.rows} onInput={(event) => props.onInput(event.currentTarget.value)} />}
+      {props.problem !== undefined && <span class="field-problem" id={`${id}-problem`}>{props.problem}</span>}
       {props.hint !== undefined && <span class="hint" id={`${id}-hint`}>{props.hint}</span>}
     </div>
   )

@@ -4,8 +4,6 @@ import { useEffect, useRef } from "preact/hooks"
 /** A button that unfolds others. */
 export const Menu = (props: {
   readonly label: string
-  /** Shows dots instead of the label. */
-  readonly isSmall?: boolean
   readonly children: ComponentChildren
 }) => {
   const ref = useRef<HTMLDetailsElement>(null)
@@ -30,18 +28,9 @@ export const Menu = (props: {
   }, [])
   return (
     <details class="menu" ref={ref} onToggle={() => ref.current?.open === true && place(ref.current)}>
-      {props.isSmall === true
-        ? (
-          <summary class="button small plain">
-            <span class="hidden-visually">{props.label}</span>
-            <span aria-hidden="true">⋯</span>
-          </summary>
-        )
-        : (
-          <summary class="button">
-            {props.label} <span aria-hidden="true">▾</span>
-          </summary>
-        )}
+      <summary class="button">
+        {props.label} <span aria-hidden="true">▾</span>
+      </summary>
       <div class="items">{props.children}</div>
     </details>
   )

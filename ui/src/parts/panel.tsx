@@ -1,6 +1,6 @@
 /** Panels, and what stands in one while there is nothing to show. */
 import type { ComponentChildren } from "preact"
-import { useId } from "preact/hooks"
+import { useEffect, useId, useRef, useState } from "preact/hooks"
 
 export const Panel = (props: {
   readonly title: string
@@ -30,7 +30,7 @@ export const Problem = ({ text, retry }: { readonly text: string; readonly retry
   </div>
 )
 
-/** A table that scrolls by itself where it is wider than the window. */
+/** A table that scrolls by itself where it is wider than the window, and says so. */
 export const Table = (props: {
   readonly label: string
   readonly head: ReadonlyArray<string>
@@ -39,22 +39,37 @@ export const Table = (props: {
   /** Each row is a card in a narrow window; its cells then need `data-label`. */
   readonly isCards?: boolean
   readonly children: ComponentChildren
-}) => (
-  <div class="scroll" role="group" aria-label={props.label} tabIndex={0}>
-    <table class={props.isCards === true ? "cards" : undefined}>
-      <thead>
-        <tr>
-          {props.head.map((name, at) => (
-            <th key={at} scope="col" class={props.nums?.includes(at) === true ? "num" : undefined}>
-              {name.startsWith("-") ? <span class="hidden-visually">{name.slice(1)}</span> : name}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>{props.children}</tbody>
-    </table>
-  </div>
-)
+}) => {
+  const ref = useRef<HTMLDivElement>(null)
+  const [isCut, setCut] = useState(false)
+  useEffect(() => {
+    const box = ref.current
+    if (box === null) return
+    const sized = new ResizeObserver(() => setCut(box.scrollWidth > box.clientWidth + 1))
+    sized.observe(box)
+    if (box.firstElementChild !== null) sized.observe(box.firstElementChild)
+    return () => sized.disconnect()
+  }, [])
+  return (
+    <>
+      {isCut && <p class="note scroll-hint">The table has more columns: scroll it sideways.</p>}
+      <div class="scroll" role="group" aria-label={props.label} tabIndex={0} ref={ref}>
+        <table class={props.isCards === true ? "cards" : undefined}>
+          <thead>
+            <tr>
+              {props.head.map((name, at) => (
+                <th key={at} scope="col" class={props.nums?.includes(at) === true ? "num" : undefined}>
+                  {name.startsWith("-") ? <span class="hidden-visually">{name.slice(1)}</span> : name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>{props.children}</tbody>
+        </table>
+      </div>
+    </>
+  )
+}
 
 /** Shows the answer of a query, or why there is none. */
 export function Answer<A>(props: {

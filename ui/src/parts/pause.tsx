@@ -38,3 +38,30 @@ export const PauseDialog = (props: {
     </ActionDialog>
   )
 }
+
+const continues = {
+  instance: "It continues with its next turn.",
+  orchestration: "All its instances continue, except those that are paused individually.",
+  activity: "Processes take this activity again, for all instances.",
+  tag: "Processes take activities with this tag again, for all instances.",
+  everything: "Turns run and activities are taken again, for all instances, except where another pause holds them."
+}
+
+export const ResumeDialog = (props: {
+  readonly target: PauseTarget
+  readonly onDone?: () => void
+  readonly onClose: () => void
+}) => (
+  <ActionDialog
+    title={`Resume ${pauseTitle(props.target)}${props.target.kind === "instance" ? "" : " for all instances"}`}
+    confirm="Resume"
+    onClose={props.onClose}
+    effect={() => api.operate.resume({ payload: { target: props.target } })}
+    onDone={({ message }) => {
+      toast(message)
+      props.onDone?.()
+    }}
+  >
+    <p>{continues[props.target.kind]}</p>
+  </ActionDialog>
+)

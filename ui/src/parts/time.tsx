@@ -65,6 +65,10 @@ const numbers = new Intl.NumberFormat("en")
 
 export const number = (n: number): string => numbers.format(n)
 
+/** With one decimal below ten. */
+export const rate = (n: number | undefined): string =>
+  n === undefined ? "–" : number(n < 10 ? Math.round(n * 10) / 10 : Math.round(n))
+
 /** Quiet where it is zero, so that the others stand out. */
 export const Num = ({ n, tone }: { readonly n: number; readonly tone?: string | undefined }) =>
   n === 0

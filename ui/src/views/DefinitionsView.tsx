@@ -1,17 +1,16 @@
 import { Fragment } from "preact"
 import { useState } from "preact/hooks"
-import { toast, useReadOnly, useSession } from "../app/contexts.ts"
+import { useReadOnly, useSession } from "../app/contexts.ts"
 import { link, useRoute } from "../app/route.ts"
 import { api } from "../client/client.ts"
 import type { Definition, PauseTarget } from "../client/models.ts"
-import { runAndSay, useQuery } from "../client/query.ts"
-import { Menu, MenuItem } from "../parts/menu.tsx"
+import { useQuery } from "../client/query.ts"
 import { Answer, Empty, Panel, Table } from "../parts/panel.tsx"
-import { PauseDialog } from "../parts/pause.tsx"
+import { PauseDialog, ResumeDialog } from "../parts/pause.tsx"
 import { Num, number } from "../parts/time.tsx"
 import { StartDialog } from "./StartDialog.tsx"
 
-type Open = { readonly pause: PauseTarget } | {
+type Open = { readonly pause: PauseTarget } | { readonly resume: PauseTarget } | {
   readonly start: { readonly name: string; readonly version: string | null }
 }
 
@@ -24,7 +23,6 @@ export const DefinitionsView = () => {
     wanted === undefined ? null : { start: { name: wanted, version: null } }
   )
   const readOnly = useReadOnly()
-  const resume = (target: PauseTarget) => () => resumeTarget(target, definitions.reload)
   return (
     <>
       <div class="view-head">
@@ -63,7 +61,6 @@ export const DefinitionsView = () => {
                       definition={definition}
                       readOnly={readOnly}
                       onOpen={setOpen}
-                      onResume={resume}
                     />
                   ))}
                 </Table>
@@ -73,6 +70,13 @@ export const DefinitionsView = () => {
       {open !== null && "pause" in open && (
         <PauseDialog
           target={open.pause}
+          onDone={definitions.reload}
+          onClose={() => setOpen(null)}
+        />
+      )}
+      {open !== null && "resume" in open && (
+        <ResumeDialog
+          target={open.resume}
           onDone={definitions.reload}
           onClose={() => setOpen(null)}
         />
@@ -95,29 +99,29 @@ const DefinitionRows = (props: {
   readonly definition: Definition
   readonly readOnly: string | undefined
   readonly onOpen: (open: Open) => void
-  readonly onResume: (target: PauseTarget) => () => void
 }) => {
   const { definition, readOnly } = props
   const pauseOf = (version: string | null) => definition.pauses.find(({ target }) => target.version === version)
   const target = (version: string | null): PauseTarget => ({ kind: "orchestration", name: definition.name, version })
-  const menu = (version: string | null) => (
-    <Menu label={`Actions for ${definition.name}${version === null ? "" : ` ${version}`}`} isSmall>
-      <MenuItem
-        text="Start an instance"
-        isDisabled={readOnly !== undefined}
-        onClick={() =>
-          props.onOpen({ start: { name: definition.name, version } })}
-      />
+  const button = (text: string, version: string | null, open: Open) => (
+    <button
+      type="button"
+      class="button small"
+      disabled={readOnly !== undefined}
+      title={readOnly}
+      onClick={() => props.onOpen(open)}
+    >
+      {text}
+      <span class="hidden-visually">{definition.name} {version}</span>
+    </button>
+  )
+  const buttons = (version: string | null) => (
+    <span class="row tight end-of-row">
+      {button("Start…", version, { start: { name: definition.name, version } })}
       {pauseOf(version) === undefined
-        ? (
-          <MenuItem
-            text={version === null ? "Pause all versions" : "Pause this version"}
-            isDisabled={readOnly !== undefined}
-            onClick={() => props.onOpen({ pause: target(version) })}
-          />
-        )
-        : <MenuItem text="Resume" isDisabled={readOnly !== undefined} onClick={props.onResume(target(version))} />}
-    </Menu>
+        ? button(version === null ? "Pause all…" : "Pause…", version, { pause: target(version) })
+        : button(version === null ? "Resume all…" : "Resume…", version, { resume: target(version) })}
+    </span>
   )
   const paused = (version: string | null) => {
     const pause = pauseOf(version)
@@ -132,7 +136,7 @@ const DefinitionRows = (props: {
             {paused(null)}
           </span>
         </th>
-        <td class="num">{menu(null)}</td>
+        <td class="num">{buttons(null)}</td>
       </tr>
       {definition.versions.map((item) => {
         const to = (status: string) =>
@@ -165,16 +169,10 @@ const DefinitionRows = (props: {
             <td>
               <span class="row tight">{item.builds.map((build) => <span class="chip" key={build}>{build}</span>)}</span>
             </td>
-            <td class="num">{item.version !== null && menu(item.version)}</td>
+            <td class="num">{item.version !== null && buttons(item.version)}</td>
           </tr>
         )
       })}
     </Fragment>
   )
 }
-
-const resumeTarget = (target: PauseTarget, onDone: () => void) =>
-  runAndSay(api.operate.resume({ payload: { target } }), toast, ({ message }) => {
-    toast(message)
-    onDone()
-  })

@@ -28,6 +28,7 @@ export const ProcessesView = () => {
               )
               : (
                 <Table
+                  isCards
                   label="Processes"
                   head={["Build", "Host", "State", "Started", "Seen", "Turns", "Activities", "Serves"]}
                 >
@@ -54,16 +55,16 @@ const ProcessRow = ({ process }: { readonly process: Process }) => (
         ? <span class="badge green">{process.isListening ? "Alive" : "Alive, polls"}</span>
         : <span class="badge red">Dead</span>}
     </td>
-    <td>
+    <td data-label="Started">
       <Ago atMs={process.sinceMs} />
     </td>
-    <td>
+    <td data-label="Seen">
       <Ago atMs={process.seenMs} />
     </td>
-    <td>
+    <td data-label="Turns">
       <Slots inUse={process.orchestrationSlotsInUse} of={process.orchestrationSlots} />
     </td>
-    <td>
+    <td data-label="Activities">
       <Slots inUse={process.activitySlotsInUse} of={process.activitySlots} />
     </td>
     <td class="detail">

@@ -2,9 +2,10 @@ import { useState } from "preact/hooks"
 import { toast, useSession } from "../app/contexts.ts"
 import { go, toInstance } from "../app/route.ts"
 import { api } from "../client/client.ts"
-import { initialPayload, PayloadForm, readPayload, usePayload } from "../forms/PayloadForm.tsx"
+import { initialPayload, PayloadForm, sendPayload, usePayload } from "../forms/PayloadForm.tsx"
 import { ActionDialog } from "../parts/dialog.tsx"
 import { SelectField, TextField } from "../parts/fields.tsx"
+import { compareVersions } from "./versions.ts"
 
 /** Starts an instance, with a form where the Schema of its payload is known. */
 export const StartDialog = (props: {
@@ -18,7 +19,10 @@ export const StartDialog = (props: {
   const [version, setVersion] = useState(props.version ?? "")
   const [id, setId] = useState("")
   const schemaOf = (ofName: string, ofVersion: string) =>
-    orchestrations.findLast((one) => one.name === ofName && (ofVersion === "" || one.version === ofVersion))?.payload
+    orchestrations
+      .filter((one) => one.name === ofName && (ofVersion === "" || one.version === ofVersion))
+      .toSorted((one, other) => compareVersions(one.version, other.version))
+      .at(-1)?.payload
   const [payload, setPayload] = usePayload(schemaOf(name, version))
   const choose = (nextName: string, nextVersion: string) => {
     setName(nextName)
@@ -26,6 +30,7 @@ export const StartDialog = (props: {
     setPayload(initialPayload(schemaOf(nextName, nextVersion)))
   }
   const versions = orchestrations.filter((one) => one.name === name).map((one) => one.version)
+    .toSorted(compareVersions).toReversed()
   if (props.version !== null && !versions.includes(props.version) && name === props.name) versions.push(props.version)
   return (
     <ActionDialog
@@ -33,21 +38,16 @@ export const StartDialog = (props: {
       confirm="Start"
       isWide
       canRun={name !== ""}
-      effect={() => {
-        const read = readPayload(payload)
-        if ("state" in read) {
-          setPayload(read.state)
-          return null
-        }
-        return api.operate.start({
-          payload: {
-            orchestration: name,
-            payload: read.json,
-            ...(version === "" ? {} : { version }),
-            ...(id.trim() === "" ? {} : { instanceId: id.trim() })
-          }
-        })
-      }}
+      effect={() =>
+        sendPayload(payload, setPayload, (json) =>
+          api.operate.start({
+            payload: {
+              orchestration: name,
+              payload: json,
+              ...(version === "" ? {} : { version }),
+              ...(id.trim() === "" ? {} : { instanceId: id.trim() })
+            }
+          }))}
       onDone={({ instanceId, message }) => {
         toast(message)
         go(toInstance(instanceId))
@@ -71,7 +71,7 @@ export const StartDialog = (props: {
           options={[["", "the newest that is served"], ...versions.map((one) => [one, one] as const)]}
           onInput={(value) => choose(name, value)}
         />
-        <TextField label="Instance id" value={id} onInput={setId} placeholder="a random one" />
+        <TextField label="Instance id (optional)" value={id} onInput={setId} placeholder="a random one" />
       </div>
       <PayloadForm state={payload} onChange={setPayload} />
     </ActionDialog>

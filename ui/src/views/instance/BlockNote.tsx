@@ -29,11 +29,12 @@ export const BlockNote = (
     }
   }
   return (
-    <div class="block-note">
+    <section class="block-note" aria-label="What the replay found">
       <p>
-        <strong>{reasons[block.reason]}</strong> {block.problem}
+        <span class="chip">{block.reason}</span> {reasons[block.reason]}
       </p>
-      <p>{cures[block.reason]} It continues by itself when a build fits.</p>
+      <p class="payload mono">{block.problem}</p>
+      <p>{cures[block.reason]}</p>
       <dl class="pairs small">
         <dt>Tried by</dt>
         <dd>
@@ -50,6 +51,6 @@ export const BlockNote = (
           ))}
         </dd>
       </dl>
-    </div>
+    </section>
   )
 }

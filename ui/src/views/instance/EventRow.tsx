@@ -60,7 +60,7 @@ export const EventRow = (props: {
       </button>
       {props.problem !== null && (
         <p class="event-block">
-          <strong>The replay stopped here.</strong> {props.problem}
+          <strong>The replay stopped here.</strong> The reason stands at the top of this view.
         </p>
       )}
       {isOpen && (

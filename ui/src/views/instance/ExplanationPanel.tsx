@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact"
 import { useReadOnly, useSession } from "../../app/contexts.ts"
 import { toInstance } from "../../app/route.ts"
-import type { InstanceDetail } from "../../client/models.ts"
+import type { Instance, InstanceDetail } from "../../client/models.ts"
 import { Payload } from "../../parts/payload.tsx"
-import { Ago } from "../../parts/time.tsx"
+import { Ago, dateTime, For, fullTime } from "../../parts/time.tsx"
 import { BlockNote } from "./BlockNote.tsx"
 import type { Doing } from "./dialogs.tsx"
 
@@ -13,7 +13,9 @@ export const ExplanationPanel = (props: { readonly detail: InstanceDetail; reado
   return (
     <section class={`panel explanation ${toneOf(props.detail)}`} aria-label="Why it is as it is">
       <div class="body">
-        <p class="sentence">{explanation.sentence}</p>
+        {instance.block === null
+          ? <p class="sentence">{withLocalTimes(explanation.sentence)}</p>
+          : <BlockedSentence instance={instance} block={instance.block} />}
         <div class="row">
           <Cures {...props} />
         </div>
@@ -32,6 +34,26 @@ export const ExplanationPanel = (props: { readonly detail: InstanceDetail; reado
     </section>
   )
 }
+
+/** What people need of it; what the code and the history say stands below. */
+const BlockedSentence = (
+  { block, instance }: { readonly instance: Instance; readonly block: NonNullable<Instance["block"]> }
+) => (
+  <p class="sentence">
+    {instance.instanceId} has been blocked for{" "}
+    <For sinceMs={block.sinceMs} />: the code that runs now cannot continue it. Nothing is lost. It continues by itself
+    when a build that fits runs.
+  </p>
+)
+
+/** The server writes UTC; people read the clock on their wall. */
+const withLocalTimes = (sentence: string): ComponentChildren =>
+  sentence.split(/(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}Z)/).map((part, at) => {
+    const ms = at % 2 === 1 ? Date.parse(part.replace(" ", "T")) : Number.NaN
+    return Number.isNaN(ms)
+      ? part
+      : <time key={at} class="nowrap" dateTime={new Date(ms).toISOString()} title={fullTime(ms)}>{dateTime(ms)}</time>
+  })
 
 const toneOf = ({ explanation, instance }: InstanceDetail): string => {
   if (instance.block !== null || instance.status === "Failed") return "red"
@@ -82,10 +104,10 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
       <a key="event" class="button" href={toInstance(instance.instanceId, { event: String(instance.block.eventId) })}>
         Show event {instance.block.eventId}
       </a>,
-      act("Retry from an event…", { action: "retry", from: null })
+      act("Retry from an event…", { action: "retry", from: null }, false)
     )
   }
-  if (instance.pause !== null) cures.push(act("Resume", { action: "resume", target: instance.pause.target }))
+  if (instance.pause !== null) cures.push(act("Resume…", { action: "resume", target: instance.pause.target }))
   if (instance.status === "Failed" || instance.status === "Cancelled") {
     cures.push(act("Retry…", { action: "retry", from: null }))
   }

@@ -1,6 +1,7 @@
 import { useReadOnly } from "../../app/contexts.ts"
 import { link, toInstance } from "../../app/route.ts"
 import type { Instance, InstanceDetail } from "../../client/models.ts"
+import { Attributes } from "../../parts/attributes.tsx"
 import { InstanceBadges } from "../../parts/badges.tsx"
 import { Menu, MenuItem } from "../../parts/menu.tsx"
 import { CopyButton } from "../../parts/payload.tsx"
@@ -54,6 +55,7 @@ export const InstanceHeader = (
         {instance.customStatus !== null && <span class="break">custom status: {instance.customStatus}</span>}
         {detail.ofDuroxide !== null && <span class="badge">pinned to Duroxide {detail.ofDuroxide}</span>}
       </p>
+      <Attributes of={instance.attributes} hasLinks />
     </header>
   )
 }
@@ -87,7 +89,7 @@ const ActionsMenu = ({ detail, onDo }: { readonly detail: InstanceDetail; readon
       {item("Fork at an event…", { action: "fork", event: null }, true)}
       {pause === null || pause.target.kind !== "instance"
         ? item("Pause…", { action: "pause" }, runs)
-        : item("Resume", { action: "resume", target: pause.target }, true)}
+        : item("Resume…", { action: "resume", target: pause.target }, true)}
       <hr />
       {item("Interrupt…", { action: "interrupt" }, runs, "it cleans up, and ends")}
       {item("Terminate…", { action: "terminate" }, runs, "it ends without clean-up")}

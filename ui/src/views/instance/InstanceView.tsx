@@ -18,16 +18,20 @@ import { StatePanels } from "./StatePanels.tsx"
 import { Timeline } from "./Timeline.tsx"
 import { useHistory } from "./useHistory.ts"
 
+const refreshMs = 15_000
+
 const tabs = [["", "History"], ["children", "Children"], ["state", "State"]] as const
 
 export const InstanceView = ({ id, query }: { readonly id: string; readonly query: Query }) => {
   const execution = /^\d+$/.test(query["execution"] ?? "") ? Number(query["execution"]) : undefined
+  const [isDeleted, setDeleted] = useState(false)
+  // The sentence has ages, which grow although nothing changes.
   const detail = useQuery(
     () => api.read.instance({ query: { id } }).pipe(Effect.tap(({ nowMs }) => Effect.sync(() => tellTime(nowMs)))),
-    [id]
+    [id],
+    { everyMs: isDeleted ? null : refreshMs }
   )
   const history = useHistory(id, execution)
-  const [isDeleted, setDeleted] = useState(false)
   const [doing, setDoing] = useState<Doing | null>(null)
   const reload = () => {
     detail.reload()
@@ -45,7 +49,16 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
         <div class="view-head">
           <h1>{id}</h1>
         </div>
-        {detail.problem === null ? <Loading /> : <Problem text={detail.problem} retry={detail.reload} />}
+        {detail.problem === null
+          ? <Loading />
+          : detail.code === "InstanceNotFound"
+          ? (
+            <p class="notice" role="alert">
+              There is no instance with this id.{" "}
+              <a href={link(["instances"], { idPrefix: id })}>Search ids that begin with {id}</a>
+            </p>
+          )
+          : <Problem text={detail.problem} retry={detail.reload} />}
         <p>
           <a href="#/instances">All instances</a>
         </p>

@@ -16,8 +16,10 @@ export const RetryDialog = (props: {
   readonly onDone: () => void
   readonly onClose: () => void
 }) => {
-  const { instanceId } = props.detail.instance
-  const [from, setFrom] = useState(props.from === null ? "" : String(props.from))
+  const { block, instanceId } = props.detail.instance
+  // With all events kept, the replay of a blocked one would stop at the same event again.
+  const proposed = props.from ?? (block === null ? null : Math.max(1, block.eventId - 1))
+  const [from, setFrom] = useState(proposed === null ? "" : String(proposed))
   const [reason, setReason] = useState("")
   const event = Number(from)
   const isWrong = from !== "" && (!Number.isInteger(event) || event < 1)
@@ -43,9 +45,12 @@ export const RetryDialog = (props: {
         type="number"
         value={from}
         onInput={setFrom}
-        isInvalid={isWrong}
-        placeholder="the one before what ended it"
-        hint="The last event that stays. What comes after it is removed."
+        problem={isWrong ? "Write the number of an event." : undefined}
+        {...(block === null ? { placeholder: "the one before what ended it" } : {})}
+        hint={block === null
+          ? "The last event that stays. What comes after it is removed."
+          : `The last event that stays. What comes after it is removed. It is blocked at event ${block.eventId}: ` +
+            "to keep that one would change nothing."}
       />
       <Answer query={{ data: plan.problem === null ? plan.data : null, problem: plan.problem }}>
         {(data) => <Plan plan={data} />}

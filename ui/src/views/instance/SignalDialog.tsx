@@ -2,7 +2,7 @@ import { useState } from "preact/hooks"
 import { toast, useSession } from "../../app/contexts.ts"
 import { api } from "../../client/client.ts"
 import type { InstanceDetail } from "../../client/models.ts"
-import { initialPayload, PayloadForm, readPayload, usePayload } from "../../forms/PayloadForm.tsx"
+import { initialPayload, PayloadForm, sendPayload, usePayload } from "../../forms/PayloadForm.tsx"
 import { ActionDialog } from "../../parts/dialog.tsx"
 import { SelectField, TextField } from "../../parts/fields.tsx"
 
@@ -29,14 +29,12 @@ export const SignalDialog = (props: {
       title={`Send a signal to ${instanceId}`}
       confirm="Send"
       canRun={name !== ""}
-      effect={() => {
-        const read = readPayload(payload)
-        if ("state" in read) {
-          setPayload(read.state)
-          return null
-        }
-        return api.operate.signal({ payload: { instanceId, name, payload: read.json } })
-      }}
+      effect={() =>
+        sendPayload(
+          payload,
+          setPayload,
+          (json) => api.operate.signal({ payload: { instanceId, name, payload: json } })
+        )}
       onDone={({ message }) => {
         toast(message)
         props.onDone()

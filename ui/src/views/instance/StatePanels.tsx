@@ -1,11 +1,12 @@
 import { Fragment } from "preact"
 import { useReadOnly } from "../../app/contexts.ts"
-import { link, toInstance } from "../../app/route.ts"
-import type { AttributeValue, InstanceDetail, Place } from "../../client/models.ts"
+import { toInstance } from "../../app/route.ts"
+import type { InstanceDetail, Place } from "../../client/models.ts"
+import { attributeText, toSame } from "../../parts/attributes.tsx"
 import { StatusBadge } from "../../parts/badges.tsx"
 import { Empty, Panel, Table } from "../../parts/panel.tsx"
 import { Payload } from "../../parts/payload.tsx"
-import { Ago, dateTime, duration, For, number } from "../../parts/time.tsx"
+import { Ago, duration, For, number } from "../../parts/time.tsx"
 import type { Doing } from "./dialogs.tsx"
 
 /** What it waits for, its mailbox, its values and executions. */
@@ -27,7 +28,7 @@ const Waits = ({ detail: { instance, waits } }: { readonly detail: InstanceDetai
     {waits.length === 0
       ? <Empty>It has no open wait. Signals, timers, activities and children that it waits for would be here.</Empty>
       : (
-        <Table label="Open waits" head={["Kind", "Name", "Event", "Open for", "State"]}>
+        <Table isCards label="Open waits" head={["Kind", "Name", "Event", "Open for", "State"]}>
           {waits.map((wait) => (
             <tr key={wait.eventId}>
               <td>{wait.kind}</td>
@@ -36,10 +37,10 @@ const Waits = ({ detail: { instance, waits } }: { readonly detail: InstanceDetai
                 {" "}
                 {wait.tag !== null && <span class="chip">{wait.tag}</span>}
               </td>
-              <td>
+              <td data-label="Event">
                 <a href={toInstance(instance.instanceId, { event: String(wait.eventId) })}>#{wait.eventId}</a>
               </td>
-              <td>
+              <td data-label="Open for">
                 <For sinceMs={wait.sinceMs} />
               </td>
               <td>
@@ -91,7 +92,7 @@ const Mailbox = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly o
           </Empty>
         )
         : (
-          <Table label="Mailbox" head={["What", "Name", "Event", "Since", "State", "-Actions"]}>
+          <Table isCards label="Mailbox" head={["What", "Name", "Event", "Since", "State", "-Actions"]}>
             {messages.map((message, at) => (
               <tr key={`m${at}`}>
                 <td>message: {message.kind}</td>
@@ -155,17 +156,6 @@ const Mailbox = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly o
   )
 }
 
-const attributeText = (value: AttributeValue): string =>
-  typeof value === "object" ? dateTime(value.timeMs) : typeof value === "number" ? number(value) : value
-
-/** As the filter writes it. */
-const attributeFilter = (name: string, value: AttributeValue): string =>
-  typeof value === "object"
-    ? `${name}:=${new Date(value.timeMs).toISOString()}`
-    : typeof value === "number"
-    ? `${name}:=${value}`
-    : `${name}=${value}`
-
 const Values = ({ detail: { instance, keyValues } }: { readonly detail: InstanceDetail }) => {
   const attributes = Object.entries(instance.attributes)
   return (
@@ -179,7 +169,7 @@ const Values = ({ detail: { instance, keyValues } }: { readonly detail: Instance
                 <dd>
                   <a
                     title="Instances with the same"
-                    href={link(["instances"], { attributes: attributeFilter(name, value) })}
+                    href={toSame(name, value)}
                   >
                     {attributeText(value)}
                   </a>

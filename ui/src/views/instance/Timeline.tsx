@@ -104,7 +104,14 @@ export const Timeline = (props: {
                 <span class="timeline-track">
                   {"bars" in row
                     ? sparseBars(row.bars, range, endMs).map((bar) => (
-                      <BarLink key={bar.eventId} row={row} bar={bar} at={at} endMs={endMs} href={href(bar.eventId)} />
+                      <BarLink
+                        key={`${bar.eventId}-${bar.tryNumber}`}
+                        row={row}
+                        bar={bar}
+                        at={at}
+                        endMs={endMs}
+                        href={href(bar.eventId)}
+                      />
                     ))
                     : sparse(row, range).map((tick) => (
                       <a
@@ -160,7 +167,9 @@ const BarLink = (props: {
   const left = Math.max(0, at(bar.fromMs))
   const right = Math.min(100, at(toMs))
   if (right < 0 || left > 100) return null
-  const short = `${bar.tryNumber > 1 ? `try ${bar.tryNumber}, ` : ""}${duration(toMs - bar.fromMs)}`
+  const short = `${bar.tryNumber > 1 ? `try ${bar.tryNumber}, ` : ""}${bar.isAfterRetry ? "after a retry, " : ""}${
+    duration(toMs - bar.fromMs)
+  }`
   const text = `${
     row.kind === "timer" ? "timer" : `${row.kind} ${row.label}`
   }, ${short}, ${bar.outcome}, event ${bar.eventId}`

@@ -5,7 +5,8 @@ import { api } from "../../client/client.ts"
 import type { InstanceDetail, PauseTarget } from "../../client/models.ts"
 import { ActionDialog } from "../../parts/dialog.tsx"
 import { Check, ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
-import { PauseDialog, pauseTitle } from "../../parts/pause.tsx"
+import { PauseDialog, ResumeDialog } from "../../parts/pause.tsx"
+import { durationOf } from "../../parts/times.ts"
 import { RetryDialog } from "./RetryDialog.tsx"
 import { SignalDialog } from "./SignalDialog.tsx"
 
@@ -48,21 +49,7 @@ export const InstanceDialog = ({ doing, ...props }: Props & { readonly doing: Do
         />
       )
     case "resume":
-      return (
-        <ActionDialog
-          title={`Resume ${pauseTitle(doing.target)}`}
-          confirm="Resume"
-          effect={() => api.operate.resume({ payload: { target: doing.target } })}
-          onDone={say(props)}
-          onClose={props.onClose}
-        >
-          <p>
-            {doing.target.kind === "instance"
-              ? "It continues with its next turn."
-              : `This resumes ${pauseTitle(doing.target)} for all instances.`}
-          </p>
-        </ActionDialog>
-      )
+      return <ResumeDialog target={doing.target} onDone={props.onDone} onClose={props.onClose} />
     case "redrive":
       return (
         <ActionDialog
@@ -83,20 +70,12 @@ const say = ({ onDone }: Pick<Props, "onDone">) => ({ message }: { readonly mess
   onDone()
 }
 
-const deadlineUnits: Record<string, number> = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000 }
-
-/** `10 min` in milliseconds; null if it is not a duration. */
-const deadlineOf = (text: string): number | null => {
-  const match = /^(\d+(?:\.\d+)?)\s*(s|min|h|d)/.exec(text.trim().replace(/^(\d+)\s*m$/, "$1 min"))
-  return match === null ? null : Number(match[1]) * (deadlineUnits[match[2] ?? ""] ?? 0)
-}
-
 const InterruptDialog = (props: Props) => {
   const [reason, setReason] = useState("")
   const [deadline, setDeadline] = useState("")
   const { instanceId } = props.detail.instance
-  const deadlineMs = deadlineOf(deadline)
-  const isWrong = deadline.trim() !== "" && deadlineMs === null
+  const deadlineMs = durationOf(deadline)
+  const isWrong = deadline.trim() !== "" && deadlineMs === undefined
   return (
     <ActionDialog
       title={`Interrupt ${instanceId}`}
@@ -105,20 +84,20 @@ const InterruptDialog = (props: Props) => {
       canRun={!isWrong}
       effect={() =>
         api.operate.interrupt({
-          payload: { instanceId, ...reasonOf(reason), ...(deadlineMs === null ? {} : { deadlineMs }) }
+          payload: { instanceId, ...reasonOf(reason), ...(deadlineMs === undefined ? {} : { deadlineMs }) }
         })}
       onDone={say(props)}
       onClose={props.onClose}
     >
-      <p>It cleans up, and then it is Cancelled.</p>
+      <p>It cleans up, then it is Cancelled.</p>
       <ReasonField value={reason} onInput={setReason} />
       <TextField
         label="Terminate it after"
         value={deadline}
         onInput={setDeadline}
         placeholder="no limit"
-        isInvalid={isWrong}
-        hint={isWrong ? "Write a duration such as 10 min or 2 h." : "How long its clean-up may take, such as 10 min."}
+        problem={isWrong ? "Write a duration such as 90s, 10 min or 2h." : undefined}
+        hint="How long its clean-up may take, such as 10 min."
       />
     </ActionDialog>
   )
@@ -175,11 +154,12 @@ const ForkDialog = (props: Props & { readonly event: number | null }) => {
   const [event, setEvent] = useState(props.event === null ? "" : String(props.event))
   const [newId, setNewId] = useState(`${instanceId}-fork`)
   const atEvent = Number(event)
+  const isEvent = Number.isInteger(atEvent) && atEvent > 0
   return (
     <ActionDialog
       title={`Fork ${instanceId}`}
       confirm="Fork"
-      canRun={Number.isInteger(atEvent) && atEvent > 0 && newId.trim() !== "" && newId.trim() !== instanceId}
+      canRun={isEvent && newId.trim() !== "" && newId.trim() !== instanceId}
       effect={() => api.operate.fork({ payload: { instanceId, atEvent, newId: newId.trim() } })}
       onDone={({ message }) => {
         toast(message, toInstance(newId.trim()))
@@ -193,9 +173,15 @@ const ForkDialog = (props: Props & { readonly event: number | null }) => {
         type="number"
         value={event}
         onInput={setEvent}
+        problem={event !== "" && !isEvent ? "Write the number of an event." : undefined}
         hint="The last event that the fork copies."
       />
-      <TextField label="Id of the fork" value={newId} onInput={setNewId} />
+      <TextField
+        label="Id of the fork"
+        value={newId}
+        onInput={setNewId}
+        problem={newId.trim() === instanceId ? "This is the id of the one that is forked." : undefined}
+      />
     </ActionDialog>
   )
 }

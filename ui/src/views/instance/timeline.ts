@@ -11,6 +11,8 @@ export interface Bar {
   endEventId: number | null
   outcome: "open" | "done" | "failed" | "given up"
   readonly tryNumber: number
+  /** It was carried out again under its old event. */
+  readonly isAfterRetry: boolean
   problem: string | null
 }
 
@@ -68,7 +70,10 @@ export const timelineOf = (events: ReadonlyArray<HistoryEvent>): Timeline => {
   const ticks = new Map<string, TickRow>()
   const failed = new Map<string, Array<Row>>()
   const keys = new Map<Bar, { readonly key: string; readonly row: Row }>()
+  const rowOf = new Map<Bar, Row>()
   const signals = new Signals()
+  /** Removed answers are not known: before a retry, this is how long a call has lasted at least. */
+  let beforeRetryMs = 0
 
   const end = (bar: Bar, event: HistoryEvent, outcome: Bar["outcome"]) => {
     bar.toMs = event.atMs
@@ -80,7 +85,35 @@ export const timelineOf = (events: ReadonlyArray<HistoryEvent>): Timeline => {
     if (outcome === "failed" && of !== undefined) failed.set(of.key, [...failed.get(of.key) ?? [], of.row])
   }
 
+  /** The call continues as its next try; the answer of the one before was removed. */
+  const again = (eventId: number, retried: HistoryEvent) => {
+    const bar = open.get(eventId)
+    const row = bar === undefined ? undefined : rowOf.get(bar)
+    if (bar === undefined || row === undefined) return
+    const of = keys.get(bar)
+    bar.toMs = Math.max(bar.fromMs, beforeRetryMs)
+    bar.endEventId = retried.eventId
+    bar.outcome = "failed"
+    bar.problem = "Its answer was removed by a retry."
+    const next: Bar = {
+      eventId,
+      fromMs: retried.atMs,
+      toMs: null,
+      endEventId: null,
+      outcome: "open",
+      tryNumber: bar.tryNumber + 1,
+      isAfterRetry: true,
+      problem: null
+    }
+    row.bars.push(next)
+    rowOf.set(next, row)
+    open.set(eventId, next)
+    if (of !== undefined) keys.set(next, of)
+  }
+
   for (const event of events) {
+    if (event.kind !== "retried") beforeRetryMs = event.atMs
+    else for (const eventId of againOf(event)) again(eventId, event)
     const kind = kinds[event.kind]
     if (kind !== undefined) {
       // A call that begins after the same one has failed is its next try.
@@ -93,10 +126,12 @@ export const timelineOf = (events: ReadonlyArray<HistoryEvent>): Timeline => {
         endEventId: null,
         outcome: "open",
         tryNumber: (before?.bars.length ?? 0) + 1,
+        isAfterRetry: false,
         problem: null
       }
       const row = before ?? { kind, label: labelOf(kind, event), tag: event.tag, bars: [] }
       row.bars.push(bar)
+      rowOf.set(bar, row)
       if (before === undefined) rows.push(row)
       open.set(event.eventId, bar)
       if (kind === "activity") keys.set(bar, { key, row })
@@ -123,6 +158,12 @@ export const timelineOf = (events: ReadonlyArray<HistoryEvent>): Timeline => {
   const fromMs = events[0]?.atMs ?? 0
   return { ticks: [...ticks.values()], rows, fromMs, toMs: Math.max(fromMs, events.at(-1)?.atMs ?? 0) }
 }
+
+/** The requests that a retry carries out again: the event lists them as `done again: #12 #15`. */
+const againOf = ({ problem }: HistoryEvent): ReadonlyArray<number> =>
+  problem?.startsWith("done again:") === true
+    ? [...problem.matchAll(/#(\d+)/g)].map(([, eventId]) => Number(eventId))
+    : []
 
 const outcomeOf = ({ isFailure, kind }: HistoryEvent): Bar["outcome"] =>
   kind.endsWith("given up") || kind.endsWith("cancelled") ? "given up" : isFailure ? "failed" : "done"

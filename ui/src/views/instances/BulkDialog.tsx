@@ -11,6 +11,7 @@ import { ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
 import { Loading, Problem } from "../../parts/panel.tsx"
 import { number, plural } from "../../parts/time.tsx"
 import type { BulkAction } from "./bulk.ts"
+import { searchInWords } from "./filter.ts"
 
 /** From here on one has to type the number, because a click is too easily done. */
 const typeFrom = 10
@@ -23,7 +24,7 @@ export const BulkDialog = (props: {
 }) => {
   const { action } = props
   // What is created after the count is not taken, and ages mean the same at both times.
-  const [search] = useState<Search>(() => ({ createdBeforeMs: Math.round(now()), ...props.search }))
+  const [search] = useState<Search>(() => ({ createdBeforeMs: Math.ceil(now()), ...props.search }))
   const [found, setFound] = useState<BulkProgress | null>(null)
   const [progress, setProgress] = useState<BulkProgress | null>(null)
   const [reason, setReason] = useState("")
@@ -56,6 +57,7 @@ export const BulkDialog = (props: {
         </button>
       )}
     >
+      <p class="muted">Instances with: {searchInWords(search).join("; ")}.</p>
       {progress !== null
         ? <Result action={action} found={found?.done ?? 0} progress={progress} />
         : !isCounted
@@ -72,6 +74,13 @@ export const BulkDialog = (props: {
               {action.done === "run again" ? " retried" : ` ${action.done}`}. The first:
             </p>
             <ul class="row tight">{found.first.map((id) => <li class="chip" key={id}>{id}</li>)}</ul>
+            {action.says !== undefined && <p>{action.says}</p>}
+            {action.action === "pause" && (
+              <p>
+                Instances that are started later are not paused. To stop all of an orchestration,{" "}
+                <a href="#/definitions">pause its definition</a>.
+              </p>
+            )}
             {action.action !== "delete" && action.action !== "resume" && (
               <ReasonField value={reason} onInput={setReason} />
             )}

@@ -1,7 +1,7 @@
-import { useState } from "preact/hooks"
+import { useEffect, useState } from "preact/hooks"
 import { go, link, type Query, replace, toInstance } from "../../app/route.ts"
 import { Check, SelectField, TextField } from "../../parts/fields.tsx"
-import { filterKeys, isFiltered, orderOf, statuses } from "./filter.ts"
+import { filterKeys, isFiltered, orderOf, statuses, type textNumberOf } from "./filter.ts"
 
 const more = [
   "attributes",
@@ -16,24 +16,46 @@ const more = [
 ]
 
 /** What is filled in goes into the address at once, so that the list follows and the link can be shared. */
-export const FilterForm = (props: { readonly query: Query; readonly wrong: ReadonlyArray<string> }) => {
-  const { query, wrong } = props
+export const FilterForm = (props: {
+  readonly query: Query
+  /** Times that cannot be read. */
+  readonly wrong: ReadonlyArray<string>
+  readonly wrongAttribute: string | undefined
+  /** An attribute that found nothing, perhaps because it is a number. */
+  readonly textNumber: ReturnType<typeof textNumberOf>
+}) => {
+  const { query, textNumber, wrong, wrongAttribute } = props
   const [id, setId] = useState("")
   const [isOpen, setOpen] = useState(more.some((key) => (query[key] ?? "") !== ""))
+  const isNarrow = useIsNarrow()
+  const [wantsUnfolded, setUnfolded] = useState(false)
+  const isUnfolded = wantsUnfolded || wrong.length > 0 || wrongAttribute !== undefined
   const set = (key: string) => (value: string) => replace(link(["instances"], { ...query, [key]: value }))
   const text = (key: (typeof filterKeys)[number], label: string, placeholder: string, hint?: string) => (
     <TextField
       label={label}
       value={query[key] ?? ""}
       placeholder={placeholder}
-      isInvalid={wrong.includes(key)}
+      problem={wrong.includes(key)
+        ? "Write an age such as 30m, 2h or 7d, or a time such as 2026-11-27T08:00Z."
+        : undefined}
       onInput={set(key)}
-      {...(wrong.includes(key) ? { hint: "Write an age such as 2h, or a time." } : hint === undefined ? {} : { hint })}
+      {...(hint === undefined ? {} : { hint })}
     />
   )
   return (
     <section class="panel" aria-label="Filter">
-      <div class="body stack">
+      {isNarrow && (
+        <button
+          type="button"
+          class="button plain filter-fold"
+          aria-expanded={isUnfolded}
+          onClick={() => setUnfolded(!isUnfolded)}
+        >
+          {isUnfolded ? "Hide the filter" : isFiltered(query) ? "Show the filter (it is set)" : "Show the filter"}
+        </button>
+      )}
+      <div class="body stack" hidden={isNarrow && !isUnfolded}>
         <div class="fields">
           <form
             onSubmit={(event) => {
@@ -73,14 +95,17 @@ export const FilterForm = (props: { readonly query: Query; readonly wrong: Reado
               rows={2}
               value={query["attributes"] ?? ""}
               placeholder={"customer=c1\namount:>=10"}
-              hint="One a line; all must hold."
+              problem={wrongAttribute}
+              hint={textNumber === undefined
+                ? "One a line; all must hold. A text is customer=c1, a number amount:=12."
+                : `${textNumber.value} is compared as a text; a number is ${textNumber.name}:=${textNumber.value}.`}
               onInput={set("attributes")}
             />
           </div>
         )}
         <div class="row">
           <Check checked={query["roots"] === "true"} onInput={(on) => set("roots")(on ? "true" : "")}>
-            Without a parent
+            Only roots (no parent)
           </Check>
           <Check checked={query["retrying"] === "true"} onInput={(on) => set("retrying")(on ? "true" : "")}>
             Retrying an activity
@@ -95,4 +120,16 @@ export const FilterForm = (props: { readonly query: Query; readonly wrong: Reado
       </div>
     </section>
   )
+}
+
+const narrow = matchMedia("(max-width: 700px)")
+
+const useIsNarrow = (): boolean => {
+  const [isNarrow, setNarrow] = useState(narrow.matches)
+  useEffect(() => {
+    const follow = () => setNarrow(narrow.matches)
+    narrow.addEventListener("change", follow)
+    return () => narrow.removeEventListener("change", follow)
+  }, [])
+  return isNarrow
 }

@@ -1,9 +1,12 @@
+import * as Effect from "effect/Effect"
 import { useState } from "preact/hooks"
 import { useOverview, useReadOnly } from "../../app/contexts.ts"
 import { link, type Query, toInstance } from "../../app/route.ts"
 import { api } from "../../client/client.ts"
+import { tellTime } from "../../client/clock.ts"
 import type { Instance } from "../../client/models.ts"
 import { useQuery } from "../../client/query.ts"
+import { Attributes } from "../../parts/attributes.tsx"
 import { InstanceBadges } from "../../parts/badges.tsx"
 import { Menu, MenuItem } from "../../parts/menu.tsx"
 import { Pager } from "../../parts/pager.tsx"
@@ -13,7 +16,7 @@ import { Short } from "../../parts/payload.tsx"
 import { Ago, number } from "../../parts/time.tsx"
 import { type BulkAction, bulkActions } from "./bulk.ts"
 import { BulkDialog } from "./BulkDialog.tsx"
-import { isFiltered, orderOf, searchOf, statuses } from "./filter.ts"
+import { isFiltered, isFilteredFurther, orderOf, searchOf, statuses, textNumberOf } from "./filter.ts"
 import { FilterForm } from "./FilterForm.tsx"
 
 const refreshMs = 5000
@@ -34,10 +37,20 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
           limit: 50,
           ...(pages.cursor === undefined ? {} : { cursor: pages.cursor })
         }
-      }),
+      }).pipe(
+        // A bulk action takes what was created before now: what is listed must be.
+        Effect.tap(({ instances }) =>
+          Effect.sync(() => {
+            for (const { createdAtMs } of instances) tellTime(createdAtMs + 1)
+          })
+        )
+      ),
     [key, pages.cursor],
     { everyMs: isPaused || action !== null ? null : refreshMs, delayMs: 250 }
   )
+  const wrongAttribute = /^attributes: (.*)$/s.exec(page.problem ?? "")?.[1]
+  const isEmpty = page.problem === null && page.data?.instances.length === 0 && page.data.next === null
+  const isWrong = wrong.length > 0 || wrongAttribute !== undefined
   return (
     <>
       <div class="view-head">
@@ -53,7 +66,7 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
                 key={one.action}
                 text={`${one.verb}…`}
                 note={one.note}
-                isDisabled={readOnly !== undefined || wrong.length > 0}
+                isDisabled={readOnly !== undefined || isWrong}
                 onClick={() => setAction(one)}
               />
             ))}
@@ -61,34 +74,42 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
         </div>
       </div>
       <StatusCounts query={query} />
-      <FilterForm query={query} wrong={wrong} />
+      <FilterForm
+        query={query}
+        wrong={wrong}
+        wrongAttribute={wrongAttribute}
+        textNumber={isEmpty ? textNumberOf(query["attributes"] ?? "") : undefined}
+      />
       <Panel title={search.status === undefined ? "Instances" : `${search.status} instances`}>
-        <Answer query={page}>
-          {({ instances, next }) => (
-            <div>
-              {instances.length === 0
-                ? (
-                  <Empty>
-                    {next !== null
-                      ? "No match among those looked at so far. Go to the next page to look further."
-                      : isFiltered(query)
-                      ? "No instance matches the filter."
-                      : "No instance has been started yet. Start one in Definitions, or with the client."}
-                  </Empty>
-                )
-                : (
-                  <Table
-                    isCards
-                    label="Instances"
-                    head={["Instance", "Orchestration", "Status", "Created", "Last turn", "Detail"]}
-                  >
-                    {instances.map((instance) => <InstanceRow key={instance.instanceId} instance={instance} />)}
-                  </Table>
-                )}
-              <Pager pages={pages} next={next} isLoading={page.isLoading} />
-            </div>
-          )}
-        </Answer>
+        {isWrong && <Empty>The filter cannot be read. What is wrong stands at its field.</Empty>}
+        {!isWrong && (
+          <Answer query={page}>
+            {({ instances, next }) => (
+              <div>
+                {instances.length === 0
+                  ? (
+                    <Empty>
+                      {next !== null
+                        ? "No match among those looked at so far. Go to the next page to look further."
+                        : isFiltered(query)
+                        ? "No instance matches the filter."
+                        : "No instance has been started yet. Start one in Definitions, or with the client."}
+                    </Empty>
+                  )
+                  : (
+                    <Table
+                      isCards
+                      label="Instances"
+                      head={["Instance", "Orchestration", "Status", "Created", "Last turn", "Detail"]}
+                    >
+                      {instances.map((instance) => <InstanceRow key={instance.instanceId} instance={instance} />)}
+                    </Table>
+                  )}
+                <Pager pages={pages} next={next} isLoading={page.isLoading} />
+              </div>
+            )}
+          </Answer>
+        )}
       </Panel>
       {action !== null && (
         <BulkDialog
@@ -109,7 +130,7 @@ const StatusCounts = ({ query }: { readonly query: Query }) => {
   const { data } = useOverview()
   const name = query["name"]
   const of = (status: string) => {
-    if (data === null) return null
+    if (data === null || isFilteredFurther(query)) return null
     if (status === "Blocked") return name === undefined ? { n: data.blocked, about: false } : null
     const counts = data.counts.filter((one) =>
       one.status === status && (name === undefined || one.orchestration === name)
@@ -142,6 +163,7 @@ const InstanceRow = ({ instance }: { readonly instance: Instance }) => (
   <tr>
     <td class="name">
       <a href={toInstance(instance.instanceId)}>{instance.instanceId}</a>
+      <Attributes of={instance.attributes} />
     </td>
     <td>
       <a class="plain" href={link(["instances"], { name: instance.orchestration })}>{instance.orchestration}</a>{" "}
@@ -162,10 +184,11 @@ const InstanceRow = ({ instance }: { readonly instance: Instance }) => (
   </tr>
 )
 
-/** Why it failed, was cancelled, is paused or blocked, or else its custom status. */
+/** Why it failed, was cancelled, is paused or blocked; of one that runs its custom status. */
 export const Detail = ({ instance }: { readonly instance: Instance }) => {
   const problem = instance.block?.problem ?? instance.pause?.reason
   if (problem !== undefined && problem !== null) return <span class="clip">{problem}</span>
   if (instance.error !== null) return <Short text={instance.error} />
-  return instance.customStatus === null ? null : <span class="clip">{instance.customStatus}</span>
+  const runs = instance.status === "Running" || instance.status === "ContinuedAsNew"
+  return runs && instance.customStatus !== null ? <span class="clip">{instance.customStatus}</span> : null
 }

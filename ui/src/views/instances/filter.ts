@@ -2,6 +2,8 @@
 import type { Query } from "../../app/route.ts"
 import { now } from "../../client/clock.ts"
 import type { Search } from "../../client/models.ts"
+import { dateTime } from "../../parts/time.tsx"
+import { timeOf } from "../../parts/times.ts"
 
 export const statuses = ["Running", "Completed", "Failed", "Cancelled", "Blocked", "Paused"] as const
 export const orders = ["newest", "oldest", "id"] as const
@@ -10,18 +12,6 @@ const texts = ["name", "version", "idPrefix", "parent", "attributes", "customSta
 const times = ["createdFromMs", "createdBeforeMs", "updatedFromMs", "updatedBeforeMs"] as const
 
 export const filterKeys = ["status", "roots", "retrying", ...texts, ...times] as const
-
-const units: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-
-/** Milliseconds of `now`, of an age such as `2h`, of a time such as `2026-11-27T08:00Z`, or of a number; else NaN. */
-export const timeOf = (text: string, nowMs: number): number => {
-  const trimmed = text.trim()
-  if (trimmed === "now") return nowMs
-  const age = /^(\d+(?:\.\d+)?)\s*([smhd])/.exec(trimmed)
-  if (age?.[1] !== undefined && age[2] !== undefined) return nowMs - Number(age[1]) * (units[age[2]] ?? Number.NaN)
-  if (/^\d{11,}$/.test(trimmed)) return Number(trimmed)
-  return Date.parse(trimmed)
-}
 
 /** The search, or the times that cannot be read. */
 export const searchOf = (query: Query): { readonly search: Search; readonly wrong: ReadonlyArray<string> } => {
@@ -40,8 +30,8 @@ export const searchOf = (query: Query): { readonly search: Search; readonly wron
     const value = query[key]
     if (value === undefined || value.trim() === "") continue
     const ms = timeOf(value, nowMs)
-    if (Number.isFinite(ms)) search[key] = Math.round(ms)
-    else wrong.push(key)
+    if (ms === undefined) wrong.push(key)
+    else search[key] = Math.round(ms)
   }
   return { search, wrong }
 }
@@ -49,3 +39,47 @@ export const searchOf = (query: Query): { readonly search: Search; readonly wron
 export const orderOf = (query: Query) => orders.find((one) => one === query["order"]) ?? "newest"
 
 export const isFiltered = (query: Query) => filterKeys.some((key) => (query[key] ?? "") !== "")
+
+/** The first attribute that is compared as a text although its value is a number. */
+export const textNumberOf = (
+  attributes: string
+): { readonly name: string; readonly value: string } | undefined => {
+  for (const line of attributes.split("\n")) {
+    const [, name, value] = /^\s*([^:=<>\s]+)=(-?\d+(?:\.\d+)?)\s*$/.exec(line) ?? []
+    if (name !== undefined && value !== undefined) return { name, value }
+  }
+  return undefined
+}
+
+export const timeWords = {
+  createdFrom: "created since",
+  createdBefore: "created before",
+  updatedFrom: "last turn since",
+  updatedBefore: "last turn before"
+}
+
+/** Each condition of a search in words. */
+export const searchInWords = (search: Search): ReadonlyArray<string> => {
+  const time = (ms: number | undefined, words: string) => ms === undefined ? [] : [`${words} ${dateTime(ms)}`]
+  const text = (value: string | undefined, words: string) => value === undefined ? [] : [`${words} ${value}`]
+  return [
+    ...text(search.status, "status"),
+    ...text(search.name, "orchestration"),
+    ...text(search.version, "version"),
+    ...text(search.idPrefix, "id begins with"),
+    ...text(search.parent, "children of"),
+    ...(search.roots === "true" ? ["only roots"] : []),
+    ...(search.retrying === "true" ? ["retrying an activity"] : []),
+    ...text(search.attributes?.trim().replaceAll("\n", " and "), "attributes"),
+    ...text(search.customStatus, "custom status contains"),
+    ...text(search.error, "error contains"),
+    ...time(search.createdFromMs, timeWords.createdFrom),
+    ...time(search.createdBeforeMs, timeWords.createdBefore),
+    ...time(search.updatedFromMs, timeWords.updatedFrom),
+    ...time(search.updatedBeforeMs, timeWords.updatedBefore)
+  ]
+}
+
+/** Whether more than the status, or the name, is filtered: such instances are not counted beforehand. */
+export const isFilteredFurther = (query: Query) =>
+  filterKeys.some((key) => key !== "status" && key !== "name" && (query[key] ?? "") !== "")

@@ -2,7 +2,7 @@ import { useOverview, useSession } from "../../app/contexts.ts"
 import { link } from "../../app/route.ts"
 import type { Overview } from "../../client/models.ts"
 import { Answer, Panel } from "../../parts/panel.tsx"
-import { duration, number } from "../../parts/time.tsx"
+import { Ago, duration, number, rate } from "../../parts/time.tsx"
 import { AttentionPanel } from "./AttentionPanel.tsx"
 import { DuePanel } from "./DuePanel.tsx"
 import { PacesPanel } from "./PacesPanel.tsx"
@@ -31,6 +31,11 @@ export const OverviewView = () => {
       >
         {(data) => (
           <>
+            {data.problem !== null && (
+              <p class="notice" role="status">
+                The store does not answer: {data.problem} These numbers are from <Ago atMs={data.nowMs} />.
+              </p>
+            )}
             <Tiles overview={data} />
             <PacesPanel paces={data.paces} />
             <div class="columns wide-first">
@@ -96,7 +101,7 @@ const Tiles = ({ overview }: { readonly overview: Overview }) => {
         label="Failed"
         value={rate(pace?.failed)}
         unit="/ min"
-        tone={(pace?.failed ?? 0) > 0 ? "amber" : ""}
+        tone={(pace?.failed ?? 0) >= 0.05 ? "amber" : ""}
         href={link(["instances"], { status: "Failed", updatedFromMs: "1m" })}
       />
       <Tile label="Started" value={rate(pace?.started)} unit="/ min" />
@@ -110,9 +115,6 @@ const Tiles = ({ overview }: { readonly overview: Overview }) => {
     </div>
   )
 }
-
-const rate = (perMinute: number | undefined): string =>
-  perMinute === undefined ? "–" : number(perMinute < 10 ? Math.round(perMinute * 10) / 10 : Math.round(perMinute))
 
 const Tile = (props: {
   readonly label: string

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks"
 import type { Pace } from "../../client/models.ts"
 import { Chart } from "../../parts/Chart.tsx"
 import { Empty, Panel } from "../../parts/panel.tsx"
-import { clock, number } from "../../parts/time.tsx"
+import { clock, rate } from "../../parts/time.tsx"
 
 const series = [
   { key: "started", name: "Started", color: "--accent" },
@@ -28,7 +28,7 @@ export const PacesPanel = ({ paces }: { readonly paces: ReadonlyArray<Pace> }) =
       end={<span class="muted small">{shown === undefined ? "" : at === null ? "now" : clock(shown.atMs)}</span>}
     >
       {paces.length < 2
-        ? <Empty>The chart begins when this page is open: it shows the last hour that a page was.</Empty>
+        ? <Empty>The chart starts when the dashboard is opened, and covers the last hour at most.</Empty>
         : (
           <div>
             <Chart
@@ -49,7 +49,7 @@ export const PacesPanel = ({ paces }: { readonly paces: ReadonlyArray<Pace> }) =
                   onClick={() => toggle(key)}
                 >
                   <i style={{ background: `var(${color})` }} aria-hidden="true" />
-                  {name} <b>{shown === undefined ? "–" : number(Math.round(shown[key] * 10) / 10)}</b>
+                  {name} <b>{rate(shown?.[key])}</b>
                 </button>
               ))}
             </div>
@@ -66,7 +66,7 @@ export const PacesPanel = ({ paces }: { readonly paces: ReadonlyArray<Pace> }) =
                   {everyNth(paces, 12).map((pace) => (
                     <tr key={pace.atMs}>
                       <th scope="row">{clock(pace.atMs)}</th>
-                      {series.map(({ key }) => <td key={key}>{Math.round(pace[key] * 10) / 10}</td>)}
+                      {series.map(({ key }) => <td key={key}>{rate(pace[key])}</td>)}
                     </tr>
                   ))}
                 </tbody>

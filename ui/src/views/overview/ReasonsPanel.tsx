@@ -23,22 +23,27 @@ export const ReasonsPanel = () => {
             : (
               <div>
                 <Table
+                  isCards
                   label="What running instances wait for"
                   head={["Instances", "Orchestration", "Reason", "Oldest", "Next", "One of them"]}
                   nums={[0]}
                 >
                   {data.groups.map((group, at) => (
                     <tr key={at}>
-                      <td class="num">{number(group.instances)}</td>
+                      <td class="num" data-label="Instances">{number(group.instances)}</td>
                       <td class="name">
                         <a href={link(["instances"], { status: "Running", name: group.orchestration })}>
                           {group.orchestration}
                         </a>
                       </td>
                       <td class="detail">{group.reason}</td>
-                      <td>{group.sinceMs === null ? <span class="zero">–</span> : <For sinceMs={group.sinceMs} />}</td>
-                      <td>{group.nextMs === null ? <span class="zero">–</span> : <Ago atMs={group.nextMs} />}</td>
-                      <td class="break">
+                      <td data-label="Oldest">
+                        {group.sinceMs === null ? <span class="zero">–</span> : <For sinceMs={group.sinceMs} />}
+                      </td>
+                      <td data-label="Next">
+                        {group.nextMs === null ? <span class="zero">–</span> : <Ago atMs={group.nextMs} />}
+                      </td>
+                      <td class="break" data-label="One of them">
                         <a href={toInstance(group.instanceId)}>{group.instanceId}</a>
                       </td>
                     </tr>

@@ -1,0 +1,89 @@
+import { toInstance } from "../app/route.ts"
+import { api } from "../client/client.ts"
+import type { AuditEntry } from "../client/models.ts"
+import { useQuery } from "../client/query.ts"
+import { Pager } from "../parts/pager.tsx"
+import { usePages } from "../parts/pages.ts"
+import { Answer, Empty, Panel, Table } from "../parts/panel.tsx"
+import { Ago, dateTime } from "../parts/time.tsx"
+import { timeWords } from "./instances/filter.ts"
+
+const tones = { done: "green", refused: "amber", failed: "red" }
+
+/** What people did with the dashboard. */
+export const AuditLogView = () => {
+  const pages = usePages([])
+  const log = useQuery(
+    () => api.read.actions({ query: pages.cursor === undefined ? {} : { cursor: pages.cursor } }),
+    [pages.cursor],
+    { everyMs: 15_000 }
+  )
+  return (
+    <>
+      <div class="view-head">
+        <h1>Audit log</h1>
+      </div>
+      <Panel title="What was done with the dashboard">
+        <Answer query={log}>
+          {({ actions: items, next }) =>
+            items.length === 0
+              ? (
+                <Empty>
+                  No one has done anything yet. Everything that is done with the dashboard is listed here, with its
+                  reason and outcome.
+                </Empty>
+              )
+              : (
+                <div>
+                  <Table isCards label="Audit log" head={["When", "Who", "Action", "Target", "Details", "Outcome"]}>
+                    {items.map((item) => (
+                      <tr key={item.id}>
+                        <td>
+                          <Ago atMs={item.atMs} />
+                        </td>
+                        <td class="break">{item.actor}</td>
+                        <td class="name">{item.action}</td>
+                        <td class="break">
+                          <Target action={item} />
+                        </td>
+                        <td class="detail break">{item.details}</td>
+                        <td>
+                          <span class={`badge ${tones[item.outcome]}`}>{item.outcome}</span>
+                        </td>
+                      </tr>
+                    ))}
+                  </Table>
+                  <Pager pages={pages} next={next} isLoading={log.isLoading} />
+                </div>
+              )}
+        </Answer>
+      </Panel>
+    </>
+  )
+}
+
+const ofInstances: ReadonlySet<string> = new Set([
+  "start",
+  "signal",
+  "interrupt",
+  "terminate",
+  "retry",
+  "fork",
+  "redrive",
+  "delete"
+])
+
+/** The details of what was done to all that a filter found. */
+const isBulk = (details: string) => /^\d+ done, \d+ refused/.test(details)
+
+const Target = ({ action: { action, details, target } }: { readonly action: AuditEntry }) =>
+  ofInstances.has(action) && !isBulk(details)
+    ? <a href={toInstance(target)}>{target}</a>
+    : <>{isBulk(details) ? filterInWords(target) : target}</>
+
+/** Its names are those of the interface, its times milliseconds. */
+const filterInWords = (filter: string): string =>
+  filter.replace(
+    /\b(createdFrom|createdBefore|updatedFrom|updatedBefore)Ms (\d{13})\b/g,
+    (_, name: keyof typeof timeWords, ms: string) => `${timeWords[name]} ${dateTime(Number(ms))}`
+  )
