@@ -6,7 +6,7 @@ import { Pager } from "../parts/pager.tsx"
 import { usePages } from "../parts/pages.ts"
 import { Answer, Empty, Panel, Table } from "../parts/panel.tsx"
 import { Ago, dateTime } from "../parts/time.tsx"
-import { timeWords } from "./instances/filter.ts"
+import { filterKeys, timeWords } from "./instances/filter.ts"
 
 const tones = { done: "green", refused: "amber", failed: "red" }
 
@@ -73,13 +73,17 @@ const ofInstances: ReadonlySet<string> = new Set([
   "delete"
 ])
 
-/** The details of what was done to all that a filter found. */
-const isBulk = (details: string) => /^\d+ done, \d+ refused/.test(details)
+/** What was done to all that a filter found: its target is the filter, in the names of the interface. */
+const isBulk = ({ details, target }: AuditEntry) =>
+  new RegExp(`^(${filterKeys.join("|")}) `).test(target) ||
+  (target === "all" && /^(begun|\d+ done)/.test(details))
 
-const Target = ({ action: { action, details, target } }: { readonly action: AuditEntry }) =>
-  ofInstances.has(action) && !isBulk(details)
-    ? <a href={toInstance(target)}>{target}</a>
-    : <>{isBulk(details) ? filterInWords(target) : target}</>
+const Target = ({ action }: { readonly action: AuditEntry }) =>
+  isBulk(action)
+    ? <>{filterInWords(action.target)}</>
+    : ofInstances.has(action.action)
+    ? <a href={toInstance(action.target)}>{action.target}</a>
+    : <>{action.target}</>
 
 /** Its names are those of the interface, its times milliseconds. */
 const filterInWords = (filter: string): string =>
