@@ -26,8 +26,8 @@ import type { Services } from "./services.ts"
 type Progress = typeof Api.BulkProgress.Type
 
 /**
- * Checks what is asked for; the effect that it returns starts it in `scope`, and returns its progress. It continues if no
- * one reads that, and calls `ended` at its end. A dry run changes nothing, and is not recorded.
+ * Checks what is asked for. The effect that it returns starts it in `scope`, and returns its progress. It continues if
+ * no one reads that, and calls `ended` at its end. A dry run changes nothing, and is not recorded.
  */
 export const make = Effect.fnUntraced(function*(
   { action, dryRun, reason }: typeof Api.Bulk.Type,
