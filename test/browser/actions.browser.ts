@@ -3,9 +3,11 @@
  * again.
  */
 import { assert, it } from "@effect/vitest"
+import { Signal } from "duroxide-prisma"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import type { Browser, Page } from "playwright-core"
 import { Booking } from "../programs/hotel.ts"
 import * as Chromium from "./chromium.ts"
@@ -224,6 +226,51 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       const { sql } = yield* Lobby
       assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Pending" }])
       assert.deepStrictEqual(yield* sql("SELECT FROM queue_dead"), [])
+    }))
+
+  it.effect("an instance is paused and resumed, and a signal that no process could read is sent again", () =>
+    Effect.gen(function*() {
+      const { client } = yield* Lobby
+      yield* book("unreadable")
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, base + instance("unreadable"))
+        await page.getByText("waits for approval").first().waitFor()
+        await act(page, "Pause")
+        await dialog(page).getByLabel("Reason").fill("a call")
+        await dialog(page).getByRole("button", { name: "Pause" }).click()
+        await hasStatus(page, "Paused")
+        await page.getByRole("button", { name: "Resume…" }).first().click()
+        await dialog(page).getByRole("button", { name: /^Resume/ }).click()
+        await hasStatus(page, "Running")
+      })
+      yield* client.send(Signal.make("Approved", { payload: Schema.Unknown }), "unreadable", { by: 5 })
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}${instance("unreadable")}?tab=state`)
+        await page.getByRole("button", { name: /^Redrive Approved of event/ }).first().click()
+        await dialog(page).getByRole("button", { name: "Redrive" }).click()
+        await page.getByText(/^sent again/).first().waitFor()
+      })
+    }))
+
+  it.effect("a task that waits is cancelled", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Lobby
+      yield* sql(
+        `INSERT INTO queue_tasks (id, name, payload, status, max_attempts, run_at, queue, created_at, updated_at, look_at)
+         VALUES ('d0000000-0000-4000-8000-000000000000', 'resize', '{}', 'Pending', 20, now(), 'tasks', now(), now(), now())`
+      )
+      yield* operating(async (page, base) => {
+        await Chromium.visit(page, `${base}#/tasks?status=Pending`)
+        await page.getByLabel("Select d0000000-0000-4000-8000-000000000000").check()
+        await page.getByRole("button", { name: /^Cancel/ }).click()
+        await dialog(page).getByLabel("Reason").fill("not needed")
+        await dialog(page).getByRole("button", { name: /^Cancel/ }).click()
+        await dialog(page).waitFor({ state: "detached" })
+      })
+      assert.deepStrictEqual(
+        yield* sql("SELECT status FROM queue_tasks WHERE id = 'd0000000-0000-4000-8000-000000000000'"),
+        [{ status: "Cancelled" }]
+      )
     }))
 
   it.effect("one failure among 10,000 events is found with one click, and no view has all of them at once", () =>

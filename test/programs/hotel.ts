@@ -77,7 +77,7 @@ const worker = (url: string, build: Build) =>
       Check.toLayer(() => Effect.void),
       Compare.toLayer((n) => n === 777 ? Effect.fail("the books differ") : Effect.void)
     ]),
-    Layer.provide(RuntimeConfig.layer({ build, workerConcurrency: 64 })),
+    Layer.provide(RuntimeConfig.layer({ build, workerConcurrency: 64, unreadableSignalTimeout: 0 })),
     Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
     Layer.provide(Logger.layer([]))
   )
