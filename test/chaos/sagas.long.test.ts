@@ -9,6 +9,7 @@ import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import { Trip } from "../programs/saga.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const trips = 200
 
@@ -36,14 +37,26 @@ describe(`${trips} sagas of three children`, () => {
               kills++
             }
           }))
-          const interrupting = Effect.forEach(ids, (instanceId) =>
+          let effectsOf = new Map<string, number>()
+          const counting = Effect.forever(Effect.delay(
+            Effect.map(
+              sql("SELECT split_part(instance, '::', 1) AS trip, count(*)::int AS n FROM effects GROUP BY 1"),
+              (rows) => void (effectsOf = new Map(rows.map(({ n, trip }) => [String(trip), Number(n)])))
+            ),
+            200
+          ))
+          /** At most 1.5 seconds, the longest pause inside of a step, after the trip has 0 to 3 effects. */
+          const interrupting = Effect.forEach(ids, (instanceId, n) =>
             Effect.gen(function*() {
               yield* client.start(Trip, { instanceId })
-              yield* Effect.sleep(yield* Random.nextIntBetween(0, 15_000))
+              yield* waitUntil(
+                Effect.sync(() => (effectsOf.get(instanceId) ?? 0) >= n % 4 && (n % 8 < 7 || kills >= 3))
+              )
+              yield* Effect.sleep(yield* Random.nextIntBetween(0, 1_500))
               yield* client.interrupt(instanceId, "rain", { deadline: "2 minutes" })
               return yield* Effect.flip(client.wait(Trip, instanceId, { timeout: "3 minutes" }))
             }), { concurrency: "unbounded" })
-          const outcomes = yield* Effect.raceFirst(interrupting, killing)
+          const outcomes = yield* Effect.raceFirst(interrupting, Effect.raceFirst(killing, counting))
 
           const reasons = outcomes.map((error) => error._tag === "InstanceCancelled" ? error.reason : error._tag)
           assert.deepStrictEqual([...new Set(reasons)], ["rain"], "all are cancelled before their deadline")

@@ -23,6 +23,16 @@ export interface Fleet {
   readonly runs: Effect.Effect<ReadonlyMap<string, number>>
   /** How many handlers each process started. */
   readonly runsOf: Effect.Effect<ReadonlyMap<number, number>>
+  /** The starts of handlers of activity calls that ran more than once: when, where, and at which delivery. */
+  readonly repeated: Effect.Effect<ReadonlyArray<Begun>>
+}
+
+interface Begun {
+  readonly key: string
+  readonly pid: number
+  /** Milliseconds since the epoch. */
+  readonly at: number
+  readonly delivery: number
 }
 
 /** On the database of a URL. Settings are the defaults. */
@@ -34,25 +44,28 @@ export const make = (url: string): Effect.Effect<Fleet, never, Scope.Scope> =>
     ),
     (directory) => {
       const effects = path.join(directory, "effects.jsonl")
-      const begun = <Key>(keyOf: (call: { readonly key: string; readonly pid: number }) => Key) =>
-        Effect.promise(async () => {
+      const begun = Effect.promise(async () => {
+        const lines = (await readFile(effects, "utf8").catch(() => "")).split("\n").filter((line) => line !== "")
+        return lines.map((line) => JSON.parse(line) as Begun & { readonly event: string }).filter(({ event }) =>
+          event === "begin"
+        )
+      })
+      const counted = <Key>(keyOf: (call: Begun) => Key) =>
+        Effect.map(begun, (calls) => {
           const runs = new Map<Key, number>()
-          for (const line of (await readFile(effects, "utf8").catch(() => "")).split("\n")) {
-            if (line === "") continue
-            const { event, ...call } = JSON.parse(line) as {
-              readonly event: string
-              readonly key: string
-              readonly pid: number
-            }
-            if (event === "begin") runs.set(keyOf(call), (runs.get(keyOf(call)) ?? 0) + 1)
-          }
+          for (const call of calls) runs.set(keyOf(call), (runs.get(keyOf(call)) ?? 0) + 1)
           return runs
         })
+      const runs = counted(({ key }) => key)
       return {
         worker: (name, versions, options) =>
           ChildProcess.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
-        runs: begun(({ key }) => key),
-        runsOf: begun(({ pid }) => pid)
+        runs,
+        runsOf: counted(({ pid }) => pid),
+        repeated: Effect.zipWith(runs, begun, (runs, calls) =>
+          calls.filter(({ key }) =>
+            runs.get(key)! > 1
+          ).map(({ at, delivery, key, pid }) => ({ key, pid, at, delivery })))
       }
     }
   )
