@@ -4,7 +4,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import { Approval, Box1, Decision, Flow, Letters } from "../programs/chaos/definitions.ts"
+import { Approval, Box1, Decision, Flow, Letters, Ping } from "../programs/chaos/definitions.ts"
 import * as LatencyProxy from "../programs/latencyProxy.ts"
 import * as App from "../utils/app.ts"
 import * as Fleet from "../utils/fleet.ts"
@@ -70,14 +70,16 @@ const results = (outage: Outage) =>
 
 /**
  * The server is unreachable for longer than a lock lasts. The processes reach it again one after another: first the
- * one with most free slots, last the one that runs most.
+ * one with most free slots, last the one that runs most. Each has claimed activities before, as one that does not
+ * know of the outage takes over at once.
  */
 const goneForLongerThanALock = Effect.gen(function*() {
   const test = yield* PgServer.database
   const fleet = yield* Fleet.make(test.url)
   // The last process is back after two thirds of a lock. On a busy machine its first statements take seconds.
   const lockMs = 12_000
-  const processes = yield* Effect.forEach(["one", "two", "three"], (name) =>
+  const names = ["one", "two", "three"]
+  const processes = yield* Effect.forEach(names, (name) =>
     Effect.gen(function*() {
       const proxy = yield* LatencyProxy.proxyFor(test.url)
       const worker = yield* fleet.worker(name, ["1.0.0"], { lockMs, url: proxy.through(test.url) })
@@ -86,6 +88,9 @@ const goneForLongerThanALock = Effect.gen(function*() {
     }))
   yield* Effect.gen(function*() {
     const client = yield* Client.Client
+    for (const name of names) {
+      assert.strictEqual(yield* client.execute(Ping(name), { instanceId: `ping ${name}` }), name)
+    }
     const ids = Array.from({ length: 24 }, (_, n) => ({ instanceId: `flow-${n}`, n }))
     yield* Effect.forEach(
       ids,
