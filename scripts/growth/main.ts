@@ -139,32 +139,34 @@ const measureDashboard = Effect.gen(function*() {
   }
 }).pipe(Effect.scoped)
 
-/** Open pages: what the overview of each asks for, and a list that is read again every five seconds. */
+/**
+ * Open pages. Each follows the live stream, and shows one view: the overview, which reads the reasons every ten seconds,
+ * or a list, which is read every five.
+ */
 const openPages = (base: string, signal: AbortSignal) => {
   const page = async (n: number) => {
     const live = await fetch(`${base}api/live`, { headers: pageHeaders, signal })
     const reading = (async () => {
       for await (const _ of live.body!) if (signal.aborted) return
     })()
-    const overview = (async () => {
+    const [path, everyMs] = views[n % views.length]!
+    const view = (async () => {
       while (!signal.aborted) {
-        await (await fetch(`${base}api/reasons`, { headers: pageHeaders, signal })).text()
-        await new Promise((resolve) => setTimeout(resolve, 10_000))
+        await (await fetch(`${base}api/${path}`, { headers: pageHeaders, signal })).text()
+        await new Promise((resolve) => setTimeout(resolve, everyMs))
       }
     })()
-    const list = (async () => {
-      while (!signal.aborted) {
-        await (await fetch(`${base}api/instances?status=${n % 2 === 0 ? "Running" : "Failed"}`, {
-          headers: pageHeaders,
-          signal
-        })).text()
-        await new Promise((resolve) => setTimeout(resolve, 5_000))
-      }
-    })()
-    await Promise.allSettled([reading, overview, list])
+    await Promise.allSettled([reading, view])
   }
   return Promise.allSettled(Array.from({ length: pages }, (_, n) => page(n)))
 }
+
+const views = [
+  ["reasons", 10_000],
+  ["instances?status=Running", 5_000],
+  ["reasons", 10_000],
+  ["instances?status=Failed", 5_000]
+] as const
 
 const token = "growth growth growth"
 const pageHeaders = { authorization: `Bearer ${token}` }

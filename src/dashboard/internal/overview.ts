@@ -2,7 +2,7 @@
  * What happens in the store, for all pages that look at it.
  *
  * Every two seconds it reads what `top` reads, which costs the same however many instances there are; less often what
- * changes slowly. A store that answers slowly is asked less often: reads take a twentieth of the time at most.
+ * changes slowly. A store that answers slowly is asked less often: reads take a fiftieth of the time at most.
  */
 import * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
@@ -57,7 +57,7 @@ export const watch = Effect.fnUntraced(function*(
         )
       }),
       Effect.timed,
-      Effect.flatMap(([took]) => Effect.sleep(Math.max(everyMs, Duration.toMillis(took) * 20)))
+      Effect.flatMap(([took]) => Effect.sleep(Math.max(everyMs, Duration.toMillis(took) * 50)))
     )
   )
 })
