@@ -140,8 +140,8 @@ const measureDashboard = Effect.gen(function*() {
 }).pipe(Effect.scoped)
 
 /**
- * Open pages. Each follows the live stream, and shows one view: the overview, which reads the reasons every ten seconds,
- * or a list, which is read every five.
+ * Open pages. Each follows the live stream, and shows one view: the overview, which reads the reasons every ten
+ * seconds, or a list, which is read every five.
  */
 const openPages = (base: string, signal: AbortSignal) => {
   const page = async (n: number) => {
