@@ -4,24 +4,13 @@
  */
 import { assert, it } from "@effect/vitest"
 import { Signal } from "duroxide-prisma"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import type { Browser, Page } from "playwright-core"
+import type { Page } from "playwright-core"
 import { Booking } from "../programs/hotel.ts"
 import * as Chromium from "./chromium.ts"
 import * as Hotel from "./hotel.ts"
-
-class Lobby extends Context.Service<Lobby, Hotel.Hotel & { readonly browser: Browser }>()("test/Lobby") {}
-
-const layer = Layer.effect(
-  Lobby,
-  Effect.gen(function*() {
-    const browser = yield* Chromium.launch
-    return { ...yield* Hotel.open, browser }
-  })
-)
+import { layer, Lobby } from "./lobby.ts"
 
 const instance = (id: string) => `#/instances/${encodeURIComponent(id)}`
 

@@ -2,23 +2,11 @@
  * The dashboard in a real browser, beside work that continues while a worker is killed again and again.
  */
 import { assert, it } from "@effect/vitest"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import { cpSync, mkdirSync } from "node:fs"
-import type { Browser } from "playwright-core"
 import * as Chromium from "./chromium.ts"
 import * as Hotel from "./hotel.ts"
-
-class Lobby extends Context.Service<Lobby, Hotel.Hotel & { readonly browser: Browser }>()("test/Lobby") {}
-
-const layer = Layer.effect(
-  Lobby,
-  Effect.gen(function*() {
-    const browser = yield* Chromium.launch
-    return { ...yield* Hotel.open, browser }
-  })
-)
+import { layer, Lobby } from "./lobby.ts"
 
 const pictures = "build/pictures"
 mkdirSync(pictures, { recursive: true })
