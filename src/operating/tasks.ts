@@ -1,9 +1,22 @@
 /**
- * Why a task did not succeed.
+ * What operators see of a task.
  */
 import { age } from "../model/shared/quantities.ts"
 import type { ListedTask } from "../prisma/shared/taskReport.ts"
 import * as failures from "../tasks/shared/failure.ts"
+
+/** The part that the command line and the dashboard show alike. Payload and times are theirs. */
+export const summaryOf = (task: ListedTask) => ({
+  taskId: task.id,
+  name: task.name,
+  key: task.key,
+  status: task.status,
+  attempts: task.attempts,
+  counted: task.counted,
+  maxAttempts: task.maxAttempts,
+  error: errorOf(task),
+  workerId: task.workerId
+})
 
 /** Why its last attempt failed, or why it was cancelled; null if neither happened. */
 export const errorOf = ({ error }: ListedTask): string | null => {

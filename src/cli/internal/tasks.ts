@@ -2,22 +2,14 @@
  * A task as the command line shows it.
  */
 import { age } from "../../model/shared/quantities.ts"
-import { errorOf } from "../../operating/tasks.ts"
+import { summaryOf } from "../../operating/tasks.ts"
 import { isoTime } from "../../operating/times.ts"
 import type { ListedTask } from "../../prisma/shared/taskReport.ts"
 import type { Style } from "./Output.ts"
 import { shortened } from "./table.ts"
 
 export const toJson = (task: ListedTask): object => ({
-  taskId: task.id,
-  name: task.name,
-  key: task.key,
-  status: task.status,
-  attempts: task.attempts,
-  counted: task.counted,
-  maxAttempts: task.maxAttempts,
-  error: errorOf(task),
-  workerId: task.workerId,
+  ...summaryOf(task),
   createdAt: isoTime(task.createdAtMs),
   runAt: isoTime(task.runAtMs),
   startedAt: task.startedAtMs === null ? null : isoTime(task.startedAtMs),

@@ -9,7 +9,7 @@ import * as Stream from "effect/Stream"
 import { Ledger } from "../../model/shared/ledger.ts"
 import * as InstanceDetail from "../../operating/instanceDetail.ts"
 import * as Reasons from "../../operating/reasons.ts"
-import { errorOf } from "../../operating/tasks.ts"
+import { summaryOf } from "../../operating/tasks.ts"
 import { Database } from "../../prisma/Database.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
@@ -140,15 +140,7 @@ export const layer = (knowledge: Knowledge) =>
             const page = yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
             return {
               tasks: page.tasks.map((task) => ({
-                taskId: task.id,
-                name: task.name,
-                key: task.key,
-                status: task.status,
-                attempts: task.attempts,
-                counted: task.counted,
-                maxAttempts: task.maxAttempts,
-                error: errorOf(task),
-                workerId: task.workerId,
+                ...summaryOf(task),
                 createdAtMs: task.createdAtMs,
                 runAtMs: task.runAtMs,
                 startedAtMs: task.startedAtMs,
