@@ -6812,8 +6812,8 @@ AS $$
     FROM pg_stat_activity AS a
     WHERE a.pid <> pg_backend_pid()
       AND COALESCE(a.datname, current_database()) = current_database()
-      -- Vacuum does not keep rows for itself.
-      AND a.backend_type IS DISTINCT FROM 'autovacuum worker'
+      -- Vacuum does not keep rows for itself, and its launcher, which belongs to no database, for a moment only.
+      AND COALESCE(a.backend_type, '') NOT IN ('autovacuum worker', 'autovacuum launcher')
     UNION ALL
     SELECT 'prepared transaction', p.gid, NULL, p.prepared, age(p.transaction)
     FROM pg_prepared_xacts AS p WHERE p.database = current_database()
