@@ -57,7 +57,7 @@ export const watch = Effect.fnUntraced(function*(
         )
       }),
       Effect.timed,
-      Effect.flatMap(([took]) => Effect.sleep(Math.max(everyMs, Duration.toMillis(took) * 50)))
+      Effect.flatMap(([took]) => Effect.sleep(pauseAfter(Duration.toMillis(took))))
     )
   )
 })
@@ -77,7 +77,10 @@ export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined,
 
 // internal
 
+/** Reads take a fiftieth of the time, so that work hardly notices; but whoever acts soon sees what came of it. */
+const pauseAfter = (tookMs: number) => Math.min(Math.max(everyMs, tookMs * 50), longestPauseMs)
 const everyMs = 2_000
+const longestPauseMs = 10_000
 const slowEveryMs = 15_000
 const minuteMs = 60_000
 
