@@ -361,6 +361,7 @@ const makeWith = <
     })
     if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer
+    yield* decoded(failure.checkOpened(details))
     const typed = details._tag === "Application" && details.kind === "ActivityFailed"
       ? failure.decodeOption(details.message)
       : Option.none()
