@@ -35,6 +35,7 @@ import * as orchestrations from "./internal/orchestrations.ts"
 import * as pausesOf from "./internal/pauses.ts"
 import * as processes from "./internal/processes.ts"
 import * as reads from "./internal/reads.ts"
+import * as sealedEnqueue from "./internal/sealedEnqueue.ts"
 import * as sealedProvider from "./internal/sealedProvider.ts"
 import * as sealings from "./internal/sealing.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
@@ -184,20 +185,27 @@ export const make: (
  * **Details**
  *
  * Each call is one statement: it is not batched with others and never retried, and it wakes no caller of this process,
- * because nothing is visible before the commit.
+ * because nothing is visible before the commit. `payloads` is what encodes payloads; without it they are stored plain.
  *
  * @category constructors
  * @since 0.2.0
  */
 export const makeEnqueue = (
-  driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
+  driver: Pick<
+    ProviderDriver["Service"],
+    "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker" | "readProgress"
+  >,
+  payloads?: PayloadCodec["Service"]
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
   const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
-  return enqueue.make({
+  const provider = enqueue.make({
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
     sendMessage: (message) => Effect.map(enqueueForOrchestrator([message]), ([answer]) => answer!),
     sendActivity: (activity) => enqueueForWorker([activity])
   })
+  return payloads === undefined
+    ? provider
+    : sealedEnqueue.make(provider, sealings.make(payloads, reads.isOfRust(driver)))
 }
 
 /**

@@ -32,6 +32,7 @@ import * as claimRights from "./internal/claimRights.ts"
 import * as sweeps from "./internal/sweep.ts"
 import * as wakeupWork from "./internal/wakeupWork.ts"
 import { servedOf } from "./shared/code.ts"
+import * as sealedDriver from "./shared/sealedDriver.ts"
 import type * as Task from "./Task.ts"
 import { TaskDriver } from "./TaskDriver.ts"
 
@@ -143,7 +144,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
     TaskWorker,
     Effect.gen(function*() {
       const served = yield* servedOf(options.tasks)
-      const driver = yield* TaskDriver
+      const driver = yield* sealedDriver.driver
       const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
       const problem = problemOfName(workerId, maxWorkerIdBytes)
       if (problem !== undefined) {

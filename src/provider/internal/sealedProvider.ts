@@ -14,6 +14,8 @@ import type * as WorkItem from "../../model/WorkItem.ts"
 import * as renewal from "../../waking/renewal.ts"
 import type { Claimed, End, OrchestrationItem, Progress, ProgressAnswer, Provider } from "../Provider.ts"
 import type { ProviderError } from "../ProviderError.ts"
+import type { Through } from "../shared/sealing.ts"
+import * as sealedEnqueue from "./sealedEnqueue.ts"
 import * as sealing from "./sealing.ts"
 import type { Sealing } from "./sealing.ts"
 
@@ -22,8 +24,7 @@ type Activity = WorkItem.Of<"ActivityExecute">
 type Awaiting = Pick<Service, "awaitProgress">
 
 export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Service => {
-  /** Starts as this provider has been given them, by what is stored. */
-  const plainStarts = new WeakMap<object, WorkItem.Of<"StartOrchestration">>()
+  const enqueueing = sealedEnqueue.make(provider, seals)
   /** Lock tokens of activities that executions of Rust have scheduled, which read only plain outcomes. */
   const forRust = new Set<string>()
 
@@ -84,6 +85,10 @@ export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Ser
 
   return {
     ...provider,
+    ...enqueueing,
+    // Its turn is sealed where the start is sent.
+    onStart: (begin) =>
+      provider.onStart((start, nowMs, pinnedVersion) => begin(enqueueing.plainStart(start), nowMs, pinnedVersion)),
     storedText: (event) => provider.storedText(seals.storedEvent(event)),
 
     fetchOrchestrationItem: (options) =>
@@ -110,36 +115,6 @@ export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Ser
         seals.turn("ackOrchestrationItem", turn),
         (stored) => provider.ackOrchestrationItem(lockToken, stored)
       ),
-
-    enqueueForOrchestrator: ({ delay, message }) =>
-      // A start without a pin may be taken by a process of Rust.
-      message._tag === "StartOrchestration"
-        ? provider.enqueueForOrchestrator({ delay, message })
-        : Effect.flatMap(
-          seals.message("enqueueForOrchestrator", message),
-          (message) => provider.enqueueForOrchestrator({ delay, message })
-        ),
-
-    enqueueForWorker: (activity) =>
-      Effect.flatMap(
-        sealing.ofItem(activity, seals.seal("enqueueForWorker", activity.instance)),
-        provider.enqueueForWorker
-      ),
-
-    startOrchestration: (options) =>
-      sealing.isOurs(options.pinnedVersion)
-        ? Effect.flatMap(
-          sealing.ofItem(options.start, seals.seal("startOrchestration", options.start.instance)),
-          (start) => {
-            plainStarts.set(start, options.start)
-            return provider.startOrchestration({ ...options, start })
-          }
-        )
-        : provider.startOrchestration(options),
-
-    // Its turn is sealed where the start is sent.
-    onStart: (begin) =>
-      provider.onStart((start, nowMs, pinnedVersion) => begin(plainStarts.get(start) ?? start, nowMs, pinnedVersion)),
 
     advanceOrchestration: Effect.fnUntraced(function*(optimistic) {
       const { instanceId, lastEvent, results, turn } = optimistic
@@ -300,7 +275,7 @@ export const openingProgress =
 /** Before work whose payloads an object store does not give back is claimed again. */
 const unopenedPause = Duration.seconds(5)
 
-const openOption = (text: Option.Option<string>, open: sealing.Through) =>
+const openOption = (text: Option.Option<string>, open: Through) =>
   Option.match(text, { onNone: () => Effect.succeedNone, onSome: (text) => Effect.asSome(open(text)) })
 
 const isSame = (a: Progress, b: Progress) =>

@@ -1,8 +1,5 @@
 /**
  * Which texts of events, messages and turns are payloads, and how they pass through a `PayloadCodec`.
- *
- * Sealing fails if the codec does. Opening leaves a text sealed that the codec cannot read: its Schema refuses it,
- * which blocks the instance until a process can. It fails only if the codec may be able to read it later.
  */
 import * as Effect from "effect/Effect"
 import type * as ErrorDetails from "../../model/ErrorDetails.ts"
@@ -10,25 +7,19 @@ import type * as Event from "../../model/Event.ts"
 import * as attributes from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
-import { ours } from "../../model/shared/logging.ts"
 import * as markers from "../../model/shared/markers.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
-import * as sealed from "../../model/shared/sealed.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { PayloadCodec, PayloadCodecError } from "../PayloadCodec.ts"
+import type { PayloadCodec } from "../PayloadCodec.ts"
 import type { Turn } from "../Provider.ts"
-import { PayloadUnavailable, ProviderError } from "../ProviderError.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import type { Through } from "../shared/sealing.ts"
+import * as texts from "../shared/sealing.ts"
 
 type Codec = PayloadCodec["Service"]
 
-/** What one payload text becomes. */
-export type Through = (text: string) => Effect.Effect<string, ProviderError>
-
-export interface Sealing {
-  /** To store texts of this instance. */
-  readonly seal: (operation: string, instanceId: string) => Through
-  readonly open: (operation: string, instanceId: string) => Through
+export interface Sealing extends texts.Texts {
   /** Its items are in the order of those of the given one. */
   readonly turn: (operation: string, turn: Turn) => Effect.Effect<Turn, ProviderError>
   /** The last event of a turn or history that passed through here, as it is stored. */
@@ -45,45 +36,12 @@ export const make = (
   codec: Codec,
   isOfRust: (instanceId: string) => Effect.Effect<boolean, ProviderError>
 ): Sealing => {
-  const known = new Known()
-  const warned = new Set<string>()
+  const { open, seal } = texts.make(codec, "instance_id")
   const storedEvents = new WeakMap<Event.Event, Event.Event>()
 
   const remember: Sealing["remember"] = (history, stored) => {
     const last = history.at(-1)
     if (last !== undefined && last !== stored.at(-1)) storedEvents.set(last, stored.at(-1)!)
-  }
-
-  const seal = (operation: string, instanceId: string): Through => (text) =>
-    Effect.suspend(() => {
-      if (sealed.isSealed(text)) return Effect.succeed(text)
-      const before = known.get(instanceId, text)
-      if (before !== undefined) return Effect.succeed(before)
-      return Effect.map(Effect.mapError(codec.encode(text), unavailable(operation)), (stored) => {
-        known.add(instanceId, text, stored)
-        return stored
-      })
-    })
-
-  const open = (operation: string, instanceId: string): Through => (text) => {
-    if (!sealed.isSealed(text)) return Effect.succeed(text)
-    return Effect.matchEffect(codec.decode(text), {
-      onSuccess: (opened) => {
-        if (codec.isCurrent(text)) known.add(instanceId, opened, text)
-        return Effect.succeed(opened)
-      },
-      onFailure: (error) => {
-        if (error.isRetryable) return Effect.fail(unavailable(operation)(error))
-        if (warned.has(error.problem) || warned.size >= mostWarned) return Effect.succeed(text)
-        warned.add(error.problem)
-        return Effect.as(
-          Effect.logError("Provider: a payload cannot be decoded; what needs it waits for a process that can").pipe(
-            ours({ instance_id: instanceId, payload: sealed.describe(text), error: error.problem })
-          ),
-          text
-        )
-      }
-    })
   }
 
   /** Rust reads only plain texts. */
@@ -177,15 +135,6 @@ export const ofDetails = (
   })
 }
 
-/** The end of a task as it reaches its orchestration: SQL writes it, with the texts that the task has stored. */
-export const ofTaskEnd = (text: string, through: Through): Effect.Effect<string, ProviderError> => {
-  const texts = [...sealed.textsIn(text)]
-  return texts.length === 0 ? Effect.succeed(text) : Effect.map(
-    Effect.forEach(texts, through),
-    (opened) => sealed.replace(text, (one) => opened[texts.indexOf(one)]!) as string
-  )
-}
-
 /** The event, opened, also what a task has stored in it. */
 export const openedEvent = (event: Event.Event, through: Through): Effect.Effect<Event.Event, ProviderError> =>
   event._tag === "ExternalEventPersistent" && taskSignal.isName(event.name)
@@ -213,7 +162,7 @@ const holdsPayload = (details: ErrorDetails.ErrorDetails): details is Failure =>
   details._tag === "Poison" || details._tag === "Application" && typeof details.kind === "string"
 
 const withTaskEnd = <A extends { readonly data: string }>(self: A, through: Through): Effect.Effect<A, ProviderError> =>
-  Effect.map(ofTaskEnd(self.data, through), (data) => data === self.data ? self : { ...self, data })
+  Effect.map(texts.nested(self.data, through), (data) => data === self.data ? self : { ...self, data })
 
 const fields = ["input", "output", "result", "data", "status", "value", "initialCustomStatus"] as const
 
@@ -251,46 +200,3 @@ const ofFields = <A extends object>(self: A, through: Through): Effect.Effect<A,
     () => Object.keys(changes).length === 0 ? self : { ...self, ...changes }
   )
 }
-
-const unavailable = (operation: string) => ({ problem }: PayloadCodecError) =>
-  new ProviderError({ operation, reason: new PayloadUnavailable({ problem }) })
-
-const mostWarned = 100
-
-/**
- * Sealed texts of what this process has lately sealed or opened, by instance. A payload is stored in several places one
- * after another, as a result in a message, then in the history: it is sealed once, and put into an object store once.
- */
-class Known {
-  private readonly texts = new Map<string, string>()
-  private size = 0
-
-  get(instanceId: string, text: string): string | undefined {
-    return this.texts.get(keyOf(instanceId, text))
-  }
-
-  add(instanceId: string, text: string, stored: string): void {
-    if (stored === text) return
-    const key = keyOf(instanceId, text)
-    this.remove(key)
-    this.texts.set(key, stored)
-    this.size += key.length + stored.length
-    for (const oldest of this.texts.keys()) {
-      if (this.texts.size <= mostKnown && this.size <= mostKnownLength) break
-      this.remove(oldest)
-    }
-  }
-
-  private remove(key: string): void {
-    const stored = this.texts.get(key)
-    if (stored === undefined) return
-    this.texts.delete(key)
-    this.size -= key.length + stored.length
-  }
-}
-
-const keyOf = (instanceId: string, text: string) => `${instanceId}\0${text}`
-
-const mostKnown = 1_000
-/** UTF-16 code units. */
-const mostKnownLength = 16 * 1024 * 1024

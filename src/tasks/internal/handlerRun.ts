@@ -12,6 +12,7 @@ import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
+import * as sealed from "../../model/shared/sealed.ts"
 import { failedUnscheduled } from "../shared/code.ts"
 import type { Failed, TaskCode } from "../shared/code.ts"
 import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
@@ -53,7 +54,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
     return Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => Effect.fail(new Expired(timeoutMs)) })
   }
 
-  return (text, counted) =>
+  const run: TaskCode["run"] = (text, counted) =>
     Effect.suspend(() => codecs.payload.decode(text)).pipe(
       Effect.orDie,
       Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
@@ -91,9 +92,18 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
         )
       })
     )
+  return (text, counted) => sealed.isSealed(text) ? Effect.fail(unread(text)) : run(text, counted)
 }
 
 // internal
+
+/** The task is not at fault: a process with the key may have it next. */
+const unread = (text: string): Failed => ({
+  failure: { _tag: "Unavailable", problem: `of its payload, ${sealed.problemOf(text)}` },
+  errorType: "PayloadSealed",
+  retryAfter: Duration.minutes(1),
+  counts: false
+})
 
 /** A stale `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
 const staleIn = (defect: unknown): StaleAttempt | undefined =>
