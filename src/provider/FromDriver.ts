@@ -170,6 +170,7 @@ export const make: (
     activity: wakeups.activity,
     onStart: firstTurns.onStart,
     storeNowMs,
+    sealsPayloads: sealing !== undefined,
     storedText: Event.encode,
     ...ofReads,
     ...waiting.operations,

@@ -246,6 +246,9 @@ export class Provider extends Context.Service<Provider, {
     readonly sufficient?: Duration.Duration | undefined
   }) => Effect.Effect<void, ProviderError>
 
+  /** Whether payloads pass through a `PayloadCodec`: then they are not logged either, as parts of defects. */
+  readonly sealsPayloads: boolean
+
   /**
    * The row text of an event that this provider has read or stored: `HistoryEnd.lastEvent` of a history that ends with
    * it.

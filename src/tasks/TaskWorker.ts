@@ -13,13 +13,16 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
+import { SealsDefects } from "../model/shared/defect.ts"
 import { problemOfName } from "../model/shared/identifiers.ts"
 import { ours, withHarmlessLoggers } from "../model/shared/logging.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Queue } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
@@ -210,7 +213,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       })
       yield* Effect.forkScoped(Effect.flatMap(Deferred.await(rights.denied), stop))
       return TaskWorker.of({ failure: Deferred.await(failure) })
-    })
+    }).pipe(
+      Effect.updateContext((context: Context.Context<any>) =>
+        Context.add(context, SealsDefects, Option.isSome(Context.getOption(context, PayloadCodec)))
+      )
+    )
   ) as never
 
 /**

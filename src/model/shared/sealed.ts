@@ -78,9 +78,17 @@ export const problemOf = (text: string): string =>
     describe(text)
   }, and this process cannot decode it: provide the PayloadCodec that has stored it, with its key`
 
-/** A value for people: each sealed text in it is replaced by what it shows of itself. */
-export const conceal = (value: unknown): unknown =>
-  mapTexts(value, (text) => isSealed(text) ? describe(text) : concealNested(text))
+/** A text for people: each sealed text in it, also as a part of JSON, is replaced by what it shows of itself. */
+export const concealIn = (text: string): string =>
+  text.includes(field)
+    ? text.replace(anySealed, (whole: string, header: string, bytes: string) => {
+      const read = readObject({ [field]: header, bytes: Number(bytes), data: "" })
+      return read === undefined ? whole : describeSealed(read)
+    })
+    : text
+
+/** A value for people, with `concealIn` for all texts in it. */
+export const conceal = (value: unknown): unknown => mapTexts(value, concealIn)
 
 /** All sealed texts in a value, and in the JSON texts in it. */
 export const textsIn = (value: unknown): ReadonlySet<string> => {
@@ -120,7 +128,8 @@ const wordsOf = ({ name, parameter }: Step): { readonly what: string; readonly d
 /** Whether it is JSON with a sealed text in it, such as the end of a task in the message to its orchestration. */
 const mayNest = (text: string) => text.includes(field) && typeof parsed(text) === "object"
 
-const concealNested = (text: string) => mayNest(text) ? JSON.stringify(conceal(parsed(text))) : text
+/** As `write` writes it, or as part of a JSON text, whose quotes are escaped. */
+const anySealed = /\{\\*"\$sealed\\*":\\*"([^"\\]+)\\*",\\*"bytes\\*":(\d+),\\*"data\\*":\\*"[A-Za-z0-9+/=]*\\*"\}/g
 
 const parsed = (text: string): unknown => {
   try {

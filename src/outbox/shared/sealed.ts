@@ -1,5 +1,5 @@
 /**
- * Messages whose payloads pass through a `PayloadCodec`: sealed from the outbox to the consumer. Their kind stays plain.
+ * Messages whose payloads pass through a `PayloadCodec`: sealed from the outbox to the consumer, except for their kind.
  */
 import * as Effect from "effect/Effect"
 import * as sealed from "../../model/shared/sealed.ts"

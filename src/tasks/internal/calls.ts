@@ -19,7 +19,7 @@ import * as failures from "../shared/failure.ts"
 import { problemOfKey } from "./settings.ts"
 import type { Settings } from "./settings.ts"
 
-/** A text in which this process could read everything: what it could not is no result, and no other failure. */
+/** A text that this process could read to the last part: a sealed one would pass for a result, or another failure. */
 const Opened = Schema.String.check(Schema.makeFilter((text) => {
   const [unread] = sealed.textsIn(text)
   return unread === undefined || sealed.problemOf(unread)

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
-import { describe } from "../../model/shared/defect.ts"
+import { describe, logDeath } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
@@ -85,10 +85,9 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
           const error = new TaskUnavailable({ taskName: name, problem })
           return failed(counted, error, { _tag: "Unavailable", problem }, errorType)
         }
-        return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
-          // A logger that throws must not change what is recorded.
-          Effect.exit,
-          Effect.andThen(died(counted, message, errorTypeOf(death.defect)))
+        return Effect.andThen(
+          logDeath("Task worker: handler died", death.defect),
+          died(counted, message, errorTypeOf(death.defect))
         )
       })
     )
