@@ -353,10 +353,16 @@ export const compression = (options?: {
           : zlibCall((done) => zlib.deflate(bytes, done)),
         (compressed) => compressed.length < bytes.length * 0.9 ? { bytes: compressed } : undefined
       ),
-    decode: (bytes, _, { bytes: length }) =>
-      length > mostInflated
-        ? unreadable(`it would have ${length} bytes`)
-        : zlibCall((done) => zlib.inflate(bytes, { maxOutputLength: Math.max(1, length) }, done))
+    decode: (bytes, _, { bytes: length }) => {
+      if (length > mostInflated) return unreadable(`it would have ${length} bytes`)
+      const limits = { maxOutputLength: Math.max(1, length) }
+      return length > mostAtOnce
+        ? zlibCall((done) => zlib.inflate(bytes, limits, done))
+        : Effect.catch(
+          Effect.try({ try: () => zlib.inflateSync(bytes, limits), catch: () => "refused" }),
+          () => unreadable(notCompressed)
+        )
+    }
   }
 }
 
@@ -416,10 +422,12 @@ const keyBytes = 32
 const vectorBytes = 12
 const tagBytes = 16
 
-/** Compressed at once, in about 100 microseconds; what is larger does not hold up the event loop. */
+/** Bytes that are compressed at once, in about 100 microseconds; more would hold up the event loop. */
 const mostAtOnce = 16_384
 /** Four times the largest payload. */
 const mostInflated = 16 * 1024 * 1024
+
+const notCompressed = "what is stored is not what was compressed"
 
 const say = (text: string) => JSON.stringify(text.slice(0, 100))
 
@@ -441,7 +449,5 @@ const bytesOfKey = (id: string, key: Key): Uint8Array => {
 
 const zlibCall = (call: (done: (error: Error | null, bytes: Buffer) => void) => void) =>
   Effect.callback<Uint8Array, PayloadCodecError>((resume) =>
-    call((error, bytes) =>
-      resume(error === null ? Effect.succeed(bytes) : unreadable("what is stored is not what was compressed"))
-    )
+    call((error, bytes) => resume(error === null ? Effect.succeed(bytes) : unreadable(notCompressed)))
   )

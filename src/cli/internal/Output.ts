@@ -2,8 +2,9 @@
  * Where everything a command prints goes.
  *
  * Standard output has the answer and nothing else: text for people, or one JSON value with `--json`. Progress, log
- * lines and errors go to standard error; with `--json` each of them is a JSON object on a line of its own. Payloads that
- * a codec has sealed are shown as what they say of themselves, everywhere.
+ * lines and errors go to standard error; with `--json` each of them is a JSON object on a line of its own.
+ *
+ * Payloads that a codec has sealed are shown as what they say of themselves, everywhere.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"

@@ -128,7 +128,7 @@ const wordsOf = ({ name, parameter }: Step): { readonly what: string; readonly d
 /** Whether it is JSON with a sealed text in it, such as the end of a task in the message to its orchestration. */
 const mayNest = (text: string) => text.includes(field) && typeof parsed(text) === "object"
 
-/** As `write` writes it, or as part of a JSON text, whose quotes are escaped. */
+/** Matches what `write` writes, also as a part of a JSON text, whose quotes are escaped. */
 const anySealed = /\{\\*"\$sealed\\*":\\*"([^"\\]+)\\*",\\*"bytes\\*":(\d+),\\*"data\\*":\\*"[A-Za-z0-9+/=]*\\*"\}/g
 
 const parsed = (text: string): unknown => {

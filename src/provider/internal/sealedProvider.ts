@@ -9,19 +9,17 @@ import * as Result from "effect/Result"
 import * as Event from "../../model/Event.ts"
 import type { InstanceState } from "../../model/Instance.ts"
 import { aboutInstance } from "../../model/shared/logging.ts"
-import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import * as renewal from "../../waking/renewal.ts"
-import type { Claimed, End, OrchestrationItem, Progress, ProgressAnswer, Provider } from "../Provider.ts"
+import type { Claimed, End, OrchestrationItem, Provider } from "../Provider.ts"
 import type { ProviderError } from "../ProviderError.ts"
-import type { Through } from "../shared/sealing.ts"
+import { openingProgress, openOption } from "../shared/openingProgress.ts"
 import * as sealedEnqueue from "./sealedEnqueue.ts"
 import * as sealing from "./sealing.ts"
 import type { Sealing } from "./sealing.ts"
 
 type Service = Provider["Service"]
 type Activity = WorkItem.Of<"ActivityExecute">
-type Awaiting = Pick<Service, "awaitProgress">
 
 export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Service => {
   const enqueueing = sealedEnqueue.make(provider, seals)
@@ -235,49 +233,7 @@ export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Ser
   }
 }
 
-/** `until` is asked of what is stored, opened; a wait continues from what it has seen. */
-export const openingProgress =
-  ({ awaitProgress }: Awaiting, seals: Pick<Sealing, "open">, clock: Clock.Clock): Awaiting["awaitProgress"] =>
-  <A>({ instanceId, key, timeout, until }: Parameters<typeof awaitProgress<A>>[0]) =>
-    Effect.suspend(() => {
-      const open = seals.open("awaitProgress", instanceId)
-      const begunMs = monotonicMs(clock)
-      const wait = (seen: Progress | undefined): Effect.Effect<ProgressAnswer<A>, ProviderError> => {
-        const left = timeout === undefined || seen === undefined
-          ? timeout
-          : Duration.subtract(timeout, Duration.millis(monotonicMs(clock) - begunMs))
-        return Effect.flatMap(
-          awaitProgress<Progress>({
-            instanceId,
-            key,
-            timeout: left,
-            until: (progress) => seen !== undefined && isSame(progress, seen) ? Option.none() : Option.some(progress)
-          }),
-          (answer): Effect.Effect<ProgressAnswer<A>, ProviderError> => {
-            if (answer._tag !== "Found") return Effect.succeed(answer)
-            const { found } = answer
-            return Effect.flatMap(
-              Effect.all([openOption(found.status, open), openOption(found.value, open)]),
-              ([status, value]) =>
-                Option.match(until({ ...found, status, value }), {
-                  onNone: () => wait(found),
-                  onSome: (found) => Effect.succeed({ _tag: "Found", found })
-                })
-            )
-          }
-        )
-      }
-      return wait(undefined)
-    })
-
 // internal
 
 /** Before work whose payloads an object store does not give back is claimed again. */
 const unopenedPause = Duration.seconds(5)
-
-const openOption = (text: Option.Option<string>, open: Through) =>
-  Option.match(text, { onNone: () => Effect.succeedNone, onSome: (text) => Effect.asSome(open(text)) })
-
-const isSame = (a: Progress, b: Progress) =>
-  a.statusVersion === b.statusVersion && Option.getOrNull(a.status) === Option.getOrNull(b.status) &&
-  Option.getOrNull(a.value) === Option.getOrNull(b.value)
