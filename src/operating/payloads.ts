@@ -2,21 +2,11 @@
  * Payloads as operators see them: what is sealed shows its codec, its key and its size; with the codec, the plain text.
  */
 import * as Effect from "effect/Effect"
-import * as sealed from "../model/shared/sealed.ts"
 import type { Admin } from "../provider/Admin.ts"
 import type { PayloadCodec } from "../provider/PayloadCodec.ts"
+import { reveal } from "../provider/shared/revealing.ts"
 
 type Service = Admin["Service"]
-
-/** A value with the sealed texts in it decoded. What cannot be decoded stays as it is. */
-export const reveal = <A>(value: A, codec: Pick<PayloadCodec["Service"], "decode">): Effect.Effect<A> => {
-  const texts = [...sealed.textsIn(value)]
-  if (texts.length === 0) return Effect.succeed(value)
-  return Effect.map(
-    Effect.forEach(texts, (text) => Effect.orElseSucceed(codec.decode(text), () => text), { concurrency: 8 }),
-    (plain) => sealed.replace(value, (text) => plain[texts.indexOf(text)]!) as A
-  )
-}
 
 /** What reads payloads, with them decoded. */
 export const revealed = (admin: Service, codec: Pick<PayloadCodec["Service"], "decode">): Service => {

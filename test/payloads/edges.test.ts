@@ -4,7 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { FromDriver, PayloadCodec, ProviderDriver } from "duroxide-prisma/provider"
-import { TestRuntime } from "duroxide-prisma/testing"
+import { recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -20,13 +20,15 @@ import { canary, encryption } from "./utils.ts"
 const Copy = Activity.make("Copy", { payload: Schema.String, success: Schema.String })
 const Twice = Orchestration.make("Twice", { payload: Schema.String, success: Schema.String })
 
+const TwiceLive = Twice.toLayer(Effect.fn(function*(text) {
+  const once = yield* Copy.execute(text)
+  yield* Effect.sleep("1 minute")
+  return once + (yield* Copy.execute(once))
+}))
+
 const runtime = Runtime.layer({ orchestrations: [Twice], activities: [Copy] }).pipe(Layer.provide([
   Copy.toLayer((text) => Effect.succeed(text)),
-  Twice.toLayer(Effect.fn(function*(text) {
-    const once = yield* Copy.execute(text)
-    yield* Effect.sleep("1 minute")
-    return once + (yield* Copy.execute(once))
-  })),
+  TwiceLive,
   Logger.layer([])
 ]))
 
@@ -136,6 +138,27 @@ const claim = {
   tags: { _tag: "Any" },
   session: Option.none()
 } as const
+
+describe("A recorded history", () => {
+  it.effect("stays sealed, and is replayed with the codec", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.execute(Twice, { instanceId: "a", payload: canary })
+      const history = yield* recordHistory("a")
+      assert.notInclude(history, canary)
+      const replayed = yield* replayHistory(Twice, history)
+      assert.strictEqual(replayed.executions[0]?.status, "Completed")
+      const blind = yield* replayHistory(Twice, history).pipe(
+        Effect.provide(PayloadCodec.layer([encryption("k2")])),
+        Effect.flip
+      )
+      assert.include(blind.message, "encrypted (key k1,")
+    }).pipe(
+      Effect.provide([TestRuntime.layer(runtime), TwiceLive]),
+      Effect.provide(PayloadCodec.layer([encryption("k1")])),
+      Effect.scoped
+    ))
+})
 
 describe("Processes of Duroxide in Rust", () => {
   it.effect("get plain text of all that they are to run: starts, children, activities, and outcomes of theirs", () =>

@@ -16,6 +16,7 @@ import * as Tracer from "effect/Tracer"
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { fileURLToPath } from "node:url"
 import * as Cli from "../cli/cli.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -164,6 +165,15 @@ describe("Operators of encrypted payloads", () => {
         assert.strictEqual(exitCode, 2)
         assert.notInclude(stderr, "c2hvcnQ=")
       }
+
+      // A new build is tried against what runs.
+      const preflight = ["preflight", fileURLToPath(new URL("utils.ts", import.meta.url))]
+      const blind = yield* Cli.run(preflight, { env })
+      assert.include(blind.stdout, "encrypted (key k1,")
+      assert.strictEqual(blind.exitCode, 5)
+      const fits = yield* Cli.run([...preflight, "--decode"], { env: keys })
+      assert.strictEqual(fits.exitCode, 0, fits.stdout + fits.stderr)
+      assert.notInclude(fits.stdout + fits.stderr + blind.stdout + blind.stderr, canary)
 
       // What the command line sends is encrypted as well, where it has keys.
       const sent = yield* Cli.run(["signal", "waits", "Ring", JSON.stringify(guest), "--lossy"], { env: keys })

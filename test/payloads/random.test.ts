@@ -10,7 +10,7 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
-import { reveal } from "../../src/operating/payloads.ts"
+import { reveal } from "../../src/provider/shared/revealing.ts"
 import { Dice } from "../replay/randomPrograms.ts"
 import { canary, encryption } from "./utils.ts"
 

@@ -35,7 +35,7 @@ const Die = Activity.make("Die", { payload: Guest })
 const Nights = KeyValue.make("nights", Guest)
 export const Note = Signal.make("Note", { payload: Guest })
 export const Ring = Signal.make("Ring", { payload: Guest, unawaited: "lost" })
-const Breakfast = Orchestration.make("Breakfast", { payload: Guest, success: Schema.String, error: Refused })
+export const Breakfast = Orchestration.make("Breakfast", { payload: Guest, success: Schema.String, error: Refused })
 export const Stay = Orchestration.make("Stay", {
   payload: { guest: Guest, rounds: Schema.Int, ends: Schema.Literals(["well", "refused", "dead"]) },
   success: Schema.String,
@@ -47,39 +47,44 @@ export const guest = { name: canary }
 const failureOf = <A, E, R>(call: Effect.Effect<A, E, R>) =>
   Effect.flip(Effect.flatMap(call, () => Effect.die("it did not fail")))
 
+export const BreakfastLive = Breakfast.toLayer(Effect.fn(function*({ name }) {
+  if (name.endsWith("late")) return yield* new Refused({ reason: name })
+  return `eggs for ${name}`
+}))
+
 /** Two executions, with every kind of payload in each. */
+export const StayLive = Stay.toLayer(Effect.fn(function*({ ends, guest, rounds }) {
+  yield* Orchestration.setCustomStatus(`in house: ${guest.name}`)
+  yield* Nights.set(guest)
+  const charged = yield* Charge.execute(guest)
+  const refused = yield* failureOf(Refuse.execute(guest))
+  const died = yield* Effect.exit(Die.execute(guest))
+  const eggs = yield* Breakfast.execute(guest)
+  const late = yield* failureOf(Breakfast.execute({ name: `${guest.name} late` }))
+  const rung = yield* Effect.raceFirst(Ring.wait, Effect.as(Effect.sleep("1 minute"), undefined))
+  const note = yield* Note.wait
+  if (rounds > 1) return yield* Stay.continueAsNew({ guest, rounds: rounds - 1, ends })
+  if (ends === "refused") return yield* new Refused({ reason: guest.name })
+  if (ends === "dead") return yield* Effect.die(new Error(guest.name))
+  return [
+    charged,
+    refused.reason,
+    Exit.isFailure(died) ? String(Cause.squash(died.cause)).includes(guest.name) : died,
+    eggs,
+    late.reason,
+    rung?.name,
+    note.name
+  ].join("; ")
+}))
+
+/** What serves them. */
 export const hotel = Runtime.layer({ orchestrations: [Stay, Breakfast], activities: [Charge, Refuse, Die] }).pipe(
   Layer.provide([
     Charge.toLayer(({ name }) => Effect.succeed(`charged ${name}`)),
     Refuse.toLayer(({ name }) => new Refused({ reason: name })),
     Die.toLayer(({ name }) => Effect.die(new Error(name))),
-    Breakfast.toLayer(Effect.fn(function*({ name }) {
-      if (name.endsWith("late")) return yield* new Refused({ reason: name })
-      return `eggs for ${name}`
-    })),
-    Stay.toLayer(Effect.fn(function*({ ends, guest, rounds }) {
-      yield* Orchestration.setCustomStatus(`in house: ${guest.name}`)
-      yield* Nights.set(guest)
-      const charged = yield* Charge.execute(guest)
-      const refused = yield* failureOf(Refuse.execute(guest))
-      const died = yield* Effect.exit(Die.execute(guest))
-      const eggs = yield* Breakfast.execute(guest)
-      const late = yield* failureOf(Breakfast.execute({ name: `${guest.name} late` }))
-      const rung = yield* Effect.raceFirst(Ring.wait, Effect.as(Effect.sleep("1 minute"), undefined))
-      const note = yield* Note.wait
-      if (rounds > 1) return yield* Stay.continueAsNew({ guest, rounds: rounds - 1, ends })
-      if (ends === "refused") return yield* new Refused({ reason: guest.name })
-      if (ends === "dead") return yield* Effect.die(new Error(guest.name))
-      return [
-        charged,
-        refused.reason,
-        Exit.isFailure(died) ? String(Cause.squash(died.cause)).includes(guest.name) : died,
-        eggs,
-        late.reason,
-        rung?.name,
-        note.name
-      ].join("; ")
-    }))
+    BreakfastLive,
+    StayLive
   ])
 )
 
