@@ -1,6 +1,6 @@
 /**
- * Guests register with their passports. Whoever reads the database, its backups or the dashboard sees neither names nor
- * numbers: all payloads of this store are encrypted. The id of an instance is not, so it has none of them.
+ * Guests register with their passports. The database, its backups and the dashboard show neither names nor numbers: the
+ * payloads are encrypted. Ids of instances are not, so they have none of both.
  */
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

@@ -32,7 +32,7 @@ const runtime = Runtime.layer({ orchestrations: [Twice], activities: [Copy] }).p
   Logger.layer([])
 ]))
 
-/** As in production. */
+/** Blocks what does not fit, as in production. */
 const blocking = Layer.provide(runtime, RuntimeConfig.layer({ onMismatch: "block", shutdownTimeout: 1 }))
 
 describe("An object store", () => {
