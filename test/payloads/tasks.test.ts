@@ -15,9 +15,10 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import * as Cli from "../cli/cli.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
-import { canary, encryption, rows } from "./utils.ts"
+import { canary, encryption, keysText, rows } from "./utils.ts"
 
 class Full extends Schema.TaggedError<Full>()("Full", { name: Schema.String }) {}
 
@@ -119,6 +120,16 @@ describe("Encrypted tasks and messages", () => {
       for (const table of ["queue_tasks", "queue_task_attempts", "history", "queue_outbox"]) {
         assert.isTrue(all.some((found) => found.table.includes(table) && found.row.includes("$sealed")), table)
       }
+      for (const flags of ["", " --json", " --payloads"]) {
+        for (const status of ["", " --status completed"]) {
+          const { stderr, stdout } = yield* Cli.run(`tasks${flags}${status}`, { env: { DATABASE_URL: database.url } })
+          assert.include(stdout, status === "" || flags === " --payloads" ? "encrypted (key k1," : "Clean")
+          assert.notInclude(stdout + stderr, canary)
+        }
+      }
+      const env = { DATABASE_URL: database.url, DUROXIDE_PAYLOAD_KEYS: keysText("k1") }
+      const dead = yield* Cli.run("tasks --payloads --decode", { env })
+      assert.include(dead.stdout, `${canary} dies`)
       // What kind of failure it was can be read.
       assert.isTrue(all.some(({ row }) => /"_tag"+:"+Died/.test(row)))
     }).pipe(Effect.scoped))

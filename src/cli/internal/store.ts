@@ -11,6 +11,7 @@ import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import * as DirectSession from "../../prisma/shared/directSession.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { PayloadCodec } from "../../provider/PayloadCodec.ts"
+import { reveal } from "../../provider/shared/revealing.ts"
 import { behind, CommandError } from "./failure.ts"
 import { Settings } from "./settings.ts"
 
@@ -74,6 +75,13 @@ export const explained = Effect.fnUntraced(function*<E>(error: E) {
     exit: "no"
   })
 }, Effect.scoped)
+
+/** What a command reads besides `Admin`, decoded with `--decode`. */
+export const shown = Effect.fnUntraced(function*<A>(value: A) {
+  const { decodes, payloads } = yield* Settings
+  const codec = decodes ? yield* payloads : undefined
+  return codec === undefined ? value : yield* reveal(value, codec)
+})
 
 // internal
 
