@@ -172,6 +172,9 @@ describe("PayloadCodec", () => {
       n: 1,
       none: null
     })
+    assert.strictEqual(sealed.concealIn(`it failed: ${stored}.`), "it failed: encrypted (key k1, 3 bytes).")
+    assert.strictEqual(sealed.replace(`it failed: ${stored}.`, () => "boom"), "it failed: boom.")
+    assert.notInclude(sealed.concealIn(end), "AAAA")
     const opened = sealed.replace({ end }, () => "\"plain\"") as { readonly end: string }
     assert.strictEqual(JSON.parse(JSON.parse(opened.end).error).error, "\"plain\"")
   })

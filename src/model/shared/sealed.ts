@@ -90,12 +90,11 @@ export const concealIn = (text: string): string =>
 /** A value for people, with `concealIn` for all texts in it. */
 export const conceal = (value: unknown): unknown => mapTexts(value, concealIn)
 
-/** All sealed texts in a value, and in the JSON texts in it. */
+/** All sealed texts in a value: in its texts, and in JSON in them. */
 export const textsIn = (value: unknown): ReadonlySet<string> => {
   const found = new Set<string>()
-  mapTexts(value, (text) => {
-    if (isSealed(text)) found.add(text)
-    else if (mayNest(text)) { for (const nested of textsIn(parsed(text))) found.add(nested) }
+  replace(value, (text) => {
+    found.add(text)
     return text
   })
   return found
@@ -103,10 +102,12 @@ export const textsIn = (value: unknown): ReadonlySet<string> => {
 
 /** A value with each sealed text in it replaced. */
 export const replace = (value: unknown, by: (text: string) => string): unknown =>
-  mapTexts(
-    value,
-    (text) => isSealed(text) ? by(text) : mayNest(text) ? JSON.stringify(replace(parsed(text), by)) : text
-  )
+  mapTexts(value, (text) => {
+    if (!text.includes(field)) return text
+    if (isSealed(text)) return by(text)
+    const json = parsed(text)
+    return typeof json === "object" ? JSON.stringify(replace(json, by)) : text.replace(oneSealed, by)
+  })
 
 // internal
 
@@ -125,11 +126,10 @@ const wordsOf = ({ name, parameter }: Step): { readonly what: string; readonly d
   }
 }
 
-/** Whether it is JSON with a sealed text in it, such as the end of a task in the message to its orchestration. */
-const mayNest = (text: string) => text.includes(field) && typeof parsed(text) === "object"
-
 /** Matches what `write` writes, also as a part of a JSON text, whose quotes are escaped. */
 const anySealed = /\{\\*"\$sealed\\*":\\*"([^"\\]+)\\*",\\*"bytes\\*":(\d+),\\*"data\\*":\\*"[A-Za-z0-9+/=]*\\*"\}/g
+
+const oneSealed = /\{"\$sealed":"[^"]+","bytes":\d+,"data":"[A-Za-z0-9+/=]*"\}/g
 
 const parsed = (text: string): unknown => {
   try {

@@ -84,7 +84,7 @@ export const make = (
       historyDelta: history,
       workerItems: activities,
       orchestratorItems: messages,
-      ...(output !== undefined && (failure === undefined || holdsPayload(failure.details)) && {
+      ...(output !== undefined && mayHoldPayload(output, failure) && {
         metadata: { ...metadata, output: yield* through(output) }
       }),
       ...(forRust !== undefined && {
@@ -163,6 +163,10 @@ const holdsPayload = (details: ErrorDetails.ErrorDetails): details is Failure =>
 
 const withTaskEnd = <A extends { readonly data: string }>(self: A, through: Through): Effect.Effect<A, ProviderError> =>
   Effect.map(texts.nested(self.data, through), (data) => data === self.data ? self : { ...self, data })
+
+/** The store recognises a cancelled instance by its output. */
+const mayHoldPayload = (output: string, failure: Event.Of<"OrchestrationFailed"> | undefined): boolean =>
+  failure === undefined ? !output.startsWith("canceled: ") : holdsPayload(failure.details)
 
 const fields = ["input", "output", "result", "data", "status", "value", "initialCustomStatus"] as const
 
