@@ -77,6 +77,48 @@ describe("An object store", () => {
     }).pipe(Effect.provide(TestRuntime.layer(blocking)), Effect.provide(payloads), Effect.scoped)
   })
 
+  it.effect("that lost a failure blocks: the program does not take it for another one", () => {
+    const objects = new Map<string, Uint8Array>()
+    const payloads = PayloadCodec.layer([
+      PayloadCodec.objectStore({
+        put: (name, bytes) => Effect.sync(() => objects.set(name, bytes)),
+        get: (name) => Effect.sync(() => objects.get(name)),
+        above: 100
+      })
+    ])
+    const Refuse = Activity.make("Refuse", { error: Schema.String })
+    const Careful = Orchestration.make("Careful", { success: Schema.Int })
+    const careful = Runtime.layer({ orchestrations: [Careful], activities: [Refuse] }).pipe(
+      Layer.provide([
+        Refuse.toLayer(() => Effect.fail("x".repeat(500))),
+        Careful.toLayer(() =>
+          Refuse.execute().pipe(
+            Effect.as(0),
+            Effect.catch((text) => Effect.succeed(text.length)),
+            Effect.tap(() => Effect.sleep("1 minute"))
+          )
+        ),
+        Logger.layer([]),
+        RuntimeConfig.layer({ onMismatch: "block", shutdownTimeout: 1 })
+      ])
+    )
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Careful, { instanceId: "a" })
+      const kept = new Map(objects)
+      assert.strictEqual(kept.size, 1)
+      objects.clear()
+      yield* TestRuntime.crash
+      yield* TestRuntime.advance("10 minutes")
+      const status = yield* client.status("a")
+      assert.deepInclude(status._tag === "Running" ? Option.getOrUndefined(status.block) : status, {
+        reason: "DataUnreadable"
+      })
+      for (const [name, bytes] of kept) objects.set(name, bytes)
+      assert.strictEqual(yield* client.wait(Careful, "a"), 500)
+    }).pipe(Effect.provide(TestRuntime.layer(careful)), Effect.provide(payloads), Effect.scoped)
+  })
+
   it.effect("keeps large payloads out of the database, up to 4 MiB of plain text", () => {
     const objects = new Map<string, Uint8Array>()
     const payloads = PayloadCodec.layer([

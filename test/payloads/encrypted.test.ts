@@ -22,13 +22,13 @@ type Codec = Layer.Layer<PayloadCodec.PayloadCodec> | Layer.Layer<never>
 
 const Pay = Activity.make("Pay", { payload: Schema.String, success: Schema.String })
 const Thrice = Orchestration.make("Thrice", { payload: Schema.String, success: Schema.String })
-/** The last turn is one of a timer: it is claimed. */
+/** The last turn is one of a timer: it is claimed, and resumes after an event with a payload. */
 const thrice = Runtime.layer({ orchestrations: [Thrice], activities: [Pay] }).pipe(Layer.provide([
   Pay.toLayer((text) => Effect.succeed(`paid: ${text}`)),
   Thrice.toLayer(Effect.fn(function*(text) {
     const twice = yield* Pay.execute(yield* Pay.execute(text))
-    yield* Effect.sleep("10 millis")
-    return yield* Pay.execute(twice)
+    const [paid] = yield* Effect.all([Pay.execute(twice), Effect.sleep("300 millis")], { concurrency: "unbounded" })
+    return paid
   }))
 ]))
 
