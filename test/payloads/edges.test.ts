@@ -74,7 +74,7 @@ describe("An object store", () => {
       assert.include(JSON.stringify(yield* blockOf), "it is in the object store (object ")
       for (const [name, bytes] of kept) objects.set(name, bytes)
       assert.strictEqual(yield* client.wait(Twice, "a"), text + text)
-    }).pipe(Effect.provide(TestRuntime.layer(blocking)), Effect.provide(payloads), Effect.scoped)
+    }).pipe(Effect.provide(Layer.provideMerge(TestRuntime.layer(blocking), payloads)), Effect.scoped)
   })
 
   it.effect("that lost a failure blocks: the program does not take it for another one", () => {
@@ -116,7 +116,7 @@ describe("An object store", () => {
       })
       for (const [name, bytes] of kept) objects.set(name, bytes)
       assert.strictEqual(yield* client.wait(Careful, "a"), 500)
-    }).pipe(Effect.provide(TestRuntime.layer(careful)), Effect.provide(payloads), Effect.scoped)
+    }).pipe(Effect.provide(Layer.provideMerge(TestRuntime.layer(careful), payloads)), Effect.scoped)
   })
 
   it.effect("keeps large payloads out of the database, up to 4 MiB of plain text", () => {
@@ -135,7 +135,7 @@ describe("An object store", () => {
       assert.isBelow(JSON.stringify(yield* TestRuntime.history("large")).length, 10_000)
       const tooLarge = yield* Effect.flip(client.start(Twice, { instanceId: "more", payload: "x".repeat(4_194_304) }))
       assert.strictEqual(tooLarge._tag, "PayloadTooLarge")
-    }).pipe(Effect.provide(TestRuntime.layer(runtime)), Effect.provide(payloads), Effect.scoped)
+    }).pipe(Effect.provide(Layer.provideMerge(TestRuntime.layer(runtime), payloads)), Effect.scoped)
   })
 })
 
@@ -196,8 +196,11 @@ describe("A recorded history", () => {
       )
       assert.include(blind.message, "encrypted (key k1,")
     }).pipe(
-      Effect.provide([TestRuntime.layer(runtime), TwiceLive]),
-      Effect.provide(PayloadCodec.layer([encryption("k1")])),
+      Effect.provide(
+        Layer.merge(TestRuntime.layer(runtime), TwiceLive).pipe(
+          Layer.provideMerge(PayloadCodec.layer([encryption("k1")]))
+        )
+      ),
       Effect.scoped
     ))
 })

@@ -143,8 +143,11 @@ const run = (script: typeof Script.Type, seed: number, codec: PayloadCodec.Paylo
     const history = codec === undefined ? stored : yield* reveal(stored, codec)
     return { stored: JSON.stringify(stored), seen: JSON.stringify({ exit, status, value, history }) }
   }).pipe(
-    Effect.provide(TestRuntime.layer(runtime)),
-    Effect.provide(codec === undefined ? Layer.empty : Layer.succeed(PayloadCodec.PayloadCodec, codec)),
+    Effect.provide(
+      codec === undefined
+        ? TestRuntime.layer(runtime)
+        : Layer.provide(TestRuntime.layer(runtime), Layer.succeed(PayloadCodec.PayloadCodec, codec))
+    ),
     Effect.scoped
   )
 

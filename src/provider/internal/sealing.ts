@@ -45,14 +45,16 @@ export const make = (
   }
 
   /** Rust reads only plain texts. */
-  const message = <Item extends WorkItem.WorkItem>(operation: string, item: Item) =>
-    Effect.suspend(() => {
-      const instanceId = WorkItem.target(item)
-      const through = ofItem(item, seal(operation, instanceId))
-      return codec.sharedWithRust
-        ? Effect.flatMap(isOfRust(instanceId), (isOfRust) => isOfRust ? Effect.succeed(item) : through)
-        : through
-    })
+  const message = <Item extends WorkItem.WorkItem>(operation: string, item: Item) => {
+    const instanceId = WorkItem.target(item)
+    return Effect.flatMap(
+      ofItem(item, seal(operation, instanceId)),
+      (stored) =>
+        stored === item || !codec.sharedWithRust
+          ? Effect.succeed(stored)
+          : Effect.map(isOfRust(instanceId), (isOfRust) => isOfRust ? item : stored)
+    )
+  }
 
   const turn = Effect.fnUntraced(function*(operation: string, turn: Turn) {
     const { forRust, historyDelta, metadata, orchestratorItems, startsPinnedTo, workerItems } = turn
