@@ -7,6 +7,7 @@ import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { PayloadCodec } from "duroxide-prisma/provider"
 import { Consumer, Message } from "duroxide-prisma/queue"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -66,8 +67,8 @@ const process = (
     Layer.provide(PgQueue.layer({ queues }))
   )
   return Layer.mergeAll(runtime, worker, Client.layer, Tasks.layer, Outbox.layer).pipe(
-    Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
-    Layer.provide(codec === undefined ? Layer.empty : Layer.succeed(PayloadCodec.PayloadCodec, codec)),
+    Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),
+    Layer.provideMerge(codec === undefined ? Layer.empty : Layer.succeed(PayloadCodec.PayloadCodec, codec)),
     Layer.provide(Logger.layer([]))
   )
 }
@@ -103,6 +104,14 @@ describe("Encrypted tasks and messages", () => {
         assert.include(JSON.stringify(yield* tasks.listDead({ name: "Clean" })), canary)
         assert.include(JSON.stringify(yield* tasks.attempts(full.id)), canary)
 
+        const daily = Trigger.cron("daily", {
+          cron: "0 6 * * *",
+          timeZone: "UTC",
+          task: Clean,
+          payload: () => ({ name: canary })
+        })
+        const { instants } = yield* Trigger.run(daily, { until: new Date("2026-01-01T06:00:30Z") })
+        assert.strictEqual(instants.length, 1)
         yield* outbox.add("desk", Arrived, { name: canary })
         const connection = yield* PgServer.connect(database.url)
         const joined = Transaction.make(connection, { schema: database.schema, payloads })
