@@ -18,6 +18,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
 import * as checks from "./model/shared/activityOptions.ts"
+import { logDeath } from "./model/shared/defect.ts"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import type { ServedBy } from "./model/shared/definitions.ts"
 import { explain } from "./model/shared/explained.ts"
@@ -361,6 +362,7 @@ const makeWith = <
     })
     if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer
+    yield* decoded(failure.checkOpened(details))
     const typed = details._tag === "Application" && details.kind === "ActivityFailed"
       ? failure.decodeOption(details.message)
       : Option.none()
@@ -408,10 +410,9 @@ const makeWith = <
               }
             }),
             Effect.catchDefect((defect) =>
-              Effect.logError("Worker dispatcher: activity died", Cause.die(defect)).pipe(
-                // A logger that throws must not change what is recorded.
-                Effect.exit,
-                Effect.andThen(Effect.fail(ErrorDetails.died(defect)))
+              Effect.andThen(
+                logDeath("Worker dispatcher: activity died", defect),
+                Effect.fail(ErrorDetails.died(defect))
               )
             )
           )

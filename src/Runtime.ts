@@ -16,6 +16,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Activity from "./Activity.ts"
+import { SealsDefects } from "./model/shared/defect.ts"
 import { withHarmlessLoggers } from "./model/shared/logging.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
@@ -152,8 +153,8 @@ export const layer = <
     Runtime,
     Effect.gen(function*() {
       yield* checkRuntimes
-      const services = yield* Effect.context<never>()
       const provider = yield* Provider
+      const services = yield* Effect.context<never>()
       const given = yield* RuntimeConfig.RuntimeConfig
       const registry = registries.makeUnsafe(
         (definitions.orchestrations ?? []).map(({ name, version }) => ({
@@ -250,7 +251,11 @@ export const layer = <
         })),
         failure
       })
-    }).pipe(Effect.updateContext(tracing.withoutSpan))
+    }).pipe(
+      Effect.updateContext(<R>(context: Context.Context<Provider | R>) =>
+        Context.add(tracing.withoutSpan(context), SealsDefects, Context.get(context, Provider).sealsPayloads)
+      )
+    )
   ) as never
 
 /**

@@ -8,9 +8,12 @@
  */
 import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { OutboxDriver } from "../outbox/OutboxDriver.ts"
+import * as sealedOutbox from "../outbox/shared/sealed.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
+import type { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { DatasetDriver } from "../recipes/DatasetDriver.ts"
+import * as sealedTasks from "../tasks/shared/sealedDriver.ts"
 import type { TaskDriver } from "../tasks/TaskDriver.ts"
 import * as datasetDrivers from "./internal/datasets/driver.ts"
 import * as drivers from "./internal/driver.ts"
@@ -32,6 +35,11 @@ export interface Options {
    * applies here: what is written into another schema waits there until a runtime serves it.
    */
   readonly schema: string
+  /**
+   * Encodes the payloads of what joins the transaction: the codec of the runtimes that read it. Defaults to none, which
+   * stores plain text.
+   */
+  readonly payloads?: PayloadCodec["Service"] | undefined
 }
 
 /**
@@ -85,10 +93,10 @@ export interface Joined
  */
 export const make = (
   connection: TransactionConnection,
-  { schema }: Options
+  { payloads, schema }: Options
 ): Joined => ({
-  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema))),
-  outbox: outboxDrivers.addingOn(connection, schema),
-  tasks: taskDrivers.creatingOn(connection, schema),
+  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema)), payloads),
+  outbox: sealedOutbox.adding(outboxDrivers.addingOn(connection, schema), payloads),
+  tasks: sealedTasks.creating(taskDrivers.creatingOn(connection, schema), payloads),
   datasets: datasetDrivers.makeOn(connection, schema)
 })

@@ -246,6 +246,15 @@ export class Provider extends Context.Service<Provider, {
     readonly sufficient?: Duration.Duration | undefined
   }) => Effect.Effect<void, ProviderError>
 
+  /** Whether payloads pass through a `PayloadCodec`: then they are not logged either, as parts of defects. */
+  readonly sealsPayloads: boolean
+
+  /**
+   * The row text of an event that this provider has read or stored: `HistoryEnd.lastEvent` of a history that ends with
+   * it.
+   */
+  readonly storedText: (event: Event.Event) => string
+
   /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */
   readonly read: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
 

@@ -4,7 +4,6 @@
  * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out.
  * An activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
  */
-import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -19,6 +18,7 @@ import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import * as Metrics from "../model/Metrics.ts"
+import { logDeath } from "../model/shared/defect.ts"
 import { linked, ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -221,7 +221,7 @@ export const make = Effect.fnUntraced(function*(options: {
           const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
           return decision._tag === "Store"
             ? Effect.andThen(
-              decision.unread === undefined ? Effect.void : logDeath(decision.unread),
+              decision.unread === undefined ? Effect.void : logDeath(`${component}: activity died`, decision.unread),
               settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
             )
             : settled(delivery, restore(outcomes.abandon(delivery, decision)))
@@ -393,9 +393,6 @@ export const make = Effect.fnUntraced(function*(options: {
 })
 
 // internal
-
-/** A logger that throws must not change what is recorded. */
-const logDeath = (defect: unknown) => Effect.exit(Effect.logError(`${component}: activity died`, Cause.die(defect)))
 
 /** A claimed activity, until its claim is settled. */
 class Delivery extends Held {

@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Duration from "effect/Duration"
@@ -14,6 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Client from "../Client.ts"
@@ -25,9 +27,12 @@ import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import * as memory from "../provider/memory/driver.ts"
 import * as tables from "../provider/memory/tables.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { openingProgress } from "../provider/shared/openingProgress.ts"
+import * as sealing from "../provider/shared/sealing.ts"
 import { Retention } from "../Retention.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
 import { keepsAll } from "../runtime/retentionPolicy.ts"
@@ -101,7 +106,8 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * **Details**
  *
  * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
- * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
+ * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own. With a
+ * `PayloadCodec` in the context of the layer, that store has sealed payloads, and `history` and `Admin` show them so.
  *
  * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue`
  * until the status or the value is there. Its other methods begin and end at rest: everything that can happen without
@@ -235,7 +241,18 @@ export const layer = <A, E, R>(
     })
     const waiting = Context.get(
       yield* Layer.buildWithScope(Client.layer, scope).pipe(
-        Effect.provideService(Provider.Provider, { ...provider, awaitProgress })
+        Effect.provideService(Provider.Provider, {
+          ...provider,
+          awaitProgress: Option.match(yield* Effect.serviceOption(PayloadCodec), {
+            onNone: () => awaitProgress,
+            onSome: (codec) =>
+              openingProgress(
+                { awaitProgress },
+                sealing.make(codec, "instance_id"),
+                Context.get(time.context, Clock.Clock)
+              )
+          })
+        })
       ),
       Client.Client
     )
