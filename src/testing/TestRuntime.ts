@@ -222,10 +222,11 @@ export const layer = <A, E, R>(
 
     const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
-    const { awaitProgress, handlersReady, untilDone, untilEnded } = untils.make({
+    const { awaitProgress, handlersReady, readStream, untilDone, untilEnded } = untils.make({
       time,
       store,
       readProgress: Context.get(drivers, ProviderDriver).readProgress,
+      readPage: provider.readStream,
       history,
       claimed,
       handlers,
@@ -235,7 +236,7 @@ export const layer = <A, E, R>(
     })
     const waiting = Context.get(
       yield* Layer.buildWithScope(Client.layer, scope).pipe(
-        Effect.provideService(Provider.Provider, { ...provider, awaitProgress })
+        Effect.provideService(Provider.Provider, { ...provider, awaitProgress, readStream })
       ),
       Client.Client
     )
@@ -253,6 +254,7 @@ export const layer = <A, E, R>(
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      readStream: waiting.readStream,
       waitForStatus: waiting.waitForStatus,
       waitForValue: waiting.waitForValue,
       wait: (orchestration, instanceId, options) =>
