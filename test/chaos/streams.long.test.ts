@@ -1,0 +1,117 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, ProgressStream } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Random from "effect/Random"
+import * as Stream from "effect/Stream"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import path from "node:path"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import { Story, Words } from "../programs/teller.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const stories = 8
+const count = 60
+
+type Read = Pick<ProgressStream.Entry<string>, "offset" | "chunk" | "writer">
+
+const folder = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "streams-"))),
+  (name) => Effect.sync(() => rmSync(name, { recursive: true }))
+)
+
+/** What each call has written at last: without its aborted tries. */
+const finals = (entries: ReadonlyArray<Read>) => {
+  const ofCalls = new Map<number, ReadonlyArray<string>>()
+  for (const entry of entries) {
+    const call = entry.writer._tag === "Activity" ? entry.writer.callId : 0
+    const before = ProgressStream.startsOver(entry) ? [] : ofCalls.get(call) ?? []
+    ofCalls.set(call, [...before, entry.chunk])
+  }
+  return [...ofCalls.values()]
+}
+
+describe(`${stories} streams`, () => {
+  it.live(
+    "whose writers and readers are killed again and again: each chunk arrives once and in order",
+    () =>
+      Effect.gen(function*() {
+        const { url } = yield* PgServer.database
+        const files = yield* folder
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          const ids = Array.from({ length: stories }, (_, n) => `story-${n}`)
+          let workersKilled = 0
+          let readersKilled = 0
+          const worker = Effect.tap(ChildProcess.start("teller", url), ({ printed }) => printed("ready"))
+          /** Of two workers the older one is killed and replaced, six times. */
+          const killing: Effect.Effect<never> = Effect.scoped(Effect.gen(function*() {
+            let older = yield* worker
+            while (workersKilled < 6) {
+              const younger = yield* worker
+              yield* Effect.sleep(yield* Random.nextIntBetween(400, 1_500))
+              yield* older.kill
+              workersKilled++
+              older = younger
+            }
+            return yield* Effect.never
+          }))
+          /** Readers of the first two stories, killed as well; they continue from what they have written down. */
+          const reading = (instanceId: string, isKilled: boolean) =>
+            Effect.scoped(Effect.gen(function*() {
+              const file = path.join(files, instanceId)
+              for (let n = 0;; n++) {
+                const reader = yield* ChildProcess.start("teller", url, instanceId, file)
+                const dies = isKilled && n < 4
+                yield* dies
+                  ? Effect.raceFirst(reader.ended, Effect.sleep(yield* Random.nextIntBetween(900, 1_800)))
+                  : reader.ended
+                if (reader.output().includes("read all")) {
+                  return readFileSync(file, "utf8").trim().split("\n").map((line) => JSON.parse(line) as Read)
+                }
+                yield* reader.kill
+                if (dies) readersKilled++
+                else assert.fail(reader.output())
+              }
+            }))
+          const telling = Effect.gen(function*() {
+            const readers = yield* Effect.forEach(ids.slice(0, 2), (id) => Effect.forkChild(reading(id, true)))
+            const read = yield* Effect.forEach(ids, (instanceId, n) =>
+              Effect.gen(function*() {
+                yield* client.start(Story, { instanceId, payload: { count, resumes: n % 2 === 0 } })
+                const live = yield* Stream.runCollect(client.readStream(Words, instanceId))
+                yield* client.wait(Story, instanceId)
+                return live
+              }), { concurrency: "unbounded" })
+            const others = yield* Effect.forEach(readers, Fiber.join)
+            return { read, others }
+          })
+          const { others, read } = yield* Effect.raceFirst(telling, killing)
+
+          const told = Array.from({ length: count }, (_, i) => `${i}`)
+          for (const [n, entries] of read.entries()) {
+            const stored = yield* Stream.runCollect(client.readStream(Words, ids[n]!))
+            assert.deepStrictEqual(entries, stored)
+            assert.deepStrictEqual(entries.map(({ offset }) => offset), entries.map((_, index) => index))
+            assert.deepStrictEqual(finals(entries), [["begin", "half", "end"], told, told])
+            if (n % 2 === 0) assert.lengthOf(entries, 3 + 2 * count, "resumed words are told once")
+          }
+          for (const [n, entries] of others.entries()) {
+            assert.deepStrictEqual(entries, read[n]!.map(({ chunk, offset, writer }) => ({ offset, chunk, writer })))
+          }
+          assert.isAtLeast(workersKilled, 3)
+          assert.isAtLeast(readersKilled, 3)
+          assert.isAbove(read.filter((entries) => entries.length > 3 + 2 * count).length, 0, "a story began anew")
+        }).pipe(
+          Effect.provide(
+            Client.layer.pipe(Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })))
+          )
+        )
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
+    180_000
+  )
+})
