@@ -10,7 +10,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import path from "node:path"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
-import { Story, Words } from "../programs/teller.ts"
+import { Story, Words } from "../programs/narrator.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
@@ -47,8 +47,8 @@ describe(`${stories} streams`, () => {
           const ids = Array.from({ length: stories }, (_, n) => `story-${n}`)
           let workersKilled = 0
           let readersKilled = 0
-          const worker = Effect.tap(ChildProcess.start("teller", url), ({ printed }) => printed("ready"))
-          /** Of two workers the older one is killed and replaced, six times. */
+          const worker = Effect.tap(ChildProcess.start("narrator", url), ({ printed }) => printed("ready"))
+          /** Kills and replaces the older one of two workers, six times. */
           const killing: Effect.Effect<never> = Effect.scoped(Effect.gen(function*() {
             let older = yield* worker
             while (workersKilled < 6) {
@@ -65,7 +65,7 @@ describe(`${stories} streams`, () => {
             Effect.scoped(Effect.gen(function*() {
               const file = path.join(files, instanceId)
               for (let n = 0;; n++) {
-                const reader = yield* ChildProcess.start("teller", url, instanceId, file)
+                const reader = yield* ChildProcess.start("narrator", url, instanceId, file)
                 const dies = isKilled && n < 4
                 yield* dies
                   ? Effect.raceFirst(reader.ended, Effect.sleep(yield* Random.nextIntBetween(900, 1_800)))
@@ -92,13 +92,13 @@ describe(`${stories} streams`, () => {
           })
           const { others, read } = yield* Effect.raceFirst(telling, killing)
 
-          const told = Array.from({ length: count }, (_, i) => `${i}`)
+          const said = Array.from({ length: count }, (_, i) => `${i}`)
           for (const [n, entries] of read.entries()) {
             const stored = yield* Stream.runCollect(client.readStream(Words, ids[n]!))
             assert.deepStrictEqual(entries, stored)
             assert.deepStrictEqual(entries.map(({ offset }) => offset), entries.map((_, index) => index))
-            assert.deepStrictEqual(finals(entries), [["begin", "half", "end"], told, told])
-            if (n % 2 === 0) assert.lengthOf(entries, 3 + 2 * count, "resumed words are told once")
+            assert.deepStrictEqual(finals(entries), [["begin", "half", "end"], said, said])
+            if (n % 2 === 0) assert.lengthOf(entries, 3 + 2 * count, "resumed words are said once")
           }
           for (const [n, entries] of others.entries()) {
             assert.deepStrictEqual(entries, read[n]!.map(({ chunk, offset, writer }) => ({ offset, chunk, writer })))

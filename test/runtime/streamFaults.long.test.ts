@@ -112,11 +112,11 @@ const stores: ReadonlyArray<readonly [string, Layer.Layer<ProviderDriver.Provide
 ]
 
 describe.each(stores)("streams of a faulty store %s", (_, store) => {
-  it.live("have each chunk once and in order, whoever dies", () =>
+  it.live("have each chunk once and in order, whichever process dies", () =>
     Effect.gen(function*() {
       let processes = [yield* begin, yield* begin]
       const client = Effect.sync(() => processes.at(-1)!.client)
-      /** Of two processes the older one dies or hangs, and is replaced. */
+      /** Lets the older one of two processes die or hang, and replaces it. */
       const killing = Effect.forever(Effect.gen(function*() {
         yield* Effect.sleep(yield* Random.nextIntBetween(300, 1_500))
         yield* (yield* Random.nextBoolean) ? processes[0]!.kill : processes[0]!.hang
@@ -125,14 +125,15 @@ describe.each(stores)("streams of a faulty store %s", (_, store) => {
       /** Reads some chunks at a time, and continues with another client. */
       const read = Effect.fnUntraced(function*(instanceId: string) {
         const entries: Array<ProgressStream.Entry<string>> = []
-        for (let isOver = false; !isOver;) {
+        const reading = { isOver: false }
+        while (!reading.isOver) {
           const most = yield* Random.nextIntBetween(1, 30)
           const before = entries.length
           yield* Stream.runForEach(
             (yield* client).readStream(Log, instanceId, { from: entries.length }).pipe(Stream.take(most)),
             (entry) => Effect.sync(() => entries.push(entry))
           ).pipe(
-            Effect.andThen(Effect.sync(() => void (isOver = entries.length - before < most))),
+            Effect.andThen(Effect.sync(() => void (reading.isOver = entries.length - before < most))),
             Effect.catchTag("ProviderError", () => Effect.void),
             Effect.timeoutOption(yield* Random.nextIntBetween(50, 1_000))
           )

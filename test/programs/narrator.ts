@@ -1,6 +1,6 @@
 /**
- * A worker that tells stories: `node teller.js <url>`. Each story is a stream of words: some handlers resume where an
- * earlier delivery has stopped, others begin anew. Or a reader, `node teller.js <url> <instance> <file>`: it appends
+ * A worker that narrates stories: `node narrator.js <url>`. Each story is a stream of words: some handlers resume where an
+ * earlier delivery has stopped, others begin anew. Or a reader, `node narrator.js <url> <instance> <file>`: it appends
  * each word that it has read to the file, and begins after the last one there.
  */
 import { Activity, Client, Orchestration, ProgressStream, Runtime, RuntimeConfig } from "duroxide-prisma"
@@ -16,23 +16,25 @@ import { appendFileSync, existsSync, readFileSync } from "node:fs"
 
 export const Words = ProgressStream.make("words", { chunk: Schema.String })
 
-export const Tell = Activity.make("Tell", { payload: Schema.Struct({ count: Schema.Int, resumes: Schema.Boolean }) })
+export const Narrate = Activity.make("Narrate", {
+  payload: Schema.Struct({ count: Schema.Int, resumes: Schema.Boolean })
+})
 
-/** Tells `count` words in two activities, and says itself where it is. */
+/** Says `count` words in two activities, and says itself where it is. */
 export const Story = Orchestration.make("Story", {
   payload: Schema.Struct({ count: Schema.Int, resumes: Schema.Boolean })
 })
 
 const StoryLive = Story.toLayer(Effect.fn(function*(payload) {
   yield* Words.append("begin")
-  yield* Tell.execute(payload)
+  yield* Narrate.execute(payload)
   yield* Words.append("half")
   yield* Effect.sleep("300 millis")
-  yield* Tell.execute(payload)
+  yield* Narrate.execute(payload)
   yield* Words.append("end")
 }))
 
-const TellLive = Tell.toLayer(Effect.fn(function*({ count, resumes }) {
+const NarrateLive = Narrate.toLayer(Effect.fn(function*({ count, resumes }) {
   const before = resumes ? yield* Words.resume : []
   for (let i = before.length; i < count; i++) {
     yield* Words.append(`${i}`)
@@ -43,8 +45,8 @@ const TellLive = Tell.toLayer(Effect.fn(function*({ count, resumes }) {
 const store = (url: string) => PrismaProvider.layer({ url, migrate: "none" }).pipe(Layer.provideMerge(Logger.layer([])))
 
 const worker = (url: string) =>
-  Runtime.layer({ orchestrations: [Story], activities: [Tell] }).pipe(
-    Layer.provide([StoryLive, TellLive]),
+  Runtime.layer({ orchestrations: [Story], activities: [Narrate] }).pipe(
+    Layer.provide([StoryLive, NarrateLive]),
     // The work of a killed process is taken over soon.
     Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" })),
     Layer.provide(store(url))
@@ -63,7 +65,7 @@ const reader = (url: string, instanceId: string, file: string) =>
   }).pipe(Effect.provide(Client.layer.pipe(Layer.provide(store(url)))))
 
 const [, program, url, instanceId, file] = process.argv
-if (program?.endsWith("teller.js") === true) {
+if (program?.endsWith("narrator.js") === true) {
   const main = Effect.runFork(
     instanceId === undefined
       ? Effect.scoped(Effect.andThen(
