@@ -1,7 +1,7 @@
 /**
- * A worker that narrates stories: `node narrator.js <url>`. Each story is a stream of words: some handlers resume where an
- * earlier delivery has stopped, others begin anew. Or a reader, `node narrator.js <url> <instance> <file>`: it appends
- * each word that it has read to the file, and begins after the last one there.
+ * A worker that narrates stories: `node narrator.js <url>`. Each story is a stream of words: some handlers resume where
+ * an earlier delivery has stopped, others begin anew. Or a reader, `node narrator.js <url> <instance> <file>`: it
+ * appends each word that it has read to the file, and begins after the last one there.
  */
 import { Activity, Client, Orchestration, ProgressStream, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
