@@ -57,10 +57,14 @@ const reader = (url: string, instanceId: string, file: string) =>
     const client = yield* Client.Client
     const read = existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0
     yield* Stream.runForEach(client.readStream(Words, instanceId, { from: read }), (entry) =>
-      Effect.sync(() => {
-        const line = { offset: entry.offset, chunk: entry.chunk, writer: entry.writer }
-        appendFileSync(file, `${JSON.stringify(line)}\n`)
-      }))
+      // Slowly: the test kills it in the middle.
+      Effect.delay(
+        Effect.sync(() => {
+          const line = { offset: entry.offset, chunk: entry.chunk, writer: entry.writer }
+          appendFileSync(file, `${JSON.stringify(line)}\n`)
+        }),
+        10
+      ))
     process.stdout.write("read all\n")
   }).pipe(Effect.provide(Client.layer.pipe(Layer.provide(store(url)))))
 
