@@ -28,7 +28,7 @@ import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/paylo
 import { withoutSpan } from "./model/shared/tracing.ts"
 import type { TryOf } from "./replay/action.ts"
 import { decoded, engine } from "./replay/context.ts"
-import type { OrchestrationContext, WithoutOrchestration } from "./replay/context.ts"
+import type { OrchestrationContext, StreamWriter, WithoutOrchestration } from "./replay/context.ts"
 import type { Call } from "./runtime/activityCall.ts"
 import { activityKey } from "./runtime/handlers.ts"
 import type { ActivityHandler } from "./runtime/handlers.ts"
@@ -114,7 +114,7 @@ export interface Activity<
     handler:
       & ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>)
       & WithoutOrchestration<R>
-  ) => Layer.Layer<ActivityHandler<Name>, never, Exclude<R, Call | Scope.Scope>>
+  ) => Layer.Layer<ActivityHandler<Name>, never, Exclude<R, Call | StreamWriter | Scope.Scope>>
 }
 
 /**

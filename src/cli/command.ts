@@ -32,6 +32,7 @@ import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
+import { stream } from "./commands/stream.ts"
 import { tasks } from "./commands/tasks.ts"
 import { top } from "./commands/top.ts"
 import { ui } from "./commands/ui.ts"
@@ -80,6 +81,7 @@ const root = (io: Io) =>
       start,
       signal,
       wait,
+      stream,
       preflight,
       pause,
       resume,

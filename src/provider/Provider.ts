@@ -22,6 +22,7 @@ import type * as WorkItem from "../model/WorkItem.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { Backlog } from "./Backlog.ts"
 import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
+import type { ReadStream, StreamPage } from "./calls/streams.ts"
 import type {
   Claimed,
   FirstTurn,
@@ -32,10 +33,17 @@ import type {
   SessionConfig,
   Turn
 } from "./calls/turns.ts"
-import type { ProcessDuties, ServedOrchestration } from "./ProviderDriver.ts"
+import type {
+  ChunksAppend,
+  ChunksAppended,
+  ProcessDuties,
+  ResumedChunks,
+  ServedOrchestration
+} from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 export type * from "./calls/reads.ts"
+export type * from "./calls/streams.ts"
 export type * from "./calls/turns.ts"
 
 /**
@@ -254,6 +262,26 @@ export class Provider extends Context.Service<Provider, {
    * it.
    */
   readonly storedText: (event: Event.Event) => string
+
+  /**
+   * Appends chunks of a claimed activity to a stream of its instance. Sent once: after a failure they may be stored,
+   * and a call with `isRepeat` stores those that are missing. `LockLost` is an answer here, not a failure. After `Held`
+   * the call is to be repeated.
+   */
+  readonly appendChunks: (append: ChunksAppend) => Effect.Effect<ChunksAppended, ProviderError>
+
+  /** What the tries of a call have appended to a stream. `call` is `<execution>/<first try>/`. */
+  readonly resumeChunks: (options: {
+    readonly instanceId: string
+    readonly stream: string
+    readonly call: string
+  }) => Effect.Effect<ResumedChunks, ProviderError>
+
+  /**
+   * The next page of a stream of an instance, which need not exist yet: at most 256 KiB of chunks and the rest of the
+   * last one. With `waits`, it waits for a page that has news.
+   */
+  readonly readStream: (options: ReadStream) => Effect.Effect<StreamPage, ProviderError>
 
   /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */
   readonly read: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>

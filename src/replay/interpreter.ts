@@ -26,6 +26,7 @@ import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { Changes } from "./changes.ts"
 import { Engine, OrchestrationContext } from "./context.ts"
+import type { AppendedChunk } from "./context.ts"
 import type { Decode } from "./difference.ts"
 import * as fibers from "./fibers.ts"
 import type { ProgramSpan } from "./programSpans.ts"
@@ -113,6 +114,7 @@ export class Interpreter {
   private readonly undelivered: Array<Event.Of<"ExternalEventPersistent">> = []
   private dropped: Array<Dropped> = []
   private endedSpans: Array<ProgramSpan> = []
+  private appended: Array<AppendedChunk> = []
   private taken: Handle | Immediate | undefined
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
@@ -237,6 +239,13 @@ export class Interpreter {
     return taken
   }
 
+  /** Chunks that the code appended in new events since the last call. */
+  takeAppended(): ReadonlyArray<AppendedChunk> {
+    const taken = this.appended
+    if (taken.length > 0) this.appended = []
+    return taken
+  }
+
   /** Spans that the code ended in new events since the last call, in the order of their ends. */
   takeEndedSpans(): ReadonlyArray<ProgramSpan> {
     const taken = this.endedSpans
@@ -314,6 +323,15 @@ export class Interpreter {
           this.emitted.push(action)
           this.state.change(action, this.nowMs)
         }
+        return Effect.void
+      }),
+    append: (chunk) =>
+      Effect.suspend(() => {
+        if (!this.isInTurn) {
+          this.options.onStray()
+          return Effect.never
+        }
+        if (!this.isReplaying && this.continuation === undefined) this.appended.push(chunk)
         return Effect.void
       }),
     changed: (id) =>

@@ -23,8 +23,10 @@ import { linked, ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
-import { Call } from "./activityCall.ts"
+import { ChunkPort } from "../replay/context.ts"
+import { Call, held } from "./activityCall.ts"
 import { ActivitySlots } from "./activitySlots.ts"
+import * as activityStreams from "./activityStreams.ts"
 import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
@@ -75,12 +77,17 @@ export const make = Effect.fnUntraced(function*(options: {
     Effect.annotateLogs(effect, annotationsOf(services, item))
   // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
   // activities allocates. A handler's own annotations and those of the runtime are both in its log lines.
+  const streams = activityStreams.make(provider)
   const handlerServices = new Map(Array.from(handlers, ([name, own]) => [
     name,
-    Context.add(Context.merge(services, own.services), References.CurrentLogAnnotations, {
-      ...Context.get(own.services, References.CurrentLogAnnotations),
-      ...Context.get(services, References.CurrentLogAnnotations)
-    })
+    Context.merge(services, own.services).pipe(
+      Context.add(References.CurrentLogAnnotations, {
+        ...Context.get(own.services, References.CurrentLogAnnotations),
+        ...Context.get(services, References.CurrentLogAnnotations)
+      }),
+      Context.add(ChunkPort, streams),
+      Context.add(activityStreams.ActivityStreams, streams)
+    )
   ]))
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const deliveries = new Set<Delivery>()
@@ -195,7 +202,7 @@ export const make = Effect.fnUntraced(function*(options: {
     const ofHandler = Context.add(
       annotated(handlerServices.get(item.name)!, annotations),
       Call,
-      callOf(item, delivery.attemptCount, sessions.workerId)
+      callOf(delivery, sessions.workerId)
     )
     const performed = perform(delivery, span, tracing.withSpan(ofHandler, span))
     const fiber = Effect.runForkWith(tracing.withSpan(context, span))(performed)
@@ -438,18 +445,22 @@ const annotated = (services: Context.Context<never>, annotations: Readonly<Recor
     ...annotations
   })
 
-const callOf = (item: Activity, deliveryNumber: number, workerId: string): Call["Service"] => ({
-  activityName: item.name,
-  instanceId: item.instance,
-  executionId: item.executionId,
-  activityId: item.id,
-  tryNumber: item.tryNumber ?? 1,
-  deliveryNumber,
-  idempotencyKey: keyOf(item),
-  sessionId: Option.fromUndefinedOr(item.sessionId),
-  tag: Option.fromUndefinedOr(item.tag),
-  workerId
-})
+const callOf = (delivery: Delivery, workerId: string): Call["Service"] => {
+  const { attemptCount, item } = delivery
+  return {
+    activityName: item.name,
+    instanceId: item.instance,
+    executionId: item.executionId,
+    activityId: item.id,
+    tryNumber: item.tryNumber ?? 1,
+    deliveryNumber: attemptCount,
+    idempotencyKey: keyOf(item),
+    sessionId: Option.fromUndefinedOr(item.sessionId),
+    tag: Option.fromUndefinedOr(item.tag),
+    workerId,
+    [held]: delivery
+  }
+}
 
 /** Rust does not send the start time of the execution. */
 const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: Activity) =>

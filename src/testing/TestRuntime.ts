@@ -228,10 +228,11 @@ export const layer = <A, E, R>(
 
     const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
-    const { awaitProgress, handlersReady, untilDone, untilEnded } = untils.make({
+    const { awaitProgress, handlersReady, readStream, untilDone, untilEnded } = untils.make({
       time,
       store,
       readProgress: Context.get(drivers, ProviderDriver).readProgress,
+      readPage: provider.readStream,
       history,
       claimed,
       handlers,
@@ -251,7 +252,8 @@ export const layer = <A, E, R>(
                 sealing.make(codec, "instance_id"),
                 Context.get(time.context, Clock.Clock)
               )
-          })
+          }),
+          readStream
         })
       ),
       Client.Client
@@ -270,6 +272,7 @@ export const layer = <A, E, R>(
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      readStream: waiting.readStream,
       waitForStatus: waiting.waitForStatus,
       waitForValue: waiting.waitForValue,
       wait: (orchestration, instanceId, options) =>

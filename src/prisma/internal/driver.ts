@@ -12,6 +12,7 @@ import * as calls from "./driver/calls.ts"
 import { orchestrations } from "./driver/orchestrations.ts"
 import { processes } from "./driver/processes.ts"
 import { reads } from "./driver/reads.ts"
+import { streams } from "./driver/streams.ts"
 import * as statements from "./statements.ts"
 
 export const make = (connection: statements.Connection, options?: statements.Options): ProviderDriver["Service"] => {
@@ -21,6 +22,7 @@ export const make = (connection: statements.Connection, options?: statements.Opt
     ...orchestrations(send),
     ...activities(send),
     ...processes(send),
-    ...reads(send)
+    ...reads(send),
+    ...streams(send)
   })
 }

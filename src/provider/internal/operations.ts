@@ -169,6 +169,11 @@ export const operations: Operations = {
   renewSessionLocks: { kind: "plain", repeats: "always" },
   cleanupOrphanedSessions: plain,
 
+  // Their caller repeats them, and says which may be stored already.
+  appendChunks: plain,
+  readChunks: { kind: "plain", repeats: "set" },
+  resumeChunks: read,
+
   readHistory: read,
   readInstances: { kind: "plain", repeats: "set" },
   readEnds: read,

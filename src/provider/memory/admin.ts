@@ -23,6 +23,7 @@ import type {
 } from "../AdminDriver.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
+import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -61,6 +62,10 @@ const reads = (store: tables.Tables) => {
             .map(([name, value]) => ({ instanceId, name, value }))
         )
       ),
+
+    listStreams: (instanceId) => Effect.sync(() => streams.list(store, instanceId)),
+
+    readChunks: streams.make(store).readChunks,
 
     listExecutions: (instanceId) =>
       Effect.sync(() => [...executions.get(instanceId)?.keys() ?? []].sort((a, b) => a - b)),
@@ -542,7 +547,7 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
 }
 
 const remove = (
-  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored }:
+  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored, streams }:
     tables.Tables,
   instanceIds: ReadonlyArray<string>
 ): DeleteOutcome => {
@@ -556,7 +561,9 @@ const remove = (
       }
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, blocks, stored, changed, attributes]) table.delete(instanceId)
+    for (const table of [executions, history, locks, blocks, stored, changed, attributes, streams]) {
+      table.delete(instanceId)
+    }
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   return { _tag: "Deleted", deleted }
