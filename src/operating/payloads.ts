@@ -21,6 +21,7 @@ export const revealed = (admin: Service, codec: Pick<PayloadCodec["Service"], "d
     getInstanceInfo: (instanceId) => opened(admin.getInstanceInfo(instanceId)),
     getExecutionInfo: (instanceId, executionId) => opened(admin.getExecutionInfo(instanceId, executionId)),
     listMessagesBeforeStart: (options) => opened(admin.listMessagesBeforeStart(options)),
+    readChunks: (instanceId, stream, options) => opened(admin.readChunks(instanceId, stream, options)),
     getQueuedWork: (instanceId) => opened(admin.getQueuedWork(instanceId))
   }
 }

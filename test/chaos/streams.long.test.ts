@@ -61,7 +61,7 @@ describe(`${stories} streams`, () => {
             Effect.never
           )
           const lines = (file: string) => existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0
-          /** Readers are killed as well, when they have read so many lines. They continue from what they have written. */
+          /** Readers are killed as well, after so many lines. They continue from what they have written. */
           const reading = (instanceId: string) =>
             Effect.scoped(Effect.gen(function*() {
               const file = path.join(files, instanceId)

@@ -13,10 +13,11 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Stream from "effect/Stream"
 import { counts, isolated } from "../utils/metrics.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
-import { begin, canary, encrypted, guest, hotel, receipt, Refused, Ring, rows, Stay } from "./utils.ts"
+import { begin, canary, encrypted, guest, hotel, receipt, Refused, Ring, rows, Stay, Steps } from "./utils.ts"
 
 type Codec = Layer.Layer<PayloadCodec.PayloadCodec> | Layer.Layer<never>
 
@@ -69,6 +70,11 @@ describe("Encrypted payloads", () => {
         assert.deepStrictEqual(well, Exit.succeed(receipt))
         assert.deepStrictEqual(failureOf(refused), new Refused({ reason: canary }))
         assert.include(String(failureOf(dead)), canary)
+        // Of each of two executions, the program and an activity.
+        const steps = yield* Stream.runCollect(client.readStream(Steps, "well"))
+        assert.deepStrictEqual(steps.map(({ chunk }) => chunk), [guest, guest, guest, guest])
+        const stored = yield* database.sql("SELECT count(DISTINCT chunk)::integer AS texts FROM progress_chunks")
+        assert.deepStrictEqual(stored, [{ texts: 12 }], "equal chunks do not show")
         const status = yield* client.status("well")
         assert.include(JSON.stringify(status), `in house: ${canary}`)
         assert.include(JSON.stringify(yield* client.status("dead")), canary)
@@ -82,7 +88,8 @@ describe("Encrypted payloads", () => {
           yield* Effect.all([
             admin.readHistoryWithExecutionId("well", 1),
             admin.getInstanceInfo("dead"),
-            admin.list()
+            admin.list(),
+            admin.readChunks("well", "steps")
           ])
         )
         assert.notInclude(seen, canary)

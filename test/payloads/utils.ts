@@ -1,7 +1,8 @@
 /**
  * Codecs for tests, an orchestration that uses every kind of payload, and what a database holds as text.
  */
-import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { assert } from "@effect/vitest"
+import { Activity, Client, KeyValue, Orchestration, ProgressStream, Runtime, Signal } from "duroxide-prisma"
 import { PayloadCodec } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -33,6 +34,7 @@ const Charge = Activity.make("Charge", { payload: Guest, success: Schema.String 
 const Refuse = Activity.make("Refuse", { payload: Guest, error: Refused })
 const Die = Activity.make("Die", { payload: Guest })
 const Nights = KeyValue.make("nights", Guest)
+export const Steps = ProgressStream.make("steps", { chunk: Guest })
 export const Note = Signal.make("Note", { payload: Guest })
 export const Ring = Signal.make("Ring", { payload: Guest, unawaited: "lost" })
 export const Breakfast = Orchestration.make("Breakfast", { payload: Guest, success: Schema.String, error: Refused })
@@ -56,6 +58,7 @@ export const BreakfastLive = Breakfast.toLayer(Effect.fn(function*({ name }) {
 export const StayLive = Stay.toLayer(Effect.fn(function*({ ends, guest, rounds }) {
   yield* Orchestration.setCustomStatus(`in house: ${guest.name}`)
   yield* Nights.set(guest)
+  yield* Steps.append(guest)
   const charged = yield* Charge.execute(guest)
   const refused = yield* failureOf(Refuse.execute(guest))
   const died = yield* Effect.exit(Die.execute(guest))
@@ -80,7 +83,13 @@ export const StayLive = Stay.toLayer(Effect.fn(function*({ ends, guest, rounds }
 /** What serves them. */
 export const hotel = Runtime.layer({ orchestrations: [Stay, Breakfast], activities: [Charge, Refuse, Die] }).pipe(
   Layer.provide([
-    Charge.toLayer(({ name }) => Effect.succeed(`charged ${name}`)),
+    Charge.toLayer(Effect.fn(function*(guest) {
+      const before = yield* Steps.resume
+      yield* Steps.append(guest)
+      assert.deepStrictEqual(before, [])
+      assert.deepStrictEqual(yield* Steps.resume, [guest])
+      return `charged ${guest.name}`
+    })),
     Refuse.toLayer(({ name }) => new Refused({ reason: name })),
     Die.toLayer(({ name }) => Effect.die(new Error(name))),
     BreakfastLive,

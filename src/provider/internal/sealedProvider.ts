@@ -166,6 +166,28 @@ export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Ser
       return provider.abandonWorkItem(options)
     },
 
+    appendChunks: (append) =>
+      Effect.flatMap(
+        Effect.forEach(append.chunks, seals.sealAnew("appendChunks")),
+        (chunks) => provider.appendChunks({ ...append, chunks })
+      ),
+
+    resumeChunks: (options) =>
+      Effect.flatMap(provider.resumeChunks(options), (resumed) =>
+        Effect.map(
+          Effect.forEach(resumed.chunks, seals.open("resumeChunks", options.instanceId)),
+          (chunks) => ({ ...resumed, chunks })
+        )),
+
+    readStream: (options) =>
+      Effect.flatMap(provider.readStream(options), (page) => {
+        const open = seals.open("readStream", options.instanceId)
+        return Effect.map(
+          Effect.forEach(page.chunks, (stored) => Effect.map(open(stored.chunk), (chunk) => ({ ...stored, chunk }))),
+          (chunks) => ({ ...page, chunks })
+        )
+      }),
+
     read: (instanceId) =>
       Effect.flatMap(provider.read(instanceId), (stored) => openHistory("read", instanceId, stored)),
 

@@ -36,7 +36,7 @@ export const make = (
   codec: Codec,
   isOfRust: (instanceId: string) => Effect.Effect<boolean, ProviderError>
 ): Sealing => {
-  const { open, seal } = texts.make(codec, "instance_id")
+  const { open, seal, sealAnew } = texts.make(codec, "instance_id")
   const storedEvents = new WeakMap<Event.Event, Event.Event>()
 
   const remember: Sealing["remember"] = (history, stored) => {
@@ -57,7 +57,7 @@ export const make = (
   }
 
   const turn = Effect.fnUntraced(function*(operation: string, turn: Turn) {
-    const { forRust, historyDelta, metadata, orchestratorItems, startsPinnedTo, workerItems } = turn
+    const { chunks, forRust, historyDelta, metadata, orchestratorItems, startsPinnedTo, workerItems } = turn
     const instanceId = historyDelta[0]?.instanceId ?? ""
     const through = seal(operation, instanceId)
     const history = yield* Effect.forEach(historyDelta, (event) => ofEvent(event, through))
@@ -86,6 +86,12 @@ export const make = (
       historyDelta: history,
       workerItems: activities,
       orchestratorItems: messages,
+      ...(chunks !== undefined && {
+        chunks: yield* Effect.forEach(
+          chunks,
+          (chunk) => Effect.map(sealAnew(operation)(chunk.chunk), (text) => ({ ...chunk, chunk: text }))
+        )
+      }),
       ...(output !== undefined && mayHoldPayload(output, failure) && {
         metadata: { ...metadata, output: yield* through(output) }
       }),
@@ -101,7 +107,7 @@ export const make = (
     }
   })
 
-  return { seal, open, message, turn, remember, storedEvent: (event) => storedEvents.get(event) ?? event }
+  return { seal, sealAnew, open, message, turn, remember, storedEvent: (event) => storedEvents.get(event) ?? event }
 }
 
 /** Whether a start that is pinned to this version is run by this package. */

@@ -16,6 +16,8 @@ export type Through = (text: string) => Effect.Effect<string, ProviderError>
 export interface Texts {
   /** To store texts of this instance or task. */
   readonly seal: (operation: string, owner: string) => Through
+  /** Never the same text twice: of many small payloads, it must not show which are equal. */
+  readonly sealAnew: (operation: string) => Through
   readonly open: (operation: string, owner: string) => Through
 }
 
@@ -37,6 +39,10 @@ export const make = (
           return stored
         })
       }),
+    sealAnew: (operation) => (text) =>
+      sealed.isSealed(text)
+        ? Effect.succeed(text)
+        : Effect.mapError(codec.encode(text), unavailable(operation)),
     open: (operation, owner) => (text) => {
       if (!sealed.isSealed(text)) return Effect.succeed(text)
       return Effect.matchEffect(codec.decode(text), {
