@@ -418,6 +418,11 @@ const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service
   })
   return Provider.Provider.of({
     ...provider,
+    // The transaction of a handler is in no store of the test: its result is stored when that has committed.
+    ackWorkItemWithin: ({ completion, lockToken }) =>
+      provider.renewWorkItemLock({ lockToken, extendFor: Duration.seconds(1), sufficient: Duration.millis(1) }).pipe(
+        Effect.as({ committed: Effect.ignore(provider.ackWorkItem(lockToken, Option.some(completion))) })
+      ),
     // An activity that waits for an instance is asleep: time passes for it.
     awaitEnd: (options) => Effect.raceFirst(provider.awaitEnd(options), asleep),
     awaitProgress: (options) => Effect.raceFirst(provider.awaitProgress(options), asleep)
