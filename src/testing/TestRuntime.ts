@@ -22,6 +22,7 @@ import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
 import { idOf } from "../model/shared/definitions.ts"
 import { InBackground } from "../model/shared/inBackground.ts"
+import { Rest } from "../model/shared/rest.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
@@ -313,6 +314,7 @@ export const layer = <A, E, R>(
       Context.merge(services),
       Context.add(Client.Client, patient),
       Context.add(TestRuntime, testRuntime),
+      Context.add(Rest, time.rest),
       Context.merge(time.context)
     )
   }))
