@@ -147,6 +147,10 @@ export class Completion extends Context.Service<Completion, {
     token: string,
     details?: unknown
   ) => Effect.Effect<{ readonly expiresAtMs: number }, Refusal | PayloadMismatch>
+  /** Says what the token names, without a look at the store. */
+  readonly named: (
+    token: string
+  ) => Effect.Effect<{ readonly instanceId: string; readonly activityName: string }, service.TokenRefused>
   /** Reads how the call stands. */
   readonly status: (token: string) => Effect.Effect<Status, Refusal>
 }>()("duroxide-prisma/recipes/Completion") {}

@@ -3,6 +3,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as calls from "../../model/shared/completion.ts"
 import { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
@@ -18,7 +19,12 @@ import * as tokens from "./completionToken.ts"
 /** An activity that is completed from outside. */
 export interface Definition {
   readonly name: string
-  readonly codecs: { readonly success: Payload<any>; readonly error: Payload<any> }
+  readonly codecs: { readonly success: Codec; readonly error: Codec }
+}
+
+/** A `Payload` of any type. */
+interface Codec extends Pick<Payload<never>, "encode"> {
+  readonly decode: (text: string) => Exit.Exit<unknown, PayloadMismatch>
 }
 
 export interface Status {
@@ -33,6 +39,8 @@ export interface Status {
 export interface Completed {
   readonly state: "taken" | "stored"
 }
+
+export type TokenRefused = TokenInvalid
 
 export type Refusal = TokenInvalid | AlreadyCompleted | CompletionExpired | NotAwaited
 
@@ -117,15 +125,19 @@ export const make = ({ activities, keys, provider, waitMs }: {
     }).pipe(Effect.withSpan(operation, client))
 
   const checked = (
-    codec: Payload<any> | undefined,
+    codec: Codec | undefined,
     of: string,
     json: unknown
   ): Effect.Effect<string, PayloadMismatch | PayloadTooLarge> => {
     const text = JSON.stringify(json) ?? "null"
-    return codec === undefined ? small(of, text) : Effect.flatMap(codec.decode(text), codec.encode)
+    return codec === undefined
+      ? small(of, text)
+      : Effect.flatMap(codec.decode(text), (value) => codec.encode(value as never))
   }
 
   return {
+    named: verified,
+
     complete: (token: string, result: unknown) =>
       end("Completion.complete", token, ({ activityName }) =>
         Effect.map(
