@@ -4,9 +4,11 @@
 import { PrismaPg } from "@prisma/adapter-pg"
 import { sql as fragment } from "drizzle-orm"
 import { drizzle } from "drizzle-orm/node-postgres"
+import type { Activity } from "duroxide-prisma"
 import { Transaction } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import { CompiledQuery, Kysely, PostgresDialect } from "kysely"
+import type { Transaction as KyselyTransaction } from "kysely"
 import * as pg from "pg"
 import { Prisma, PrismaClient } from "../../src/prisma/generated/client.js"
 
@@ -15,7 +17,7 @@ export interface Application<Tx> {
   readonly send: (tx: Tx, sql: string) => Promise<unknown>
 }
 
-/** `url` names a schema, which is the first of the search path. */
+/** The schema is the first of the search path. */
 const poolOn = (url: string, schema: string) =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -57,7 +59,7 @@ export const ofPrisma = (url: string, schema: string) =>
 const drizzleOn = (pool: pg.Pool) => {
   const db = drizzle({ client: pool })
   type Tx = Parameters<Parameters<typeof db.transaction>[0]>[0]
-  const transactions: Transaction.Transactions<Tx> = {
+  const transactions: Activity.Transactions<Tx> = {
     run: (body) => db.transaction(body),
     connection: (tx) => ({
       $queryRaw: async (strings, ...values) =>
@@ -73,10 +75,11 @@ export const ofDrizzle = (url: string, schema: string) =>
     send: (tx, sql) => tx.execute(sql)
   }))
 
+interface Tables {}
+
 const kyselyOn = (pool: pg.Pool) => {
-  const db = new Kysely<any>({ dialect: new PostgresDialect({ pool }) })
-  type Tx = Parameters<Parameters<ReturnType<typeof db.transaction>["execute"]>[0]>[0]
-  const transactions: Transaction.Transactions<Tx> = {
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
+  const transactions: Activity.Transactions<KyselyTransaction<Tables>> = {
     run: (body) => db.transaction().execute(body),
     connection: (tx) => ({ query: (text, values) => tx.executeQuery(CompiledQuery.raw(text, values)) })
   }
