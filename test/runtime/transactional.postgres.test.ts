@@ -3,6 +3,7 @@ import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxid
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import type { Transaction } from "duroxide-prisma/prisma"
 import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -40,7 +41,11 @@ const open = <Tx>(
     /** Queries as the administrator. */
     sql: PgServer.TestDatabase["sql"]
   ) => Effect.Effect<number, Refused, Activity.Call>,
-  change: (transactions: Transaction.Transactions<Tx>) => Transaction.Transactions<Tx> = (same) => same
+  { change = (same) => same, workerLockTimeout = "1 hour" }: {
+    readonly change?: (transactions: Transaction.Transactions<Tx>) => Transaction.Transactions<Tx>
+    /** By default so long that only a wake-up, and no end of a lock, brings an instance on. */
+    readonly workerLockTimeout?: Duration.Input
+  } = {}
 ) =>
   Effect.gen(function*() {
     const { schema, sql, url } = yield* PgServer.database
@@ -54,7 +59,7 @@ const open = <Tx>(
           Book.toLayer(Activity.transactional(transactions, (n, tx) => handler(n, tx, application, sql)))
         ]),
         Layer.merge(Client.layer),
-        Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "3 seconds", maxAttempts: 3 })),
+        Layer.provide(RuntimeConfig.layer({ workerLockTimeout, maxAttempts: 3 })),
         Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
         Layer.provide(Logger.layer([]))
       )
@@ -144,7 +149,7 @@ for (
             const { client, effects, results } = yield* open<any>(
               make,
               (n, tx, application) => Effect.as(insert(n, tx, application), n),
-              lost.change
+              { change: lost.change }
             )
             assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 1")
             assert.deepStrictEqual([yield* effects, yield* results, lost.runs()], [[1], 1, runs])
@@ -215,7 +220,7 @@ describe("a transactional activity:", () => {
               yield* Deferred.succeed(taken, undefined)
             }
             return run
-          }))
+          }), { workerLockTimeout: "3 seconds" })
         yield* client.start(Booking, { instanceId: "b", payload: 1 })
         yield* Deferred.await(taken)
         assert.strictEqual(yield* client.wait(Booking, "b"), "booked 2")
