@@ -41,7 +41,10 @@ export class Unavailable extends Schema.TaggedError<Unavailable>("duroxide-prism
   { httpApiStatus: 503 }
 ) {}
 
-const query = { token: Schema.String }
+/** The token is in the query, or in the header, which logs of requests do not have. */
+const query = { token: Schema.optionalKey(Schema.String) }
+
+const headers = { authorization: Schema.optionalKey(Schema.String) }
 
 const refusals = [TokenInvalid, AlreadyCompleted, CompletionExpired, NotAwaited, Unavailable] as const
 
@@ -50,12 +53,17 @@ const Completed = Schema.Struct({ state: Schema.Literals(["taken", "stored"]) })
 /**
  * `GET /status?token=…` reads how a call stands; `POST /complete?token=…` takes `{ "result": … }`, `/fail` takes
  * `{ "error": … }`, and `/heartbeat` takes `{ "details": … }`. So the address of a callback has all that it needs.
+ * Callers that can send headers send `Authorization: Bearer <token>` instead.
  *
  * **Details**
  *
  * Status 200: the instance has received it (`taken`), or will (`stored`). 400: it does not fit the Schema. 401: the
  * token is not valid. 409: the call has ended by another completion. 410: it has expired, or nothing waits for it any
  * longer. 503: send it again.
+ *
+ * **Gotchas**
+ *
+ * Logs and traces of servers and proxies often have the query of a request, and with it the token.
  *
  * **Example** (In an interface of the application)
  *
@@ -74,6 +82,7 @@ const Completed = Schema.Struct({ state: Schema.Literals(["taken", "stored"]) })
 export const group = HttpApiGroup.make("completions").add(
   HttpApiEndpoint.get("status", "/status", {
     query,
+    headers,
     success: Schema.Struct({
       activityName: Schema.String,
       state: Schema.Literals(["open", "completed", "failed"]),
@@ -84,18 +93,21 @@ export const group = HttpApiGroup.make("completions").add(
   }),
   HttpApiEndpoint.post("complete", "/complete", {
     query,
+    headers,
     payload: Schema.Struct({ result: Schema.optionalKey(Schema.Unknown) }),
     success: Completed,
     error: [...refusals, Unfit]
   }),
   HttpApiEndpoint.post("fail", "/fail", {
     query,
+    headers,
     payload: Schema.Struct({ error: Schema.optionalKey(Schema.Unknown) }),
     success: Completed,
     error: [...refusals, Unfit]
   }),
   HttpApiEndpoint.post("heartbeat", "/heartbeat", {
     query,
+    headers,
     payload: Schema.Struct({ details: Schema.optionalKey(Schema.Unknown) }),
     success: Schema.Struct({ expiresAtMs: Schema.Number }),
     error: [...refusals, Unfit]
@@ -118,20 +130,26 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.Constraint>
     Effect.fnUntraced(function*(handlers) {
       const completion = yield* Completion
       return handlers.handleAll({
-        status: ({ query: { token } }) =>
-          Effect.map(answered(completion.status(token)), ({ activityName, expiresAtMs, state }) => ({
+        status: (request) =>
+          Effect.map(answered(completion.status(tokenOf(request))), ({ activityName, expiresAtMs, state }) => ({
             activityName,
             expiresAtMs,
             state
           })),
-        complete: ({ query: { token }, payload: { result } }) => checked(completion.complete(token, result)),
-        fail: ({ query: { token }, payload: { error } }) => checked(completion.fail(token, error)),
-        heartbeat: ({ query: { token }, payload: { details } }) => checked(completion.heartbeat(token, details))
+        complete: (request) => checked(completion.complete(tokenOf(request), request.payload.result)),
+        fail: (request) => checked(completion.fail(tokenOf(request), request.payload.error)),
+        heartbeat: (request) => checked(completion.heartbeat(tokenOf(request), request.payload.details))
       })
     })
   )
 
 // internal
+
+/** Without one, what no key has signed. */
+const tokenOf = ({ headers: { authorization = "" }, query: { token } }: {
+  readonly query: { readonly token?: string }
+  readonly headers: { readonly authorization?: string }
+}) => token ?? /^Bearer (\S+)$/i.exec(authorization)?.[1] ?? ""
 
 const checked = <A, E>(effect: Effect.Effect<A, E | PayloadMismatch | PayloadTooLarge | ProviderError>) =>
   answered(Effect.catchIf(

@@ -57,15 +57,18 @@ const serve = (url: string) =>
     )
     const { address } = Context.get(services, HttpServer.HttpServer)
     const port = "port" in address ? address.port : 0
-    return (token: string, path = "status", body?: unknown) =>
+    return (token: string | undefined, path = "status", body?: unknown, bearer?: string) =>
       Effect.promise(async () => {
-        const response = await fetch(`http://127.0.0.1:${port}/completions/${path}?token=${token}`, {
-          ...(body !== undefined && {
-            method: "POST",
-            headers: { "content-type": "application/json" },
-            body: JSON.stringify(body)
-          })
-        })
+        const response = await fetch(
+          `http://127.0.0.1:${port}/completions/${path}${token === undefined ? "" : `?token=${token}`}`,
+          {
+            headers: {
+              "content-type": "application/json",
+              ...(bearer !== undefined && { authorization: `Bearer ${bearer}` })
+            },
+            ...(body !== undefined && { method: "POST", body: JSON.stringify(body) })
+          }
+        )
         const text = await response.text()
         return [response.status, text === "" ? null : JSON.parse(text)] as const
       })
@@ -95,6 +98,8 @@ it.live("over HTTP: completed, repeated, refused; the worker that asked has died
     const token = yield* Deferred.await(sent.get("a laptop")!)
     const [status, body] = yield* ask(token)
     assert.deepStrictEqual([status, body.activityName, body.state], [200, "Approve", "open"])
+    assert.deepStrictEqual(yield* ask(undefined, "status", undefined, token), [status, body])
+    assert.strictEqual((yield* ask(undefined, "status"))[0], 401)
     const [beaten, { expiresAtMs }] = yield* ask(token, "heartbeat", { details: "asked the manager" })
     assert.deepStrictEqual([beaten, expiresAtMs > body.expiresAtMs], [200, true])
 
