@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Metrics, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { FromDriver, MemoryDriver, ProviderError } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
@@ -7,7 +7,10 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Tracer from "effect/Tracer"
+import { counts, isolated } from "../utils/metrics.ts"
 
 class Refused extends Schema.TaggedError<Refused>()("Refused", { n: Schema.Int }) {}
 
@@ -116,6 +119,46 @@ describe("Activity.transactional in virtual time:", () => {
         return n
       })))))
   })
+})
+
+it.effect("options, sessions, tags, traces and metrics are those of any activity", () => {
+  const shop = table()
+  const spans: Array<string> = []
+  const seen: Array<unknown> = []
+  const tracer = Tracer.make({
+    span: (options) => {
+      spans.push(options.name)
+      return new Tracer.NativeSpan(options)
+    }
+  })
+  const Tour = Orchestration.make("Tour", { success: Schema.Int, error: Refused })
+  const TourLive = Tour.toLayer(() => Book.with({ tag: "gpu", sessionId: "film" }).execute(7))
+  const processLayer = Runtime.layer({ orchestrations: [Tour], activities: [Book] }).pipe(
+    Layer.provide([
+      TourLive,
+      Book.toLayer(Activity.transactional(shop.transactions, (n, written) =>
+        Effect.gen(function*() {
+          const { sessionId, tag, tryNumber } = yield* Activity.Call
+          seen.push([Option.getOrNull(sessionId), Option.getOrNull(tag), tryNumber])
+          yield* Effect.withSpan(write(written, String(n)), "write")
+          return n
+        })))
+    ]),
+    Layer.provide(RuntimeConfig.layer({ tags: { _tag: "Tags", tags: ["gpu"] } }))
+  )
+  return Effect.gen(function*() {
+    const client = yield* Client.Client
+    const ran = Effect.withSpan(client.execute(Tour, { instanceId: "t" }), "request")
+    assert.strictEqual(yield* ran, 7)
+    assert.deepStrictEqual([shop.rows, seen], [["7"], [["film", "gpu", 1]]])
+    assert.includeMembers(spans, ["activity Book", "write"])
+    assert.deepStrictEqual(yield* counts(Metrics.activityExecutions), { "Book success gpu": 1 })
+  }).pipe(
+    Effect.provide(TestRuntime.layer(processLayer)),
+    Effect.provide(Logger.layer([])),
+    Effect.withTracer(tracer),
+    isolated
+  )
 })
 
 it.effect("a transactions object that commits although its handler failed is a death, not a result", () => {
