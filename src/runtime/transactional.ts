@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
-import { logDeath } from "../model/shared/defect.ts"
+import { logDeath, SealsDefects } from "../model/shared/defect.ts"
 import type { Transactions } from "../model/shared/transactionConnection.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { isOutage, outageIn } from "../provider/shared/outage.ts"
@@ -186,7 +186,10 @@ const unstored = (error: ProviderError, settlement: Settlement): Effect.Effect<W
 /** Rolled back, or not begun, because of `problem`. */
 const unavailable = (problem: unknown): Effect.Effect<never, Failed> => {
   const outage = outageIn(problem)
-  return outage === undefined ? died(problem) : notCommitted(outage.problem, !isOutage(problem))
+  return outage === undefined ? died(problem) : Effect.flatMap(
+    SealsDefects,
+    (seals) => notCommitted(seals ? outage.errorType : outage.problem, !isOutage(problem))
+  )
 }
 
 const notCommitted = (problem: string, counts: boolean) =>

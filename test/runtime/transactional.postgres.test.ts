@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import type { Transaction } from "duroxide-prisma/prisma"
+import type { PayloadCodec } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -9,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
+import { encrypted } from "../payloads/utils.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { ofDrizzle, ofKysely, ofPg, ofPrisma } from "../utils/transactions.ts"
 import type { Application } from "../utils/transactions.ts"
@@ -41,8 +43,9 @@ const open = <Tx>(
     /** Queries as the administrator. */
     sql: PgServer.TestDatabase["sql"]
   ) => Effect.Effect<number, Refused, Activity.Call>,
-  { change = (same) => same, workerLockTimeout = "1 hour" }: {
+  { change = (same) => same, codec = Layer.empty, workerLockTimeout = "1 hour" }: {
     readonly change?: (transactions: Transaction.Transactions<Tx>) => Transaction.Transactions<Tx>
+    readonly codec?: Layer.Layer<PayloadCodec.PayloadCodec> | Layer.Layer<never>
     /** By default so long that only a wake-up, and no end of a lock, brings an instance on. */
     readonly workerLockTimeout?: Duration.Input
   } = {}
@@ -61,6 +64,7 @@ const open = <Tx>(
         Layer.merge(Client.layer),
         Layer.provide(RuntimeConfig.layer({ workerLockTimeout, maxAttempts: 3 })),
         Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
+        Layer.provide(codec),
         Layer.provide(Logger.layer([]))
       )
     )
@@ -227,6 +231,24 @@ describe("a transactional activity:", () => {
         assert.deepStrictEqual([yield* effects, yield* results, runs], [[12], 1, 2])
       }).pipe(Effect.scoped),
     { timeout: 30_000 }
+  )
+
+  it.live(
+    "under a payload codec its result is sealed in the row, and plain for the program",
+    () =>
+      Effect.gen(function*() {
+        const { client, effects, sql } = yield* open(
+          ofPg,
+          (n, tx, application) => Effect.as(insert(n, tx, application), 47114711),
+          { codec: encrypted("a") }
+        )
+        assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 47114711")
+        assert.deepStrictEqual(yield* effects, [1])
+        const events = yield* sql<{ text: string }>("SELECT event_data AS text FROM history")
+        assert.isAbove(events.length, 3)
+        for (const { text } of events) assert.notInclude(text, "47114711")
+      }).pipe(Effect.scoped),
+    { timeout: 20_000 }
   )
 
   it.live("a cancelled one is rolled back", () =>
