@@ -21,6 +21,7 @@ import { withHarmlessLoggers } from "./model/shared/logging.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
+import { ConfigurationInvalid, ProviderError } from "./provider/ProviderError.ts"
 import { checkRuntimes } from "./replay/programs.ts"
 import { Retention } from "./Retention.ts"
 import { retryBlocked } from "./runtime/blocked.ts"
@@ -118,7 +119,8 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
  * would compile, and its work would wait. The compiler names it as a requirement that is left:
  * `ActivityHandler<"Charge">`, `OrchestrationHandler<"Fulfil", "1.0.0">`.
  *
- * Dies when two activities have one name, or two orchestrations one name and version.
+ * Dies when two activities have one name, or two orchestrations one name and version; and of a `ProviderError`, reason
+ * `ConfigurationInvalid`, when an activity is transactional and the `Provider` joins no transactions.
  *
  * Work of definitions that no process serves waits in the store. A process may serve activities only, or orchestrations
  * only. Settings come from `RuntimeConfig`.
@@ -169,6 +171,11 @@ export const layer = <
           Context.getUnsafe(services, activityKey(name))
         ])
       )
+      for (const [name, { isTransactional }] of handlers) {
+        if (isTransactional && provider.ackWorkItemWithin === undefined) {
+          return yield* Effect.die(withoutTransactions(name))
+        }
+      }
       const settings: Complete = {
         ...given,
         onMismatch: given.onMismatch ?? (yield* UnsetOnMismatch),
@@ -274,5 +281,14 @@ export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Ef
   )
 
 // internal
+
+const withoutTransactions = (name: string) =>
+  new ProviderError({
+    operation: "Runtime.layer",
+    reason: new ConfigurationInvalid({
+      problem: `activity "${name}" is transactional, but the provider joins no transactions of the application. ` +
+        "Provide one on PostgreSQL (PrismaProvider), or make its handler an ordinary one"
+    })
+  })
 
 const limitOf = (concurrency: number) => concurrency === Infinity ? null : concurrency

@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { audit } from "./commands/audit.ts"
+import { complete, fail as failing } from "./commands/complete.ts"
 import { count } from "./commands/count.ts"
 import { deletion } from "./commands/delete.ts"
 import { doctor } from "./commands/doctor.ts"
@@ -82,6 +83,8 @@ const root = (io: Io) =>
       signal,
       wait,
       stream,
+      complete,
+      failing,
       preflight,
       pause,
       resume,

@@ -155,7 +155,8 @@ export const make: (
   const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock)
   const codec = yield* Effect.serviceOption(PayloadCodec)
   const sealing = Option.getOrUndefined(Option.map(codec, (codec) => sealings.make(codec, reads.isOfRust(store))))
-  const ofActivities = yield* activities.make(store, wakeups, settings)
+  const released = (lockToken: string) => locks.worker.release(lockToken)
+  const ofActivities = yield* activities.make(store, wakeups, { ...settings, released })
   const ofReads = yield* reads.make(store, settings)
   yield* storeGauges.make(ofReads.readBacklog, hints)
   const provider: Provider["Service"] = {

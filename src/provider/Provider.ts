@@ -18,6 +18,7 @@ import type { BlockReport } from "../model/Block.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type { Pause } from "../model/Pause.ts"
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { Backlog } from "./Backlog.ts"
@@ -232,6 +233,22 @@ export class Provider extends Context.Service<Provider, {
     lockToken: string,
     completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
   ) => Effect.Effect<void, ProviderError>
+
+  /**
+   * `ackWorkItem` in a transaction of the application, by one statement on its connection. Nothing has happened until
+   * that commits; then run `committed`, which wakes the instance. If the answer to the commit is lost,
+   * `renewWorkItemLock` says how it has ended: it succeeds after a rollback, and fails with `LockLost` after a commit,
+   * and with `Contention` while the server has not ended the transaction.
+   *
+   * Absent if the driver cannot join transactions.
+   */
+  readonly ackWorkItemWithin?: (
+    options: {
+      readonly connection: TransactionConnection
+      readonly lockToken: string
+      readonly completion: WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
+    }
+  ) => Effect.Effect<{ readonly committed: Effect.Effect<void> }, ProviderError>
 
   /**
    * Abandons the claim of an activity, which is visible again after `delay`; otherwise as `abandonOrchestrationItem`.

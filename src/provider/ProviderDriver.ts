@@ -45,6 +45,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { InstanceState } from "../model/Instance.ts"
 import type { Pause } from "../model/Pause.ts"
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { Backlog } from "./Backlog.ts"
 import type {
   Abandon,
@@ -170,6 +171,18 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
       }
     >
   ) => Call<ReadonlyArray<Settled>>
+  /**
+   * `ackWorkItems` of one item by a statement on a connection of the application, in its transaction: the answer counts
+   * once that commits. Until then the row of the activity stays locked, so that a renewal answers `Held`. Optional:
+   * without it, no activity can be transactional.
+   */
+  readonly ackWorkItemWithin?: (
+    options: {
+      readonly connection: TransactionConnection
+      readonly lockToken: string
+      readonly completion: { readonly instanceId: string; readonly workItem: string }
+    }
+  ) => Call<Settled>
   /** Abandons claims of activities. The lock may have expired, but not have been taken over. */
   readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
   /**

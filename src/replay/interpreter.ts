@@ -16,6 +16,7 @@ import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
 import * as attributes from "../model/shared/attributes.ts"
+import * as completion from "../model/shared/completion.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import type { Delivery } from "../model/shared/ledger.ts"
 import { linked } from "../model/shared/logging.ts"
@@ -201,12 +202,12 @@ export class Interpreter {
   }
 
   /**
-   * Signals for the next execution: those that the code has not taken, oldest first. No call of a task outlives its
-   * execution.
+   * Signals for the next execution: those that the code has not taken, oldest first. No call of a task, or of an
+   * activity that is completed from outside, outlives its execution.
    */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
     return [...this.ledger.unread(), ...this.undelivered]
-      .filter(({ name }) => !taskSignal.isName(name) && name !== retrySignal.name)
+      .filter(({ name }) => !taskSignal.isName(name) && !completion.isName(name) && name !== retrySignal.name)
       .sort((a, b) => a.eventId - b.eventId)
   }
 

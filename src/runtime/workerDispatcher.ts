@@ -30,7 +30,7 @@ import * as activityStreams from "./activityStreams.ts"
 import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
-import type { ActivityCode } from "./handlers.ts"
+import type { ActivityCode, Settlement } from "./handlers.ts"
 import { Held } from "./heldActivities.ts"
 import type { HeldActivities } from "./heldActivities.ts"
 import type { HandOverSlots } from "./optimisticTurns.ts"
@@ -219,13 +219,16 @@ export const make = Effect.fnUntraced(function*(options: {
   ): Effect.Effect<void> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
-        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input, context)))),
+        Effect.exit(
+          restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input, context, () => settlement(delivery))))
+        ),
         (exit) => {
           if (span !== undefined) spans.endAttempt(span, exit, clock)
           delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
           // The one that interrupted it settles its claim.
           if (delivery.phase !== "Running") return Effect.void
           const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
+          if (decision._tag === "Within") return settled(delivery, outcomes.within(delivery, decision.outcome))
           return decision._tag === "Store"
             ? Effect.andThen(
               decision.unread === undefined ? Effect.void : logDeath(`${component}: activity died`, decision.unread),
@@ -235,6 +238,25 @@ export const make = Effect.fnUntraced(function*(options: {
         }
       )
     )
+
+  /** How the transaction of a handler settles its claim. */
+  const settlement = (delivery: Delivery): Settlement => ({
+    store: (connection, result) =>
+      Effect.tap(
+        provider.ackWorkItemWithin!({
+          connection,
+          lockToken: delivery.lockToken,
+          completion: decide.completed(delivery.item, result)
+        }),
+        // That its claim has ended is what it wants.
+        () => Effect.sync(() => void (delivery.onLost = () => {}))
+      ),
+    isHeld: outcomes.isHeld(delivery),
+    rolledBack: Effect.sync(() => {
+      delivery.onLost = () => cancel(delivery)
+      if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
+    })
+  })
 
   /** Settles a claim with an outcome of `bytes`, and frees the slot of its handler at once. */
   const settled = (delivery: Delivery, settlement: Effect.Effect<void>, bytes = 0) => {

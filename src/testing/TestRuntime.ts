@@ -22,6 +22,7 @@ import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
 import { idOf } from "../model/shared/definitions.ts"
 import { InBackground } from "../model/shared/inBackground.ts"
+import { Rest } from "../model/shared/rest.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
@@ -313,6 +314,7 @@ export const layer = <A, E, R>(
       Context.merge(services),
       Context.add(Client.Client, patient),
       Context.add(TestRuntime, testRuntime),
+      Context.add(Rest, time.rest),
       Context.merge(time.context)
     )
   }))
@@ -418,6 +420,11 @@ const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service
   })
   return Provider.Provider.of({
     ...provider,
+    // The transaction of a handler is in no store of the test: its result is stored when that has committed.
+    ackWorkItemWithin: ({ completion, lockToken }) =>
+      provider.renewWorkItemLock({ lockToken, extendFor: Duration.seconds(1), sufficient: Duration.millis(1) }).pipe(
+        Effect.as({ committed: Effect.ignore(provider.ackWorkItem(lockToken, Option.some(completion))) })
+      ),
     // An activity that waits for an instance is asleep: time passes for it.
     awaitEnd: (options) => Effect.raceFirst(provider.awaitEnd(options), asleep),
     awaitProgress: (options) => Effect.raceFirst(provider.awaitProgress(options), asleep)

@@ -161,6 +161,21 @@ export const make = (provider: Service, seals: Sealing, clock: Clock.Clock): Ser
         )
       }).pipe(Effect.tap(() => Effect.sync(() => forRust.delete(lockToken)))),
 
+    ...(provider.ackWorkItemWithin !== undefined && {
+      ackWorkItemWithin: (options) =>
+        Effect.suspend(() => {
+          const { completion, lockToken } = options
+          const stored = forRust.has(lockToken)
+            ? Effect.succeed(completion)
+            : sealing.ofItem(completion, seals.seal("ackWorkItemWithin", completion.instance))
+          return Effect.flatMap(stored, (completion) => provider.ackWorkItemWithin!({ ...options, completion }))
+        }).pipe(
+          Effect.map(({ committed }) => ({
+            committed: Effect.andThen(committed, Effect.sync(() => void forRust.delete(options.lockToken)))
+          }))
+        )
+    } satisfies Pick<Provider["Service"], "ackWorkItemWithin">),
+
     abandonWorkItem: (options) => {
       forRust.delete(options.lockToken)
       return provider.abandonWorkItem(options)

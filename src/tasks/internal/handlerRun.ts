@@ -13,12 +13,12 @@ import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
 import * as sealed from "../../model/shared/sealed.ts"
+import { outageIn } from "../../provider/shared/outage.ts"
 import { failedUnscheduled } from "../shared/code.ts"
 import type { Failed, TaskCode } from "../shared/code.ts"
 import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
 import type { Failure } from "../shared/failure.ts"
 import type { Attempt } from "./attempt.ts"
-import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
   readonly name: string

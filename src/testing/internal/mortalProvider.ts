@@ -62,6 +62,11 @@ export const make = (
             }
           }
         }),
+      ackWorkItemWithin: (options) =>
+        Effect.map(
+          whileAlive(() => provider.ackWorkItemWithin!(options)),
+          ({ committed }) => ({ committed: whileAlive(() => committed) })
+        ),
       advanceOrchestration: (turn) =>
         Effect.tap(
           whileAlive(() => provider.advanceOrchestration(turn)),
