@@ -27,12 +27,14 @@ const entryPoints = new Set([
   "src/recipes/datasets.ts",
   "src/recipes/deliveries.ts",
   "src/recipes/triggers.ts",
+  "src/schedules/index.ts",
   "src/server/index.ts",
   "src/sqlite/index.ts",
   "src/tasks/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts",
   "src/testing/queue.ts",
+  "src/testing/schedules.ts",
   "src/testing/tasks.ts"
 ])
 

@@ -44,7 +44,8 @@ REVOKE ALL ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_client";
@@ -77,7 +78,8 @@ GRANT SELECT ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_client";
@@ -103,6 +105,9 @@ GRANT UPDATE (
 ) ON "duroxide".queue_tasks TO "duroxide_client";
 GRANT INSERT ON "duroxide".queue_task_attempts TO "duroxide_client";
 GRANT DELETE ON "duroxide".queue_task_callers TO "duroxide_client";
+
+-- Schedules: changing them, and starting what is due.
+GRANT INSERT, UPDATE, DELETE ON "duroxide".schedules, "duroxide".schedule_runs TO "duroxide_client";
 
 -- What operators did with a page that sends signals and interruptions.
 GRANT INSERT ON "duroxide".operator_actions TO "duroxide_client";

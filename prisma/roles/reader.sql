@@ -42,7 +42,8 @@ REVOKE ALL ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_reader";
@@ -75,7 +76,8 @@ GRANT SELECT ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_reader";

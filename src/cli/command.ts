@@ -29,6 +29,7 @@ import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
 import { retry } from "./commands/retry.ts"
+import { schedules } from "./commands/schedules.ts"
 import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
@@ -75,6 +76,7 @@ const root = (io: Io) =>
       explain,
       queues,
       tasks,
+      schedules,
       processes,
       top,
       audit,

@@ -14,12 +14,14 @@ import * as completions from "duroxide-prisma/recipes/completions"
 import * as datasets from "duroxide-prisma/recipes/datasets"
 import * as deliveries from "duroxide-prisma/recipes/deliveries"
 import * as triggers from "duroxide-prisma/recipes/triggers"
+import * as schedules from "duroxide-prisma/schedules"
 import * as server from "duroxide-prisma/server"
 import * as sqlite from "duroxide-prisma/sqlite"
 import * as tasks from "duroxide-prisma/tasks"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
+import * as scheduleKit from "duroxide-prisma/testing/schedules"
 import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
 import * as http from "effect/http"
@@ -43,12 +45,14 @@ const ours: Record<string, object> = {
   "duroxide-prisma/recipes/datasets": datasets,
   "duroxide-prisma/recipes/deliveries": deliveries,
   "duroxide-prisma/recipes/triggers": triggers,
+  "duroxide-prisma/schedules": schedules,
   "duroxide-prisma/server": server,
   "duroxide-prisma/sqlite": sqlite,
   "duroxide-prisma/tasks": tasks,
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite,
   "duroxide-prisma/testing/queue": queueSuite,
+  "duroxide-prisma/testing/schedules": scheduleKit,
   "duroxide-prisma/testing/tasks": taskKit
 }
 const entries: Record<string, object> = {

@@ -162,6 +162,9 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_task_oldest_age_seconds"
     ]
   },
+  "test/schedules/scheduler.test.ts": {
+    "occurrences are counted by their outcome": ["duroxide_schedule_runs_total"]
+  },
   "test/recipes/Delivery.test.ts": {
     "attempts are counted by outcome and status, and timed": [
       "duroxide_delivery_attempts_total",

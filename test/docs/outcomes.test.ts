@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { sections } from "../runtime/badInput/cases.ts"
+import * as schedules from "../schedules/utils/outcomes.ts"
 import * as tasks from "../tasks/outcomes/cases.ts"
 import * as Docs from "../utils/docs.ts"
 
@@ -21,7 +22,10 @@ describe("docs/outcomes.md", () => {
   it("every row is a test of the same name, and every test a row", () => {
     assert.deepStrictEqual(
       rows(Docs.read("docs/outcomes.md")),
-      Object.entries({ ...sections, ...tasks.sections }).map(([section, cases]) => [section, Object.keys(cases)])
+      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections }).map(([section, cases]) => [
+        section,
+        Object.keys(cases)
+      ])
     )
   })
 

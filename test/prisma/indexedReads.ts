@@ -121,6 +121,14 @@ export const held = `
     FROM generate_series(1, ${many} + 1) AS g, generate_series(0, 2) AS c ON CONFLICT DO NOTHING;
   INSERT INTO operator_actions (actor, action, target, details, outcome)
     SELECT 'a', 'retry', 'i' || g, '', 'done' FROM generate_series(1, ${many}) AS g;
+  -- Five schedules are due, three wait for the end of a run.
+  INSERT INTO schedules
+      (name, definition, payload, created_at, updated_at, fired_until, look_at, queued, last_instance_id)
+    SELECT 'schedule' || g, '{}', '{}', now(), now(), now(), CASE WHEN g <= 5 THEN ${at(-1000)} ELSE ${at(60_000)} END,
+      CASE WHEN g BETWEEN 6 AND 8 THEN '{}'::jsonb END, 'i1'
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO schedule_runs (schedule_name, number, kind, occurrence_at, outcome, settled_at)
+    SELECT 'schedule' || g % 200, g, 'Scheduled', now(), 'Skipped', now() FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
     ON CONFLICT DO NOTHING;`
 
@@ -558,6 +566,21 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["instances_status_orchestration_name_created_at_idx"],
     20
   ],
+  "claimSchedules": [
+    `SELECT dx_claim_schedules('{}', 10, 5000, ${now})`,
+    ["schedules_look_at_idx", "schedules_name_idx", "schedules_pkey", "instances_pkey"],
+    100
+  ],
+  "fireSchedules": [
+    `SELECT dx_fire_schedules(
+       '[{"name": "schedule9", "revision": 1, "fired_until_ms": ${now}, "requests": [], "run_count": 5, "last": 5}]',
+       '[{"fire": 1, "number": 5, "kind": "Scheduled", "occurrence_ms": ${now}, "outcome": "Skipped"}]',
+       '[]', '[]', '[]', '[]', NULL, ${now})`,
+    ["schedules_pkey", "schedule_runs_pkey"],
+    30
+  ],
+  "readSchedules": [`SELECT dx_read_schedules(NULL, NULL, 20, ${now})`, ["schedules_pkey", "schedule_runs_pkey"], 150],
+  "readScheduleRuns": ["SELECT dx_read_schedule_runs('schedule5', 10)", ["schedule_runs_pkey"], 20],
   "the children of an instance": [
     "SELECT instance_id FROM instances WHERE parent_instance_id = 'parent7'",
     ["instances_parent_instance_id_created_at_idx"],

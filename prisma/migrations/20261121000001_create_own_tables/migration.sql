@@ -287,11 +287,48 @@ CREATE TABLE queue_listeners (
   CONSTRAINT queue_listeners_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 70);
 
-CREATE TABLE queue_triggers (
+-- Orchestrations and tasks that start at certain times.
+CREATE TABLE schedules (
   name TEXT NOT NULL,
-  fired_until TIMESTAMPTZ NOT NULL,
-  CONSTRAINT queue_triggers_pkey PRIMARY KEY (name)
+  definition JSONB NOT NULL, -- timing, target, overlap, jitterMs, catchUp
+  payload TEXT, -- JSON; null: processes that have its code make it
+  code TEXT, -- names that code; null with a payload
+  revision BIGINT NOT NULL DEFAULT 1, -- counts all changes
+  created_at TIMESTAMPTZ NOT NULL,
+  updated_at TIMESTAMPTZ NOT NULL, -- of the definition
+  fired_until TIMESTAMPTZ NOT NULL, -- occurrences up to this time are settled
+  next_at TIMESTAMPTZ, -- the next occurrence, without its jitter; null: not known yet, or none
+  look_at TIMESTAMPTZ, -- when a scheduler has something to do; null: never
+  paused_at TIMESTAMPTZ,
+  pause_reason TEXT,
+  queued JSONB, -- the occurrence that waits for the end of the last run
+  requests JSONB NOT NULL DEFAULT '[]', -- runs by hand and backfills
+  run_count BIGINT NOT NULL DEFAULT 0, -- number of the newest row of schedule_runs
+  last_instance_id TEXT, -- what the last run started, as the next
+  last_task_id UUID,
+  CONSTRAINT schedules_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 70);
+
+-- Claiming: the schedules that are due; when the next one is.
+CREATE INDEX schedules_look_at_idx ON schedules (look_at) WHERE look_at IS NOT NULL;
+
+-- Claiming: the schedules whose last run keeps an occurrence waiting.
+CREATE INDEX schedules_name_idx ON schedules (name) WHERE queued IS NOT NULL;
+
+-- What became of the last occurrences of each schedule.
+CREATE TABLE schedule_runs (
+  schedule_name TEXT NOT NULL,
+  number BIGINT NOT NULL, -- from 1
+  kind TEXT NOT NULL, -- Scheduled, Manual or Backfill
+  occurrence_at TIMESTAMPTZ NOT NULL, -- of a Missed one the last
+  missed_since TIMESTAMPTZ, -- of a Missed one the first
+  outcome TEXT NOT NULL, -- Started, Skipped, Queued, Missed or Refused
+  note TEXT, -- why
+  instance_id TEXT,
+  task_id UUID,
+  settled_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule_name, number)
+) WITH (fillfactor = 80);
 
 -- The progress of an import of a SQLite file of Duroxide.
 CREATE TABLE sqlite_imports (

@@ -112,7 +112,7 @@ export const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" 
 }
 
 /** A field of a row, unless its text is large: then its position is in `text_at`. */
-const placed = (text: string | null, textAt: number | undefined) => textAt === undefined ? text : undefined
+export const placed = (text: string | null, textAt: number | undefined) => textAt === undefined ? text : undefined
 
 export const ackRow = (texts: Texts) => (ack: OrchestrationAck) => ({
   token: ack.lockToken,
