@@ -25,7 +25,8 @@ export const base = defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       {
-        find: /^duroxide-prisma\/(dashboard|observability|outbox|prisma|provider|queue|server|sqlite|tasks|testing)$/,
+        find:
+          /^duroxide-prisma\/(agents|dashboard|observability|outbox|prisma|provider|queue|server|sqlite|tasks|testing)$/,
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },

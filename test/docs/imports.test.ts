@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
+import * as agents from "duroxide-prisma/agents"
 import * as dashboard from "duroxide-prisma/dashboard"
 import * as observability from "duroxide-prisma/observability"
 import * as outbox from "duroxide-prisma/outbox"
@@ -22,6 +23,7 @@ import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
 import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
+import * as ai from "effect/ai"
 import * as http from "effect/http"
 import * as httpApi from "effect/http-api"
 import * as effectObservability from "effect/observability"
@@ -32,6 +34,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ours: Record<string, object> = {
   "duroxide-prisma": root,
+  "duroxide-prisma/agents": agents,
   "duroxide-prisma/dashboard": dashboard,
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
@@ -54,6 +57,7 @@ const ours: Record<string, object> = {
 const entries: Record<string, object> = {
   ...ours,
   effect,
+  "effect/ai": ai,
   "effect/http": http,
   "effect/http-api": httpApi,
   "effect/observability": effectObservability,
