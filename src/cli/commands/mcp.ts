@@ -102,7 +102,7 @@ const answerOf = Effect.fnUntraced(function*(run: Runner["Service"]["run"], io: 
 })
 
 const errorIn = (stderr: string): { readonly code: string; readonly message: string } => {
-  for (const line of stderr.split("\n").reverse()) {
+  for (const line of stderr.split("\n").toReversed()) {
     if (!line.startsWith("{\"error\":")) continue
     const { error } = JSON.parse(line)
     return { code: String(error.code), message: String(error.message) }
