@@ -124,6 +124,7 @@ describe("DurableModel", () => {
       )
       assert.strictEqual(value, "ok")
       assert.lengthOf(server.requests, 3)
+      assert.deepStrictEqual([...new Set(server.keys)].map((key) => typeof key), ["string"], "one key for all tries")
       const pauses = history.flatMap((event) =>
         event._tag === "TimerCreated" ? (event.fireAtMs - event.timestampMs) / 1000 : []
       )

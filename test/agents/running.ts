@@ -1,13 +1,14 @@
 /**
  * Programs that call a model, run in virtual time against a server of the test.
  */
-import { Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
 import { DurableModel, DurableToolkit } from "duroxide-prisma/agents"
 import { TestRuntime } from "duroxide-prisma/testing"
 import { type LanguageModel, Tool, Toolkit } from "effect/ai"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as ModelServer from "../programs/modelServer.ts"
 
@@ -67,7 +68,10 @@ export const withModel = <A, E, R>(
         Assistant.layerHandler,
         Tools.toLayer({ Weather: ({ city }) => weather(city), Pay: ({ cents }) => pay(cents) })
       ]),
-      Layer.provide(ModelServer.layerModel(server.url))
+      Layer.provide(ModelServer.layerModel(
+        server.url,
+        Effect.map(Effect.serviceOption(Activity.Call), (call) => Option.getOrUndefined(call)?.idempotencyKey)
+      ))
     )
     return yield* Effect.provide(test(server), TestRuntime.layer(runtime))
   }).pipe(Effect.scoped)

@@ -58,6 +58,8 @@ export interface Answer {
 export interface ModelServer {
   readonly url: string
   readonly requests: ReadonlyArray<ModelRequest>
+  /** The header `idempotency-key` of each request. */
+  readonly keys: ReadonlyArray<string | undefined>
   /** Requests whose client went away before the answer. */
   readonly aborted: () => number
 }
@@ -71,6 +73,7 @@ export const start = (
   Effect.acquireRelease(
     Effect.callback<ModelServer & { readonly close: Effect.Effect<void> }>((resume) => {
       const requests: Array<ModelRequest> = []
+      const keys: Array<string | undefined> = []
       let aborted = 0
       const server = createServer((incoming, outgoing) => {
         let body = ""
@@ -78,6 +81,7 @@ export const start = (
         incoming.on("end", () => {
           const request = Schema.decodeUnknownSync(ModelRequest)(JSON.parse(body))
           requests.push(request)
+          keys.push(incoming.headers["idempotency-key"] as string | undefined)
           const answer = script(request, requests.length - 1)
           outgoing.on("close", () => {
             if (!outgoing.writableFinished) aborted++
@@ -107,6 +111,7 @@ export const start = (
         resume(Effect.succeed({
           url: `http://127.0.0.1:${port}/?key=secret`,
           requests,
+          keys,
           aborted: () => aborted,
           close: Effect.callback<void>((resume) => {
             server.closeAllConnections()
@@ -119,15 +124,23 @@ export const start = (
   )
 
 /** A `LanguageModel` of that server, over Effect's HTTP client. */
-export const layerModel = (url: string): Layer.Layer<LanguageModel.LanguageModel> =>
+export const layerModel = (
+  url: string,
+  /** A key for each request, for providers that honour one. */
+  key: Effect.Effect<string | undefined> = Effect.succeed(undefined)
+): Layer.Layer<LanguageModel.LanguageModel> =>
   Layer.effect(
     LanguageModel.LanguageModel,
     Effect.gen(function*() {
       const client = yield* HttpClient.HttpClient
       const complete = Effect.fnUntraced(
         function*(options: LanguageModel.ProviderOptions, stream: boolean) {
+          const idempotencyKey = yield* key
           const response = yield* client.execute(
-            HttpClientRequest.post(url).pipe(HttpClientRequest.bodyJsonUnsafe(requestOf(options, stream)))
+            HttpClientRequest.post(url).pipe(
+              HttpClientRequest.setHeaders(idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }),
+              HttpClientRequest.bodyJsonUnsafe(requestOf(options, stream))
+            )
           )
           const http = { response: { status: response.status, headers: response.headers } }
           if (response.status === 429) {
