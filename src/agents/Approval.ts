@@ -109,7 +109,11 @@ export const ask = Effect.fnUntraced(function*(
       content: asked.map(({ approvalId }) => {
         const { approved, reason } = decided.get(approvalId) ??
           { approved: false, reason: "no one has decided in time" }
-        return Prompt.makePart("tool-approval-response", { approvalId, approved, reason })
+        return Prompt.makePart("tool-approval-response", {
+          approvalId,
+          approved,
+          reason: reason ?? (approved ? undefined : "it was denied")
+        })
       })
     })
   ]))

@@ -4,13 +4,15 @@
  *
  * @since 0.3.0
  */
-import { type AiError, type Chat, type LanguageModel, Prompt, type Tool, type Toolkit } from "effect/ai"
+import { type AiError, type Chat, type LanguageModel, Prompt, type Response, type Tool, type Toolkit } from "effect/ai"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as Orchestration from "../Orchestration.ts"
 import * as Approval from "./Approval.ts"
+import { storable } from "./internal/modelCall.ts"
 
 /**
  * The model still asked for tools after so many calls.
@@ -62,7 +64,9 @@ export const answer = Effect.fnUntraced(
     const { approveWithin, maxCalls = 20, toolkit } = options
     let prompt = options.prompt
     for (let calls = 0; calls < maxCalls; calls++) {
+      const before = Prompt.concat(yield* Ref.get(chat.history), Prompt.make(prompt))
       const response = yield* chat.generateText({ prompt, toolkit })
+      yield* Ref.set(chat.history, continued(before, response.content))
       const decided = yield* Approval.ask(response.content, { within: approveWithin })
       if (Option.isNone(decided) && response.toolCalls.every(({ providerExecuted }) => providerExecuted)) {
         return response
@@ -80,7 +84,7 @@ export const answer = Effect.fnUntraced(
  *
  * **Details**
  *
- * `bytes` defaults to 100,000. Each call of the model records its whole prompt, so a conversation of that size with ten
+ * What it returns can be stored: results of tools that are `undefined` are null. `bytes` defaults to 100,000. Each call of the model records its whole prompt, so a conversation of that size with ten
  * calls in one execution is a history of a megabyte. A call refuses more than 4 MiB.
  *
  * @category combinators
@@ -88,8 +92,9 @@ export const answer = Effect.fnUntraced(
  */
 export const recent = (prompt: Prompt.Prompt, options: { readonly bytes?: number | undefined } = {}): Prompt.Prompt => {
   const { bytes = 100_000 } = options
-  const system = prompt.content.filter(({ role }) => role === "system")
-  const rest = prompt.content.filter(({ role }) => role !== "system")
+  const { content } = storable(prompt)
+  const system = content.filter(({ role }) => role === "system")
+  const rest = content.filter(({ role }) => role !== "system")
   let size = 0
   let from = rest.length
   for (let index = rest.length - 1; index >= 0; index--) {
@@ -102,6 +107,19 @@ export const recent = (prompt: Prompt.Prompt, options: { readonly bytes?: number
 }
 
 // internal
+
+/**
+ * The history with an answer. Results of tools that were approved stand first in it; `Chat` puts them behind the text of
+ * the answer, where providers refuse them.
+ */
+const continued = (before: Prompt.Prompt, content: ReadonlyArray<Response.AnyPart>): Prompt.Prompt => {
+  const found = content.findIndex(({ type }) => type !== "tool-result")
+  const results = found === -1 ? content.length : found
+  return Prompt.concat(
+    Prompt.concat(before, Prompt.fromResponseParts(content.slice(0, results))),
+    Prompt.fromResponseParts(content.slice(results))
+  )
+}
 
 const encode = Schema.encodeSync(Schema.toCodecJson(Prompt.Prompt))
 

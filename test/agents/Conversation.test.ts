@@ -5,6 +5,8 @@ import { TestRuntime } from "duroxide-prisma/testing"
 import { Chat, Prompt } from "effect/ai"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Ref from "effect/Ref"
+import * as Schema from "effect/Schema"
 import type * as ModelServer from "../programs/modelServer.ts"
 import { run, start, Tools, wait, withModel } from "./running.ts"
 
@@ -56,6 +58,20 @@ describe("Conversation.answer", () => {
       )
     }))
 
+  it.effect("results of approved tools stand before the answer that knows them", () =>
+    Effect.gen(function*() {
+      const { value } = yield* run(
+        Effect.gen(function*() {
+          const chat = yield* Chat.empty
+          yield* Conversation.answer(chat, { prompt: "pay", toolkit: Tools.toolkit, approveWithin: "1 hour" })
+          const { content } = yield* Ref.get(chat.history)
+          return content.map(({ role }) => role)
+        }),
+        paying(500)
+      )
+      assert.deepStrictEqual(value, ["user", "assistant", "tool", "tool", "assistant"])
+    }))
+
   it.effect("denies what no one has decided in time", () =>
     Effect.gen(function*() {
       const { value } = yield* run(said, paying(500))
@@ -93,6 +109,22 @@ describe("Conversation.recent", () => {
     const kept = Conversation.recent(messages(100, 100, 100), { bytes: 600 })
     assert.deepStrictEqual(kept.content.map(({ role }) => role), ["system", "user", "assistant", "user", "assistant"])
     assert.lengthOf(Conversation.recent(messages(100, 100), { bytes: 1_000_000 }).content, 5)
+  })
+
+  it("can be stored, also with results of tools that are undefined", () => {
+    const result = { id: "c", name: "Note", isFailure: false, providerExecuted: false }
+    const kept = Conversation.recent(Prompt.fromMessages([
+      Prompt.makeMessage("user", { content: [Prompt.makePart("text", { text: "go" })] }),
+      Prompt.makeMessage("tool", {
+        content: [
+          Prompt.makePart("tool-result", { ...result, result: undefined }),
+          Prompt.makePart("tool-result", { ...result, result: { reason: undefined } })
+        ]
+      })
+    ]))
+    const codec = Schema.toCodecJson(Prompt.Prompt)
+    const stored = JSON.stringify(Schema.encodeSync(codec)(kept))
+    assert.deepStrictEqual(Schema.decodeUnknownSync(codec)(JSON.parse(stored)), kept)
   })
 
   it("keeps the last exchange, however long", () => {

@@ -54,13 +54,26 @@ export const ofOptions = (method: "generateText" | "streamText", options: Langua
   const { responseFormat: format } = options
   return {
     method: format.type === "json" ? "generateObject" : method,
-    prompt: json(encodePrompt(options.prompt)),
+    prompt: json(encodePrompt(storable(options.prompt))),
     tools: options.tools.map(offered),
     toolChoice: json(options.toolChoice),
     ...(options.toolCallValidation === undefined ? {} : { toolCallValidation: options.toolCallValidation }),
     ...(format.type === "json" ? { output: { name: format.objectName, schema: jsonSchemaOf(format.schema) } } : {})
   }
 }
+
+/** The same conversation, with results of tools that are JSON: Effect puts `undefined` into some. */
+export const storable = (prompt: Prompt.Prompt): Prompt.Prompt =>
+  Prompt.fromMessages(prompt.content.map((message) =>
+    message.role === "tool"
+      ? Prompt.makeMessage("tool", {
+        options: message.options,
+        content: message.content.map((part) =>
+          part.type === "tool-result" ? Prompt.makePart("tool-result", { ...part, result: json(part.result) }) : part
+        )
+      })
+      : message
+  ))
 
 /** The parts of an answer as a provider returns them. */
 export const partsOf = (answer: ModelAnswer): ReadonlyArray<Response.AllPartsEncoded> =>
