@@ -84,8 +84,9 @@ export const answer = Effect.fnUntraced(
  *
  * **Details**
  *
- * What it returns can be stored: results of tools that are `undefined` are null. `bytes` defaults to 100,000. Each call of the model records its whole prompt, so a conversation of that size with ten
- * calls in one execution is a history of a megabyte. A call refuses more than 4 MiB.
+ * What it returns can be stored: results of tools that are `undefined` become null. `bytes` defaults to 100,000. Each
+ * call of the model records its whole prompt, so a conversation of that size with ten calls in one execution is a
+ * history of a megabyte. A call refuses more than 4 MiB.
  *
  * @category combinators
  * @since 0.3.0
@@ -109,8 +110,8 @@ export const recent = (prompt: Prompt.Prompt, options: { readonly bytes?: number
 // internal
 
 /**
- * The history with an answer. Results of tools that were approved stand first in it; `Chat` puts them behind the text of
- * the answer, where providers refuse them.
+ * The history with an answer. Results of tools that were approved stand first in it; `Chat` puts them behind the text
+ * of the answer, where providers refuse them.
  */
 const continued = (before: Prompt.Prompt, content: ReadonlyArray<Response.AnyPart>): Prompt.Prompt => {
   const found = content.findIndex(({ type }) => type !== "tool-result")

@@ -85,6 +85,21 @@ export interface Options extends Omit<CallOptions, "sessionId"> {
    * new price changes no past. `model` is the id that the provider has reported. Defaults to no price.
    */
   readonly price?: ((usage: Response.Usage, model: string | undefined) => number) | undefined
+  /**
+   * Gets the texts of answers piece by piece while the model writes, such as a stream that clients read. Calls of
+   * `generateText` are streamed from the provider then, too. A try that follows a broken one begins anew.
+   */
+  readonly tokens?: Tokens | undefined
+}
+
+/**
+ * Where pieces of answers go. `append` runs in the handler of the activity.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Tokens {
+  readonly append: (text: string) => Effect.Effect<void, never, any>
 }
 
 /**
@@ -110,7 +125,7 @@ export interface Options extends Omit<CallOptions, "sessionId"> {
  * @since 0.3.0
  */
 export const make = <const Name extends string>(name: Name, options: Options = {}): DurableModel<Name> => {
-  const { price, ...calls } = options
+  const { price, tokens, ...calls } = options
   const activity = Activity.make(name, {
     payload: modelCalls.ModelCall,
     success: modelCalls.ModelAnswer,
@@ -124,7 +139,11 @@ export const make = <const Name extends string>(name: Name, options: Options = {
     typeof AiError.AiError
   >
   const handler = Effect.fnUntraced(function*(call: modelCalls.ModelCall) {
-    const content = yield* modelCalls.run(call, yield* LanguageModel.LanguageModel)
+    const content = yield* modelCalls.run(
+      call,
+      yield* LanguageModel.LanguageModel,
+      tokens?.append as ((text: string) => Effect.Effect<void>) | undefined
+    )
     const answer: modelCalls.ModelAnswer = { content }
     yield* checkSize(answer)
     const usage = modelCalls.usageOf(answer)

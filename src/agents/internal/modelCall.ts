@@ -2,7 +2,7 @@
  * A call of a model as it is recorded: what the program asks, and what the model answers. Both are JSON, so that the
  * process which calls the model needs neither the toolkits nor the Schemas of the program.
  */
-import { type AiError, type LanguageModel, Prompt, Response, Tool, Toolkit } from "effect/ai"
+import { AiError, type LanguageModel, Prompt, Response, Tool, Toolkit } from "effect/ai"
 import * as Effect from "effect/Effect"
 import * as JsonSchema from "effect/JsonSchema"
 import * as Option from "effect/Option"
@@ -62,15 +62,13 @@ export const ofOptions = (method: "generateText" | "streamText", options: Langua
   }
 }
 
-/** The same conversation, with results of tools that are JSON: Effect puts `undefined` into some. */
+/** A conversation whose results of tools are JSON: Effect puts `undefined` into some. */
 export const storable = (prompt: Prompt.Prompt): Prompt.Prompt =>
   Prompt.fromMessages(prompt.content.map((message) =>
     message.role === "tool"
       ? Prompt.makeMessage("tool", {
         options: message.options,
-        content: message.content.map((part) =>
-          part.type === "tool-result" ? Prompt.makePart("tool-result", { ...part, result: json(part.result) }) : part
-        )
+        content: message.content.map((part) => part.type === "tool-result" ? withJsonResult(part) : part)
       })
       : message
   ))
@@ -79,17 +77,25 @@ export const storable = (prompt: Prompt.Prompt): Prompt.Prompt =>
 export const partsOf = (answer: ModelAnswer): ReadonlyArray<Response.AllPartsEncoded> =>
   answer.content.map((part) => encodePart(part))
 
-/** Calls the model. Fails with what may be recorded: no headers, no addresses with keys in them. */
+/**
+ * Calls the model. Fails with what may be recorded: no headers, no addresses with keys in them. With `onText`, texts
+ * are streamed whichever way the program asks, and each piece goes there before the next is read.
+ */
 export const run = (
   call: ModelCall,
-  model: LanguageModel.LanguageModel
+  model: LanguageModel.LanguageModel,
+  onText: ((text: string) => Effect.Effect<void>) | undefined
 ): Effect.Effect<ReadonlyArray<Response.AllParts<any>>, AiError.AiError> =>
   Effect.suspend(() => {
     const prompt = decodePrompt(call.prompt)
     const options = { prompt, ...toolOptions(call) }
     const { output } = call
-    if (call.method === "streamText") {
-      return Effect.map(Stream.runCollect(model.streamText(options)), joined)
+    if (call.method === "streamText" || (output === undefined && onText !== undefined)) {
+      const parts = model.streamText(options).pipe(
+        Stream.tap((part) => part.type === "text-delta" && onText !== undefined ? onText(part.delta) : Effect.void),
+        Stream.runCollect
+      )
+      return call.method === "streamText" ? Effect.map(parts, joined) : Effect.flatMap(parts, whole)
     }
     if (output === undefined) {
       return Effect.map(model.generateText(options), ({ content }) => content)
@@ -119,6 +125,9 @@ const promptCodec = Schema.toCodecJson(Prompt.Prompt)
 const encodePrompt = Schema.encodeSync(promptCodec)
 const decodePrompt = Schema.decodeUnknownSync(promptCodec)
 const encodePart = Schema.encodeSync(Response.AllParts())
+
+const withJsonResult = ({ id, isFailure, name, options, providerExecuted, result }: Prompt.ToolResultPart) =>
+  Prompt.makePart("tool-result", { id, isFailure, name, options, providerExecuted, result: json(result) })
 
 /** Without what JSON does not have. */
 const json = (value: unknown): Schema.Json => JSON.parse(JSON.stringify(value) ?? "null")
@@ -213,6 +222,31 @@ const joined = (parts: ReadonlyArray<Response.AnyPart>): ReadonlyArray<Response.
     }
   }
   return result
+}
+
+/** The parts of a stream as `generateText` returns them. */
+const whole = (
+  parts: ReadonlyArray<Response.AnyPart>
+): Effect.Effect<ReadonlyArray<Response.AnyPart>, AiError.AiError> => {
+  const broken = parts.find((part) => part.type === "error")
+  if (broken !== undefined) {
+    return AiError.make({
+      module: "DurableModel",
+      method: "generateText",
+      reason: new AiError.InternalProviderError({ description: "the provider has broken off its answer" })
+    })
+  }
+  return Effect.succeed(
+    joined(parts).flatMap((part): ReadonlyArray<Response.AnyPart> =>
+      part.type === "text-delta"
+        ? [Response.makePart("text", { text: part.delta, metadata: part.metadata })]
+        : part.type === "reasoning-delta"
+        ? [Response.makePart("reasoning", { text: part.delta, metadata: part.metadata })]
+        : /^(text|reasoning|tool-params)-/.test(part.type)
+        ? []
+        : [part]
+    )
+  )
 }
 
 const isDelta = (part: Response.AnyPart): part is Response.TextDeltaPart | Response.ReasoningDeltaPart =>
