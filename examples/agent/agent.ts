@@ -1,8 +1,9 @@
 /**
  * A conversation with an agent that uses tools. Messages are signals, the conversation is a value that can be read
- * at any time, and a process that dies in the middle of a tool call costs nothing but time.
+ * at any time, the words of an answer are a stream that can be read while the model speaks, and a process that dies in
+ * the middle of a tool call costs nothing but time.
  */
-import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, ProgressStream, Runtime, Signal } from "duroxide-prisma"
 import { Budget, Conversation, DurableModel, DurableToolkit } from "duroxide-prisma/agents"
 import { Console, Effect, Layer, Option, Ref, Schema } from "effect"
 import { Chat as AiChat, Prompt, Tool, Toolkit } from "effect/ai"
@@ -11,7 +12,10 @@ import { Chat as AiChat, Prompt, Tool, Toolkit } from "effect/ai"
 // model and tools
 // -----------------------------------------------------------------------------
 
-export const Think = DurableModel.make("Think")
+/** What the model says, word by word. It cannot repeat an answer, so a new try of `Think` begins anew. */
+export const Tokens = ProgressStream.make("tokens", { chunk: Schema.String })
+
+export const Think = DurableModel.make("Think", { tokens: Tokens })
 
 const LookUpOrder = Tool.make("LookUpOrder", {
   parameters: Schema.Struct({ number: Schema.String }),

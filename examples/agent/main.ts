@@ -1,11 +1,11 @@
 /**
  * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call.
  */
-import { Client, RuntimeConfig } from "duroxide-prisma"
+import { Client, ProgressStream, RuntimeConfig } from "duroxide-prisma"
 import { Approval } from "duroxide-prisma/agents"
 import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Console, Duration, Effect, Layer, Option, Schedule } from "effect"
-import { Chat, Messages, RuntimeLive, Said } from "./agent.ts"
+import { Console, Duration, Effect, Layer, Option, Schedule, Stream } from "effect"
+import { Chat, Messages, RuntimeLive, Said, Tokens } from "./agent.ts"
 import * as Model from "./model.ts"
 
 /** All that one process runs. It is to end at once, and not when its tools have answered. */
@@ -29,15 +29,31 @@ const ask = Effect.fnUntraced(function*(text: string) {
   yield* client.send(Messages, instanceId, text)
 })
 
-/** Prints the last answer when there are so many. */
+/** The next word to read, over both processes. */
+let offset = 0
+
+/** Prints words as they come, or those that are there. */
+const speak = (follow: boolean) =>
+  Effect.flatMap(
+    Client.Client,
+    (client) =>
+      Stream.runForEach(client.readStream(Tokens, instanceId, { from: offset, follow }), (entry) =>
+        Effect.sync(() => {
+          offset = entry.offset + 1
+          process.stdout.write(`${ProgressStream.startsOver(entry) ? "\nagent: " : ""}${entry.chunk}`)
+        }))
+  )
+
+/** Prints the next answer while the model speaks, until there are so many. */
 const answer = Effect.fnUntraced(function*(count: number) {
   const client = yield* Client.Client
   const answers = ({ content }: typeof Said.value.Type) =>
-    content.flatMap((message) =>
-      message.role === "assistant" ? message.content.flatMap((part) => part.type === "text" ? part.text : []) : []
-    )
-  const said = yield* client.waitForValue(Said, instanceId, { until: (said) => answers(said).length >= count })
-  yield* Console.log(`agent: ${answers(said).at(-1)}`)
+    content.filter((message) => message.role === "assistant" && message.content.some(({ type }) => type === "text"))
+  const answered = client.waitForValue(Said, instanceId, { until: (said) => answers(said).length >= count })
+  yield* Effect.raceFirst(answered, Effect.andThen(speak(true), Effect.never))
+  // All words were stored before the answer.
+  yield* speak(false)
+  yield* Console.log("")
 })
 
 /** Decides as a person would, who sees what is asked. */

@@ -11,7 +11,7 @@ export const layer = (reply: (said: Prompt.Prompt) => Effect.Effect<Array<Respon
     LanguageModel.LanguageModel,
     LanguageModel.make({
       generateText: ({ prompt }) => reply(prompt),
-      streamText: () => Stream.die(new Error("it does not stream"))
+      streamText: ({ prompt }) => Stream.fromIterableEffect(Effect.map(reply(prompt), (parts) => parts.flatMap(pieces)))
     })
   )
 
@@ -40,6 +40,14 @@ const replyTo = ({ content }: Prompt.Prompt): Array<Response.PartEncoded> => {
     finish("tool-calls")
   ]
 }
+
+/** One word at a time, as models speak. */
+const pieces = (part: Response.PartEncoded): ReadonlyArray<Response.StreamPartEncoded> =>
+  part.type !== "text" ? [part as Response.StreamPartEncoded] : [
+    { type: "text-start", id: "answer" },
+    ...(part.text.match(/\S+\s*/g) ?? []).map((delta) => ({ type: "text-delta" as const, id: "answer", delta })),
+    { type: "text-end", id: "answer" }
+  ]
 
 const textOf = (message: Prompt.Message | undefined) =>
   message?.role === "user"

@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
-import { Chat, Messages, RuntimeLive, Said } from "../../examples/agent/agent.ts"
+import { Chat, Messages, RuntimeLive, Said, Tokens } from "../../examples/agent/agent.ts"
 import * as Model from "../../examples/agent/model.ts"
 import * as Printed from "./printed.ts"
 
@@ -99,6 +99,15 @@ describe("agent", () => {
         "looking up order 42",
         "looking up order 42"
       ])
+    })))
+
+  it.effect("streams the words of each answer", () =>
+    on(Effect.fnUntraced(function*() {
+      const client = yield* Client.Client
+      yield* start
+      yield* send("hello")
+      const words = yield* Stream.runCollect(client.readStream(Tokens, "c", { follow: false }))
+      assert.deepStrictEqual(words.map(({ chunk }) => chunk), ["You ", "said: ", "hello"])
     })))
 
   it.effect("messages that follow each other quickly get one answer", () =>
