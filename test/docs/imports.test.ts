@@ -68,8 +68,8 @@ const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(e
 const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url)))
   .filter((file) => file.endsWith(".md"))
   .map((file) => `docs/${file}`)
-// `Order` is a Schema of the examples; `Array` and `Response` are those of JavaScript and the web.
-const theirOwn = new Set(["Order", "Array", "Response"])
+// `Order` and `Chat` are definitions of the examples; `Array` and `Response` are those of JavaScript and the web.
+const theirOwn = new Set(["Order", "Chat", "Array", "Response"])
 /** Its examples show parts of a file only, and so do those about bundling. */
 const fragments = "docs/duroxide.md"
 const bundling = Docs.section("docs/http.md", "Bundling")
