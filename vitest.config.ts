@@ -26,7 +26,7 @@ export const base = defineConfig({
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       {
         find:
-          /^duroxide-prisma\/(dashboard|observability|outbox|prisma|provider|queue|schedules|server|sqlite|tasks|testing)$/,
+          /^duroxide-prisma\/(agents|dashboard|observability|outbox|prisma|provider|queue|schedules|server|sqlite|tasks|testing)$/,
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },

@@ -16,6 +16,7 @@ const rooms = JSON.parse(readFileSync(new URL("rooms.json", import.meta.url), "u
 /** What applications may import, as in `exports` of package.json. */
 const entryPoints = new Set([
   "src/index.ts",
+  "src/agents/index.ts",
   "src/dashboard/index.ts",
   "src/prisma/index.ts",
   "src/provider/index.ts",

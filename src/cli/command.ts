@@ -22,6 +22,7 @@ import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
 import { list } from "./commands/list.ts"
+import { mcp } from "./commands/mcp.ts"
 import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
 import { preflight } from "./commands/preflight.ts"
@@ -49,6 +50,7 @@ import type { Io } from "./internal/io.ts"
 import * as logging from "./internal/logging.ts"
 import * as Output from "./internal/Output.ts"
 import * as Platform from "./internal/platform.ts"
+import { Runner } from "./internal/runner.ts"
 import * as Settings from "./internal/settings.ts"
 import { oneLine } from "./internal/table.ts"
 
@@ -81,6 +83,7 @@ const root = (io: Io) =>
       top,
       audit,
       ui,
+      mcp,
       start,
       signal,
       wait,
@@ -132,6 +135,7 @@ export const run = (io: Io): Effect.Effect<number> => {
         Platform.layer(io),
         Layer.succeed(Output.Output, output),
         Layer.succeed(Process, io),
+        Layer.succeed(Runner, { version, run }),
         CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, Completions.flag] }),
         CliOutput.layer(help.formatter(output)),
         CliOutput.layerPresenter({ present }),

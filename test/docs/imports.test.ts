@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
+import * as agents from "duroxide-prisma/agents"
 import * as dashboard from "duroxide-prisma/dashboard"
 import * as observability from "duroxide-prisma/observability"
 import * as outbox from "duroxide-prisma/outbox"
@@ -24,6 +25,7 @@ import * as queueSuite from "duroxide-prisma/testing/queue"
 import * as scheduleKit from "duroxide-prisma/testing/schedules"
 import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
+import * as ai from "effect/ai"
 import * as http from "effect/http"
 import * as httpApi from "effect/http-api"
 import * as effectObservability from "effect/observability"
@@ -34,6 +36,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ours: Record<string, object> = {
   "duroxide-prisma": root,
+  "duroxide-prisma/agents": agents,
   "duroxide-prisma/dashboard": dashboard,
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
@@ -58,6 +61,7 @@ const ours: Record<string, object> = {
 const entries: Record<string, object> = {
   ...ours,
   effect,
+  "effect/ai": ai,
   "effect/http": http,
   "effect/http-api": httpApi,
   "effect/observability": effectObservability,
@@ -68,8 +72,8 @@ const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(e
 const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url)))
   .filter((file) => file.endsWith(".md"))
   .map((file) => `docs/${file}`)
-// `Order` is a Schema of the examples, and `Array` that of JavaScript.
-const theirOwn = new Set(["Order", "Array"])
+// `Order` and `Chat` are definitions of the examples; `Array` and `Response` are those of JavaScript and the web.
+const theirOwn = new Set(["Order", "Chat", "Array", "Response"])
 /** Its examples show parts of a file only, and so do those about bundling. */
 const fragments = "docs/duroxide.md"
 const bundling = Docs.section("docs/http.md", "Bundling")

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as agents from "../agents/outcomes.ts"
 import { sections } from "../runtime/badInput/cases.ts"
 import * as schedules from "../schedules/utils/outcomes.ts"
 import * as tasks from "../tasks/outcomes/cases.ts"
@@ -22,7 +23,7 @@ describe("docs/outcomes.md", () => {
   it("every row is a test of the same name, and every test a row", () => {
     assert.deepStrictEqual(
       rows(Docs.read("docs/outcomes.md")),
-      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections }).map(([section, cases]) => [
+      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections, ...agents.sections }).map(([section, cases]) => [
         section,
         Object.keys(cases)
       ])
