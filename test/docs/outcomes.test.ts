@@ -23,7 +23,9 @@ describe("docs/outcomes.md", () => {
   it("every row is a test of the same name, and every test a row", () => {
     assert.deepStrictEqual(
       rows(Docs.read("docs/outcomes.md")),
-      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections, ...agents.sections }).map(([section, cases]) => [
+      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections, ...agents.sections }).map((
+        [section, cases]
+      ) => [
         section,
         Object.keys(cases)
       ])
