@@ -25,7 +25,8 @@ type Driver = ProviderDriver["Service"]
 export const activities = ({ answer, rows, settle }: Calls) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*(
-      { activities, isThorough, limit, lockTimeoutMs, onHeld, session, suspects, tags, takesOver }: FetchWorkItems
+      { activities, isThorough, limit, lockTimeoutMs, onHeld, onNext, session, suspects, tags, takesOver }:
+        FetchWorkItems
     ) {
       if (tags._tag === "None") return []
       const found = yield* rows<ClaimedWorkItemRow | HeldRow>("fetchWorkItems", "dx_fetch_work_items", [
@@ -40,7 +41,7 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ], claiming)
-      return claimedRows(found, onHeld).map(claimedWorkItem)
+      return claimedRows(found, onHeld, onNext).map(claimedWorkItem)
     }
   ),
 
