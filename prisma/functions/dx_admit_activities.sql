@@ -8,8 +8,8 @@
 -- last one. As many are admitted as the caller lacks. So before an activity that may begin comes at most one of each
 -- other key that waits, after those that have slots.
 --
--- With a rate, an activity takes a token. Where the next one comes later, the first activity that waits for it becomes
--- visible then: one of each key, and only one where the rate is that of all keys.
+-- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not come
+-- back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
 --
 -- Activities whose limit was removed are released, 1,000 at a time.
 --
@@ -22,7 +22,7 @@ CREATE OR REPLACE FUNCTION dx_admit_activities(
   p_takes_sessions boolean,        -- whether the caller takes activities with a session
   p_now_ms bigint,
   OUT out_admitted integer,        -- how many can be claimed now
-  OUT out_next_ms bigint,          -- when the first one becomes visible that waits for a token; null without one
+  OUT out_next_ms bigint,          -- when the first token is free that an activity waits for; null without one
   OUT out_is_held boolean          -- whether a later claim may admit more although nothing happens before
 ) LANGUAGE plpgsql
 -- settings of the caller
@@ -42,9 +42,9 @@ DECLARE
   v_has_admitted boolean;
   v_room bigint;                   -- how many more the claim has use for
   v_slots bigint;                  -- how many more all keys together may have; null: any number
-  v_has_reserved boolean;          -- whether one waits for a token of all keys
-  v_token_ms double precision;     -- when the next token of all keys is free; null without a rate
-  v_at_ms double precision;        -- when this activity may begin
+  v_not_begun bigint;              -- how many have a slot, and wait for a claim
+  v_next_ms bigint;
+  v_token_ms double precision;     -- when the next token is free; null without a rate
 BEGIN
   out_admitted := 0;
   out_is_held := false;
@@ -82,10 +82,17 @@ BEGIN
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
       ),
       v_limit.concurrency - count(*),
-      COALESCE(bool_or(w.visible_at > v_now AND w.attempt_count = 0), false)
-    INTO v_room, v_slots, v_has_reserved
+      count(*) FILTER (
+        WHERE w.attempt_count = 0 AND w.visible_at <= v_now AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+      )
+    INTO v_room, v_slots, v_not_begun
     FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.limit_name = v_name AND w.visible_at < 'infinity';
 
+    v_limit.free_ms := greatest(
+      dx_tokens_back_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst, p_now_ms),
+      p_now_ms + least(v_not_begun, v_limit.burst) * v_limit.rate_ms::float8 / v_limit.rate
+    );
+    v_next_ms := NULL;
     v_at_key := v_limit.last_key;
     v_at_id := v_last_id;
     v_visits := 0;
@@ -118,7 +125,6 @@ BEGIN
       END IF;
       v_at_key := v_next.limit_key;
       v_at_id := v_last_id;
-      v_limit.last_key := v_at_key;
       v_visits := v_visits + 1;
 
       SELECT k.* INTO v_key FROM limit_keys AS k
@@ -129,6 +135,13 @@ BEGIN
         v_key.rate_ms := v_limit.key_rate_ms;
         v_key.burst := v_limit.key_burst;
       END IF;
+      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_token_ms > p_now_ms THEN
+        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+        EXIT;
+      END IF;
+      -- Its turn: now, or if its own bound holds it back, in the next round.
+      v_limit.last_key := v_at_key;
       CONTINUE WHEN v_key.concurrency <= (
         SELECT count(*)
         FROM (
@@ -140,31 +153,33 @@ BEGIN
           LIMIT v_key.concurrency
         ) AS admitted
       );
-
-      v_limit.free_ms := dx_tokens_back_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst, p_now_ms);
-      v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
-      v_at_ms := greatest(
-        v_token_ms, v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate, p_now_ms
-      );
-      EXIT WHEN v_token_ms > p_now_ms AND v_has_reserved;
-      CONTINUE WHEN v_at_ms > p_now_ms
-        AND EXISTS (
-          SELECT FROM worker_queue AS w
-          WHERE w.limit_name IS NOT NULL
-            AND w.visible_at < 'infinity'
-            AND w.limit_name = v_name
-            AND w.limit_key = v_at_key
-            AND w.visible_at > v_now
-            AND w.attempt_count = 0
+      IF v_key.rate IS NOT NULL THEN
+        v_key.free_ms := greatest(
+          dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms),
+          p_now_ms + v_key.rate_ms::float8 / v_key.rate * (
+            SELECT count(*)
+            FROM (
+              SELECT FROM worker_queue AS w
+              WHERE w.limit_name IS NOT NULL
+                AND w.visible_at < 'infinity'
+                AND w.limit_name = v_name
+                AND w.limit_key = v_at_key
+                AND w.attempt_count = 0
+                AND w.visible_at <= v_now
+                AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+              LIMIT v_key.burst
+            ) AS not_begun
+          )
         );
+        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        IF v_token_ms > p_now_ms THEN
+          v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+          CONTINUE;
+        END IF;
+      END IF;
 
-      UPDATE worker_queue AS w
-      SET visible_at = CASE
-          WHEN v_at_ms > p_now_ms THEN to_timestamp(v_at_ms / 1000)
-          -- Among other activities its age counts.
-          ELSE least(w.created_at, v_now)
-        END
+      -- Among other activities its age counts.
+      UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now)
       WHERE w.id = (
         SELECT parked.id FROM worker_queue AS parked
         WHERE parked.id = v_next.id AND parked.visible_at = 'infinity'
@@ -177,27 +192,31 @@ BEGIN
 
       v_has_admitted := true;
       v_slots := v_slots - 1;
-      IF v_at_ms > p_now_ms THEN
-        v_has_reserved := true;
-        out_next_ms := least(out_next_ms, ceil(v_at_ms)::bigint);
-      ELSE
-        v_room := v_room - 1;
-        out_admitted := out_admitted + 1;
-      END IF;
-      v_limit.free_ms := greatest(v_limit.free_ms, v_at_ms) + v_limit.rate_ms::float8 / v_limit.rate;
+      v_room := v_room - 1;
+      out_admitted := out_admitted + 1;
+      v_limit.free_ms := v_limit.free_ms + v_limit.rate_ms::float8 / v_limit.rate;
       IF v_key.rate IS NOT NULL THEN
         INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
-        VALUES (
-          'activity', v_name, v_at_key, false,
-          greatest(v_key.free_ms, v_at_ms) + v_key.rate_ms::float8 / v_key.rate
-        )
+        VALUES ('activity', v_name, v_at_key, false, v_key.free_ms + v_key.rate_ms::float8 / v_key.rate)
         ON CONFLICT (kind, name, key) DO UPDATE SET free_ms = EXCLUDED.free_ms;
       END IF;
     END LOOP;
 
     IF v_visits > 0 THEN
-      UPDATE limits AS l SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0)
+      UPDATE limits AS l
+      SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'activity' AND l.name = v_name;
+      out_next_ms := least(out_next_ms, v_next_ms);
+      -- Tokens that are back need no row; so rows of keys do not add up.
+      IF v_limit.key_rate IS NOT NULL THEN
+        DELETE FROM limit_keys AS k
+        WHERE k.kind = 'activity' AND k.name = v_name
+          AND k.key = ANY (ARRAY(
+            SELECT old.key FROM limit_keys AS old
+            WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+            ORDER BY old.free_ms LIMIT 10
+          ));
+      END IF;
     END IF;
   END LOOP;
 END

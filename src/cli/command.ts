@@ -20,6 +20,7 @@ import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
+import { limits } from "./commands/limits.ts"
 import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
@@ -81,6 +82,7 @@ const root = (io: Io) =>
       signal,
       wait,
       preflight,
+      limits,
       pause,
       resume,
       retry,

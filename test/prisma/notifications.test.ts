@@ -103,6 +103,7 @@ describe("triggers:", () => {
         "orchestrator_queue.dx_notify_moved_message",
         "orchestrator_queue.dx_route_message",
         "queue_outbox.dx_notify_outbox",
+        "worker_queue.dx_notify_free_slot",
         "worker_queue.dx_notify_moved_activity",
         "worker_queue.dx_route_activity"
       ])

@@ -65,7 +65,8 @@ CREATE TABLE paused (
 );
 
 -- Limits: how many activities of a name are under way, and how often one begins, all together and for each of their keys.
--- free_ms is when the next token is free for sure (GCRA); last_key where the round over the keys has come to.
+-- free_ms is when all used tokens are back (GCRA), next_ms when the next one is that an activity waits for; last_key is
+-- where the round over the keys has come to.
 CREATE TABLE limits (
   kind TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -79,6 +80,7 @@ CREATE TABLE limits (
   key_burst INTEGER,
   since TIMESTAMPTZ NOT NULL,
   free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
+  next_ms BIGINT,
   last_key TEXT NOT NULL DEFAULT '',
   CONSTRAINT limits_pkey PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 50);
@@ -96,6 +98,7 @@ CREATE TABLE limit_keys (
   free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
   CONSTRAINT limit_keys_pkey PRIMARY KEY (kind, name, key)
 ) WITH (fillfactor = 70);
+CREATE INDEX limit_keys_kind_name_free_ms_idx ON limit_keys (kind, name, free_ms) WHERE NOT is_own;
 
 -- What operators did with the page, for those who ask later. The primary key has the order of the list.
 CREATE TABLE operator_actions (

@@ -27,7 +27,7 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
   FOR EACH ROW WHEN (
     NEW.lock_token IS NULL
     AND NEW.visible_at <> OLD.visible_at
-    AND OLD.visible_at < 'infinity'
+    AND (OLD.limit_name IS NULL OR OLD.visible_at < 'infinity')
     AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
   )
   EXECUTE FUNCTION dx_notify_moved('worker_work');

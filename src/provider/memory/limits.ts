@@ -53,7 +53,7 @@ export const waitOf = (
   return { key, ahead: waiting.indexOf(activity) }
 }
 
-/** Gives slots to activities that wait for one. Returns when the first becomes visible that waits for a token. */
+/** Gives slots to activities that wait for one. Returns when the first token is back that one waits for. */
 export const admit = (store: tables.Tables, wanted: Wanted, now: number): number | undefined => {
   const parked = [...store.activities].filter(([, activity]) => isParked(activity) && wanted.isServed(activity))
   const next: Array<number> = []
@@ -64,7 +64,8 @@ export const admit = (store: tables.Tables, wanted: Wanted, now: number): number
     if (limit === undefined) {
       for (const activity of ofName) release(activity, now)
     } else {
-      next.push(...admitOf(store, name, limit, ofName, wanted, now))
+      const nextMs = admitOf(store, name, limit, ofName, wanted, now)
+      if (nextMs !== undefined) next.push(nextMs)
     }
   }
   return next.length === 0 ? undefined : Math.min(...next)
@@ -82,6 +83,7 @@ export const set = (
     own: new Map(),
     sinceMs: now,
     freeMs: 0,
+    nextMs: undefined,
     keyFreeMs: new Map(),
     lastKey: ""
   }))
@@ -140,45 +142,63 @@ const admitOf = (
   parked: ReadonlyArray<tables.Activity>,
   wanted: Wanted,
   now: number
-): ReadonlyArray<number> => {
-  const reserved: Array<number> = []
-  const isReserved = (activity: tables.Activity) => activity.visibleAtMs > now && activity.attemptCount === 0
+): number | undefined => {
+  let nextMs: number | undefined
+  const awaits = (tokenMs: number) => {
+    nextMs = Math.min(nextMs ?? Infinity, Math.ceil(tokenMs))
+  }
   const mayClaim = (activity: tables.Activity) =>
     activity.visibleAtMs <= now && tables.isFree(activity, now) && wanted.isServed(activity)
+  const notBegun = (activities: ReadonlyArray<tables.Activity>) =>
+    activities.filter((one) => one.attemptCount === 0 && one.visibleAtMs <= now && tables.isFree(one, now)).length
   let room = wanted.most - slots(store, name).filter(mayClaim).length
+  let freeMs = tokensBack(limit.total, limit.freeMs, notBegun(slots(store, name)), now)
   const keys = [...new Set(parked.map(keyOf))].sort()
   const behind = keys.findIndex((key) => key > limit.lastKey)
   let round = behind === -1 ? [] : keys.slice(behind)
   let hasAdmitted = true
+  let hasVisited = false
   while (room > 0 && slots(store, name).length < (limit.total?.concurrency ?? Infinity)) {
     const key = round.shift()
     if (key === undefined) {
-      if (!hasAdmitted) break
+      if (!hasAdmitted || keys.length === 0) break
       hasAdmitted = false
       round = [...keys]
-      if (round.length === 0) break
       continue
     }
     const activity = parked.find((one) => isParked(one) && keyOf(one) === key)
     if (activity === undefined) continue
+    hasVisited = true
+    if (tokenAt(limit.total, freeMs) > now) {
+      awaits(tokenAt(limit.total, freeMs))
+      break
+    }
+    // Its turn: now, or if its own bound holds it back, in the next round.
     limit.lastKey = key
     const bound = limit.own.get(key) ?? limit.eachKey
     const ofKey = slots(store, name, key)
     if (ofKey.length >= (bound?.concurrency ?? Infinity)) continue
-    const freeMs = tokensBack(limit.total, limit.freeMs, now)
-    const keyFreeMs = tokensBack(bound, limit.keyFreeMs.get(key) ?? 0, now)
-    const tokenMs = tokenAt(limit.total, freeMs)
-    const atMs = Math.max(tokenMs, tokenAt(bound, keyFreeMs), now)
-    if (tokenMs > now && slots(store, name).some(isReserved)) break
-    if (atMs > now && ofKey.some(isReserved)) continue
-    activity.visibleAtMs = atMs > now ? atMs : Math.min(activity.createdAtMs, now)
+    const keyFreeMs = tokensBack(bound, limit.keyFreeMs.get(key) ?? 0, notBegun(ofKey), now)
+    if (tokenAt(bound, keyFreeMs) > now) {
+      awaits(tokenAt(bound, keyFreeMs))
+      continue
+    }
+    activity.visibleAtMs = Math.min(activity.createdAtMs, now)
     hasAdmitted = true
-    if (atMs > now) reserved.push(Math.ceil(atMs))
-    else room--
-    if (hasRate(limit.total)) limit.freeMs = Math.max(freeMs, atMs) + intervalOf(limit.total)
-    if (hasRate(bound)) limit.keyFreeMs.set(key, Math.max(keyFreeMs, atMs) + intervalOf(bound))
+    room--
+    if (hasRate(limit.total)) freeMs += intervalOf(limit.total)
+    if (hasRate(bound)) limit.keyFreeMs.set(key, keyFreeMs + intervalOf(bound))
   }
-  return reserved
+  if (hasVisited) {
+    limit.freeMs = freeMs
+    limit.nextMs = nextMs
+    if (hasRate(limit.eachKey)) {
+      for (const [key, freeMs] of limit.keyFreeMs) {
+        if (freeMs <= now && !limit.own.has(key)) limit.keyFreeMs.delete(key)
+      }
+    }
+  }
+  return nextMs
 }
 
 export const keyOf = ({ limitKey = "" }: EncodedActivity): string => limitKey
@@ -213,9 +233,14 @@ const hasRoom = (bound: BoundRow | null, inUse: number) => inUse + 256 < (bound?
 
 const intervalOf = ({ rate, rateMs }: BoundRow) => rateMs! / rate!
 
-/** When all used tokens are back. */
-const tokensBack = (bound: BoundRow | null, storedMs: number, now: number) =>
-  hasRate(bound) ? Math.max(Math.min(storedMs, now + (bound.burst! + 1) * intervalOf(bound)), now) : 0
+/** When all used tokens are back. Activities that have a slot and have not begun hold theirs. */
+const tokensBack = (bound: BoundRow | null, storedMs: number, notBegun: number, now: number) =>
+  hasRate(bound)
+    ? Math.max(
+      Math.min(storedMs, now + (bound.burst! + 1) * intervalOf(bound)),
+      now + Math.min(notBegun, bound.burst!) * intervalOf(bound)
+    )
+    : 0
 
 /** When the next token is free. */
 const tokenAt = (bound: BoundRow | null, freeMs: number) =>

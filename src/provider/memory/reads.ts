@@ -74,7 +74,10 @@ export const make = (store: tables.Tables) =>
           { untilMs }
         ) => untilMs)
       ]),
-      workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs)),
+      workerMs: earliest(now, [
+        ...[...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs),
+        ...[...store.limits.values()].flatMap(({ nextMs }) => nextMs ?? [])
+      ]),
       paused: tables.pausesOf(store)
     })),
 

@@ -69,6 +69,8 @@ export interface Limit {
   sinceMs: number
   /** When all used tokens are back, also by key. */
   freeMs: number
+  /** When the next token is back that an activity waits for. */
+  nextMs: number | undefined
   readonly keyFreeMs: Map<string, number>
   /** The key that was served last. */
   lastKey: string
