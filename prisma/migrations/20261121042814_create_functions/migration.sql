@@ -567,7 +567,6 @@ BEGIN
       END IF;
       v_at_key := v_next.limit_key;
       v_at_id := v_last_id;
-      v_limit.last_key := v_at_key;
       v_visits := v_visits + 1;
 
       SELECT k.* INTO v_key FROM limit_keys AS k
@@ -578,6 +577,13 @@ BEGIN
         v_key.rate_ms := v_limit.key_rate_ms;
         v_key.burst := v_limit.key_burst;
       END IF;
+      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_token_ms > p_now_ms THEN
+        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+        EXIT;
+      END IF;
+      -- Its turn: now, or if its own bound holds it back, in the next round.
+      v_limit.last_key := v_at_key;
       CONTINUE WHEN v_key.concurrency <= (
         SELECT count(*)
         FROM (
@@ -589,12 +595,6 @@ BEGIN
           LIMIT v_key.concurrency
         ) AS admitted
       );
-
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
-      IF v_token_ms > p_now_ms THEN
-        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
-        EXIT;
-      END IF;
       IF v_key.rate IS NOT NULL THEN
         v_key.free_ms := greatest(
           dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms),
