@@ -108,7 +108,7 @@ describe("limits:", () => {
       const { admin, driver, sql } = yield* Test.open({ maxConnections: 17, patient: true })
       const most = 300
       yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
-      // Each stores turns whose activities nobody ends.
+      // Each stores turns whose activities none of them ends.
       yield* Effect.forEach(numbers(60), (turn) =>
         Effect.gen(function*() {
           const instanceId = `i${turn}`

@@ -1,7 +1,7 @@
 /**
  * A random model of limits: calls of a driver in any order, and what must hold after each of them.
  *
- * It knows nothing of slots. It looks from outside: which activities have begun and not ended, when they began, and in
+ * It does not know slots. It looks from outside: which activities have begun and not ended, when they began, and in
  * which order keys came.
  */
 import { assert } from "@effect/vitest"
@@ -86,7 +86,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
   let nextId = 0
   /** The keys of what the claim under way has begun. */
   let ofClaim: Array<string> = []
-  /** Of each key that waits: how often each other key was served since it began to wait. */
+  /** How often each other key was served since a key began to wait, by key. */
   const passed = new Map<string, Map<string, number>>()
 
   const underWay = (key?: string) =>
@@ -233,7 +233,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
 
   for (const step of steps) yield* perform(step)
 
-  // Every slot comes back: with all locks over, all activities run to their end.
+  // Every slot comes back: with all locks over, all activities run until they end.
   yield* TestClock.adjust("1 minute")
   for (let round = 0; all.size > 0; round++) {
     assert.isBelow(round, 2_000, `${all.size} activities never run`)
@@ -245,7 +245,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
   assert.deepInclude(limit, { inUse: 0, waiting: 0 })
 })
 
-/** As the turn of an instance cancels it. */
+/** Cancels an activity by a turn of its instance. */
 const cancelled = (driver: Store["driver"], activityId: number) =>
   Effect.gen(function*() {
     yield* driver.enqueueForOrchestrator([{ instanceId: "i", workItem: poke, visibleAtMs: null, delayMs: null }])
