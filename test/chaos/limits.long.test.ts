@@ -28,7 +28,7 @@ it.live(
         const admin = yield* Admin.Admin
         yield* admin.setLimit("Call", { total: { concurrency: inAll }, eachKey: { concurrency: each } })
         const worker = Effect.tap(ChildProcess.start("limited", url), ({ printed }) => printed("ready"))
-        let kills = 0
+        const killed: Array<number> = []
         /** Three workers, of which the oldest is killed and replaced again and again: with it ends what it runs. */
         const killing: Effect.Effect<never> = Effect.scoped(Effect.gen(function*() {
           const workers = [yield* worker, yield* worker]
@@ -38,13 +38,13 @@ it.live(
             const victim = workers.shift()!
             yield* victim.kill
             yield* sql("UPDATE calls SET ended = clock_timestamp() WHERE pid = $1 AND ended IS NULL", [victim.pid])
-            kills++
+            killed.push(victim.pid)
           }
         }))
         let rounds = 0
         /** Until four were killed. */
         const working = Effect.gen(function*() {
-          while (kills < 4) {
+          while (killed.length < 4) {
             const round = rounds++
             yield* Effect.forEach(tenants, (tenant) =>
               client.execute(Calls, {

@@ -165,7 +165,9 @@ const runSet = Effect.fnUntraced(function*(
   const { answer } = yield* Output
   yield* answer({
     json: { action: "set", ...scopeJson(scope), limit: stored === null ? null : limitJson(stored) },
-    text: [oneLine(`set ${shownScope(scope)}: ${stored === null ? "no bound" : shownBound(boundIn(stored, scope))}`)]
+    text: [
+      oneLine(`set the ${shownScope(scope)}: ${stored === null ? "no bound" : shownBound(boundIn(stored, scope))}`)
+    ]
   })
 })
 
@@ -185,7 +187,7 @@ const runRemove = Effect.fnUntraced(function*(scope: Scope) {
   const { answer } = yield* Output
   yield* answer({
     json: { action: "removed", ...scopeJson(scope) },
-    text: [oneLine(`removed ${isWhole ? `the limits of ${activity}` : shownScope(scope)}`)]
+    text: [oneLine(`removed the ${isWhole ? `limits of ${activity}` : shownScope(scope)}`)]
   })
 })
 
@@ -208,10 +210,10 @@ const boundIn = ({ eachKey, keys, total }: Limit, scope: Scope) =>
 
 const shownScope = ({ activity, eachKey, key }: Scope) =>
   Option.isSome(key)
-    ? `the bound of key ${key.value} of ${activity}`
+    ? `bound of key ${key.value} of ${activity}`
     : eachKey
-    ? `the bound of each key of ${activity}`
-    : `the bound of ${activity}`
+    ? `bound of each key of ${activity}`
+    : `bound of ${activity}`
 
 const scopeJson = ({ activity, eachKey, key }: Scope) => ({ activity, eachKey, key: Option.getOrNull(key) })
 
