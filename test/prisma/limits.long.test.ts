@@ -137,6 +137,38 @@ describe("limits:", () => {
       assert.strictEqual(row!.locked, most)
     }), 120_000)
 
+  it.live("transactions that give slots at once and have not committed leave room for each other", () =>
+    Effect.gen(function*() {
+      const { admin, sql, url } = yield* Test.open()
+      const most = 300
+      yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
+      const sessions = yield* Effect.forEach(numbers(6), () => PgServer.connect(url))
+      const stores = Effect.fnUntraced(function*(session: (typeof sessions)[number]) {
+        const query = (text: string) => Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
+        yield* query("BEGIN")
+        const { rows } = yield* query(
+          "SELECT dx_admit_at_once(array_fill('Charge'::text, ARRAY[40]), array_fill('a'::text, ARRAY[40])) AS answers"
+        )
+        const isAdmitted = rows[0]!.answers.every((answer) => answer)
+        if (isAdmitted) {
+          yield* query(`INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
+            SELECT '{}', now(), now(), 'Charge', 'Charge', 'a' FROM generate_series(1, 40)`)
+        }
+        return isAdmitted
+      })
+      let admitted = 0
+      for (let round = 0; round < 4; round++) {
+        const answers = yield* Effect.forEach(sessions, stores)
+        assert.isAtMost(answers.filter((answer) => answer).length, 4)
+        admitted += answers.filter((answer) => answer).length * 40
+        yield* Effect.forEach(sessions, (session) => Effect.promise(() => session.query("COMMIT")))
+      }
+      const [row] = yield* sql<{ count: number }>("SELECT count(*)::int AS count FROM worker_queue")
+      assert.strictEqual(row!.count, admitted)
+      assert.isAbove(admitted, 0)
+      assert.isAtMost(admitted, most)
+    }))
+
   it.live(
     "one activity of a key comes after one of each other key, however many of these wait",
     () =>
