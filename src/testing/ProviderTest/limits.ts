@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { LimitChanges } from "../../model/Limit.ts"
 import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandonWork,
   ack,
@@ -199,6 +200,7 @@ export const limits = topic("limits", {
     assert.deepStrictEqual((yield* use("b")).keys.map(({ key }) => key), ["b"])
     const { activities } = yield* (yield* Admin).getQueueLoads
     assert.deepInclude(activities[0], { waiting: 0, running: 2, later: 2, limited: 2 })
+    assert.strictEqual((yield* Effect.flatMap(Provider, ({ readBacklog }) => readBacklog)).limitedActivities, 2)
   }),
 
   a_cancelled_activity_frees_its_slot: Effect.gen(function*() {
