@@ -4,7 +4,7 @@
 -- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
 --
 -- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
--- four transactions may admit at once, 64 activities each, as long as 256 slots stay free besides. A key counts like all
+-- four transactions may admit at once, 250 activities each, as long as 1,000 slots stay free besides. A key counts like all
 -- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
 --
 -- Bound: the activities of these names that have slots, up to their limits. Locks: advisory locks of limits, shared, and
@@ -41,14 +41,14 @@ BEGIN
           OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 3))
           OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 4))
         ) THEN 0
-      ELSE 64
+      ELSE 250
     END;
     -- Under the locks: this sees what was changed and admitted before.
     SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'activity' AND l.name = v_name;
     IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
       v_room := 0;
     ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
-      SELECT least(64, v_limit.concurrency - 256 - count(*)) INTO v_room
+      SELECT least(250, v_limit.concurrency - 1000 - count(*)) INTO v_room
       FROM (
         SELECT FROM worker_queue AS w
         WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = v_name
@@ -70,7 +70,7 @@ BEGIN
       IF v_room >= v_asked
         AND (
           v_concurrency IS NULL
-          OR v_concurrency - 256 - v_asked >= (
+          OR v_concurrency - 1000 - v_asked >= (
             SELECT count(*)
             FROM (
               SELECT FROM worker_queue AS w

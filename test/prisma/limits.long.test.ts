@@ -106,10 +106,10 @@ describe("limits:", () => {
   it.live("statements that give slots at once, side by side, stay below the bound", () =>
     Effect.gen(function*() {
       const { admin, driver, sql } = yield* Test.open({ maxConnections: 17, patient: true })
-      const most = 300
+      const most = 1300
       yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
       // Each stores turns whose activities none of them ends.
-      yield* Effect.forEach(numbers(60), (turn) =>
+      yield* Effect.forEach(numbers(100), (turn) =>
         Effect.gen(function*() {
           const instanceId = `i${turn}`
           yield* driver.enqueueForOrchestrator([Test.message(instanceId)])
@@ -126,7 +126,7 @@ describe("limits:", () => {
           })))
         }), { concurrency: 16, discard: true })
       const [limit] = yield* admin.readLimits({ activity: "Charge", key: null, mostKeys: 1 })
-      assert.strictEqual(limit!.inUse + limit!.waiting, 1200)
+      assert.strictEqual(limit!.inUse + limit!.waiting, 2000)
       assert.isAbove(limit!.inUse, 0, "none was admitted at once: the test showed nothing")
       assert.isAtMost(limit!.inUse, most)
       // Claims fill the rest.
@@ -140,19 +140,19 @@ describe("limits:", () => {
   it.live("transactions that give slots at once and have not committed leave room for each other", () =>
     Effect.gen(function*() {
       const { admin, sql, url } = yield* Test.open()
-      const most = 300
+      const most = 1300
       yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
       const sessions = yield* Effect.forEach(numbers(6), () => PgServer.connect(url))
       const stores = Effect.fnUntraced(function*(session: (typeof sessions)[number]) {
         const query = (text: string) => Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
         yield* query("BEGIN")
         const { rows } = yield* query(
-          "SELECT dx_admit_at_once(array_fill('Charge'::text, ARRAY[40]), array_fill('a'::text, ARRAY[40])) AS answers"
+          "SELECT dx_admit_at_once(array_fill('Charge'::text, ARRAY[200]), array_fill('a'::text, ARRAY[200])) AS answers"
         )
         const isAdmitted = rows[0]!.answers.every((answer) => answer)
         if (isAdmitted) {
           yield* query(`INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
-            SELECT '{}', now(), now(), 'Charge', 'Charge', 'a' FROM generate_series(1, 40)`)
+            SELECT '{}', now(), now(), 'Charge', 'Charge', 'a' FROM generate_series(1, 200)`)
         }
         return isAdmitted
       })
@@ -160,7 +160,7 @@ describe("limits:", () => {
       for (let round = 0; round < 4; round++) {
         const answers = yield* Effect.forEach(sessions, stores)
         assert.isAtMost(answers.filter((answer) => answer).length, 4)
-        admitted += answers.filter((answer) => answer).length * 40
+        admitted += answers.filter((answer) => answer).length * 200
         yield* Effect.forEach(sessions, (session) => Effect.promise(() => session.query("COMMIT")))
       }
       const [row] = yield* sql<{ count: number }>("SELECT count(*)::int AS count FROM worker_queue")

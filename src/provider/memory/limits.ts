@@ -229,7 +229,7 @@ const hasRate = (bound: BoundRow | null): bound is BoundRow & { readonly rate: n
 const orNone = (bound: BoundRow | null) => hasRate(bound) || (bound?.concurrency ?? null) !== null ? bound : null
 
 /** PostgreSQL keeps so many free for what other transactions have not committed. */
-const hasRoom = (bound: BoundRow | null, inUse: number) => inUse + 256 < (bound?.concurrency ?? Infinity)
+const hasRoom = (bound: BoundRow | null, inUse: number) => inUse + 1000 < (bound?.concurrency ?? Infinity)
 
 const intervalOf = ({ rate, rateMs }: BoundRow) => rateMs! / rate!
 

@@ -237,7 +237,7 @@ export const limits = topic("limits", {
   }),
 
   far_from_a_limit_activities_are_handed_over: Effect.gen(function*() {
-    yield* limit({ total: { concurrency: 1000 }, eachKey: { concurrency: 500 } })
+    yield* limit({ total: { concurrency: 5000 }, eachKey: { concurrency: 2000 } })
     const held = yield* working("i")
     const handedOver = yield* advances("i", held, {
       events: [completion(3, 2), activityScheduled(4), activityScheduled(5)],
