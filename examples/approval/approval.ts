@@ -2,8 +2,9 @@
  * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
  * instead, and after seven days the request fails. The status text shows the stage.
  */
-import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { Console, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { External } from "duroxide-prisma/recipes/completions"
+import { Console, Context, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
 
 export const Expense = Schema.Struct({
   id: Schema.NonEmptyString,
@@ -35,10 +36,15 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Sche
 
 export class NoAnswer extends Schema.TaggedError<NoAnswer>()("NoAnswer", {}) {}
 
-/** A person's answer. */
-export const Decision = Signal.make("Decision", {
-  payload: Schema.Struct({ by: Schema.String, approved: Schema.Boolean })
+/** A person's answer. It comes from outside, by the token that the handler gets. */
+export const Decide = External.make("Decide", {
+  payload: Expense,
+  success: Schema.Struct({ by: Schema.String, approved: Schema.Boolean }),
+  expiry: "30 days"
 })
+
+/** Tokens of open questions, by expense: the page that the mails link to has a form for each. */
+export class Inbox extends Context.Service<Inbox, Map<string, string>>()("examples/approval/Inbox") {}
 
 export const Notify = Activity.make("Notify", { payload: Schema.Struct({ to: Schema.String, text: Schema.String }) })
 
@@ -58,9 +64,9 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 }))
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
-  // One wait for the whole time: the answer of a manager counts after the director was asked, too.
+  // One question for the whole time: the answer of a manager counts after the director was asked, too.
   const decision = yield* Effect.raceFirst(
-    Effect.asSome(Decision.wait),
+    Effect.option(Decide.execute(expense)),
     Effect.as(ask(expense, policy), Option.none())
   )
   if (Option.isNone(decision)) {
@@ -91,11 +97,13 @@ const askOne = Effect.fnUntraced(function*(who: string, { employee, purpose }: E
   )
 })
 
+const DecideLive = Decide.toLayer(({ id }, token) => Effect.map(Inbox, (inbox) => void inbox.set(id, token)))
+
 // These print; yours would send a mail and a payment, and pass the idempotency key of `Activity.Call` on.
 const NotifyLive = Notify.toLayer(({ text, to }) => Console.log(`  mail to ${to}: ${text}`))
 
 const PayLive = Pay.toLayer(({ employee, purpose }) => Console.log(`  paid ${employee} for ${purpose}`))
 
-export const RuntimeLive = Runtime.layer({ orchestrations: [Reimburse], activities: [Notify, Pay] }).pipe(
-  Layer.provide([ReimburseLive, NotifyLive, PayLive])
+export const RuntimeLive = Runtime.layer({ orchestrations: [Reimburse], activities: [Decide, Notify, Pay] }).pipe(
+  Layer.provide([ReimburseLive, DecideLive, NotifyLive, PayLive])
 )

@@ -6,15 +6,21 @@
  */
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Config, Console, Duration, Effect, Layer, Option, Schedule } from "effect"
-import { Decision, policy, Reimburse, RuntimeLive } from "./approval.ts"
+import { Completion } from "duroxide-prisma/recipes/completions"
+import { Config, Console, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
+import { randomBytes } from "node:crypto"
+import { Decide, Inbox, policy, Reimburse, RuntimeLive } from "./approval.ts"
 
-const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
-  Layer.provide(PrismaProvider.layerDefault({ schema: "example_approval" }))
+const App = Layer.mergeAll(RuntimeLive, Client.layer, Completion.layer({ activities: [Decide] })).pipe(
+  Layer.provide(PrismaProvider.layerDefault({ schema: "example_approval" })),
+  // Yours come from the configuration, so that tokens outlive the process: `Completion.layerKeysConfig`.
+  Layer.provide(Completion.layerKeys([Redacted.make(randomBytes(32).toString("hex"))])),
+  Layer.provideMerge(Layer.succeed(Inbox, new Map()))
 )
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
+  const inbox = yield* Inbox
   const day = yield* Config.Duration("DAY").pipe(Config.withDefault(Duration.millis(500)))
   const days = (count: number) => Duration.times(day, count)
   const quick = { ...policy, remindEvery: day, escalateAfter: days(3), giveUpAfter: days(7) }
@@ -37,7 +43,8 @@ const main = Effect.gen(function*() {
     schedule: Schedule.spaced("20 millis")
   }))
   yield* Console.log("the director approves")
-  yield* client.send(Decision, laptop, { by: "the director", approved: true })
+  // What the form of the page does. Anything else that knows the token could, by HTTP: `CompletionApi`.
+  yield* Decide.complete(inbox.get(laptop)!, { by: "the director", approved: true })
   yield* Console.log(`a laptop: approved by ${(yield* client.wait(Reimburse, laptop)).approvedBy}`)
 
   const sofa = yield* submit("a sofa", 80_000)

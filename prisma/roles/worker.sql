@@ -25,6 +25,8 @@ REVOKE ALL ON
   "duroxide".sessions,
   "duroxide".blocked_instances,
   "duroxide".removed_events,
+  "duroxide".progress_streams,
+  "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
   "duroxide".limits,
@@ -57,6 +59,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   "duroxide".sessions,
   "duroxide".blocked_instances,
   "duroxide".removed_events,
+  "duroxide".progress_streams,
+  "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
   "duroxide".limits,
@@ -88,6 +92,7 @@ GRANT SELECT ON "duroxide"._prisma_migrations, "duroxide".sqlite_imports TO "dur
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,
   "duroxide".worker_queue_id_seq,
+  "duroxide".progress_streams_id_seq,
   "duroxide".queue_messages_id_seq,
   "duroxide".queue_outbox_id_seq,
   "duroxide".operator_actions_id_seq

@@ -1,11 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
+import { Completion } from "duroxide-prisma/recipes/completions"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Decision, NoAnswer, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
+import * as Redacted from "effect/Redacted"
+import { Decide, Inbox, NoAnswer, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
 import * as Printed from "./printed.ts"
 
 const day = 24 * 60 * 60 * 1000
@@ -18,6 +20,9 @@ const submit = (cents: number) =>
     return client.start(Reimburse, { instanceId: "e", payload: { expense, policy } })
   })
 
+const decide = (decision: typeof Decide.success.Type) =>
+  Effect.flatMap(Inbox, (inbox) => Decide.complete(inbox.get("e")!, decision))
+
 const stage = Effect.flatMap(Client.Client, (client) => client.status("e")).pipe(
   Effect.map((status) => status._tag === "NotFound" ? undefined : Option.getOrUndefined(status.customStatus))
 )
@@ -25,7 +30,14 @@ const stage = Effect.flatMap(Client.Client, (client) => client.status("e")).pipe
 /** Runs a test in virtual time, with the lines the activities print. */
 const on = <A, E, R>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>) => {
   const { layer, lines } = Printed.make()
-  return test(lines).pipe(Effect.provide(TestRuntime.layer(RuntimeLive).pipe(Layer.provide(layer))))
+  return test(lines).pipe(Effect.provide(
+    Completion.layer({ activities: [Decide] }).pipe(
+      Layer.provideMerge(TestRuntime.layer(RuntimeLive)),
+      Layer.provide(Completion.layerKeys([Redacted.make("k".repeat(32))])),
+      Layer.provideMerge(Layer.succeed(Inbox, new Map())),
+      Layer.provide(layer)
+    )
+  ))
 }
 
 describe("approval", () => {
@@ -47,7 +59,7 @@ describe("approval", () => {
       assert.strictEqual(yield* stage, "waiting for the manager")
       yield* TestRuntime.advance("1 day")
       assert.strictEqual(yield* stage, "waiting for the director")
-      yield* client.send(Decision, "e", { by: "the director", approved: true })
+      yield* decide({ by: "the director", approved: true })
       assert.deepStrictEqual(yield* client.wait(Reimburse, "e"), { approvedBy: "the director" })
       assert.strictEqual(yield* stage, "paid, approved by the director")
       assert.strictEqual(yield* days, 3.5)
@@ -66,7 +78,7 @@ describe("approval", () => {
       yield* submit(20_000)
       yield* TestRuntime.advance("5 days")
       yield* TestRuntime.crash
-      yield* client.send(Decision, "e", { by: "the manager", approved: false })
+      yield* decide({ by: "the manager", approved: false })
       assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Refused({ by: "the manager" }))
       assert.strictEqual(yield* stage, "refused by the manager")
     })))

@@ -148,13 +148,17 @@ const answers: ReadonlySet<string> = new Set([
   "MigrationsDiffer",
   "MigrationFailed",
   "LayoutMismatch",
-  "IdsTaken"
+  "IdsTaken",
+  "AlreadyCompleted",
+  "CompletionExpired",
+  "NotAwaited"
 ])
 
 const inputs: ReadonlySet<string> = new Set([
   "ConfigurationInvalid",
   "InvalidInput",
   "PayloadTooLarge",
+  "TokenInvalid",
   "PackageMissing",
   "FileUnreadable",
   "NotDuroxide",

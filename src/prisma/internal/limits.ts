@@ -7,7 +7,7 @@ import { Prisma } from "./client.ts"
 import { json } from "./rows.ts"
 import type { Statements } from "./statements.ts"
 
-export const limits = ({ answer }: Statements) => ({
+export const limits = ({ answer }: Pick<Statements, "answer">) => ({
   setLimit: ({ activity, changes, replaces }) =>
     answer<boolean>("setLimit", "dx_set_limit", [
       Prisma.sql`${"activity"}::text`,

@@ -31,6 +31,7 @@ import * as limits from "./limits.ts"
 import { cursorOf, everything, lists, positionOf, withAttributes } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
+import { streams } from "./streamReads.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
@@ -110,6 +111,7 @@ const reads = (driver: Driver) => {
         Effect.flatMap(readOne(driver, "getInstanceInfo", instanceId), (state) => withAttributes(driver, [state])),
         ([info]) => info!
       ),
+    ...streams(driver),
     getExecutionInfo,
     getSystemMetrics: driver.systemMetrics,
     listChildren,

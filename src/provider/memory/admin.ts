@@ -24,6 +24,7 @@ import type {
 import * as limits from "./limits.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
+import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -63,6 +64,10 @@ const reads = (store: tables.Tables) => {
             .map(([name, value]) => ({ instanceId, name, value }))
         )
       ),
+
+    listStreams: (instanceId) => Effect.sync(() => streams.list(store, instanceId)),
+
+    readChunks: streams.make(store).readChunks,
 
     listExecutions: (instanceId) =>
       Effect.sync(() => [...executions.get(instanceId)?.keys() ?? []].sort((a, b) => a - b)),
@@ -568,8 +573,20 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
 }
 
 const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>): DeleteOutcome => {
-  const { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored } =
-    store
+  const {
+    activities,
+    attributes,
+    blocks,
+    changed,
+    executions,
+    history,
+    instances,
+    locks,
+    messages,
+    paused,
+    stored,
+    streams
+  } = store
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
   for (const instanceId of new Set(instanceIds)) {
     deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
@@ -580,7 +597,9 @@ const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>): Delet
       }
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, blocks, stored, changed, attributes]) table.delete(instanceId)
+    for (const table of [executions, history, locks, blocks, stored, changed, attributes, streams]) {
+      table.delete(instanceId)
+    }
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   // Slots of theirs may be free.

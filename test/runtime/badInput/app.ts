@@ -1,7 +1,7 @@
 /**
  * The application that `cases.ts` misuses.
  */
-import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, ProgressStream, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -21,6 +21,8 @@ export const Go = Signal.make("Go", { payload: Word })
 export const OtherGo = Signal.make("Go", { payload: Schema.Int })
 export const Letters = Signal.make("Letters", { payload: Schema.String })
 export const Note = KeyValue.make("note", Schema.String)
+export const Lines = ProgressStream.make("lines", { chunk: Schema.String, maxChunkBytes: 10, keepChunks: 2 })
+export const OtherLines = ProgressStream.make("lines", { chunk: Schema.Int })
 export const OtherNote = KeyValue.make("note", Schema.Int)
 
 /** 4 MiB of JSON text, with its quotes, and one byte more than that. */
@@ -93,7 +95,9 @@ export const Does = Orchestration.make("Does", { ...text, error: Schema.String }
 const ask = (what: string) => Effect.orDie(Work.execute(what))
 
 /** Programs with a mistake, by name. */
-const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestration.Instance> } = {
+const deeds: {
+  readonly [name: string]: Effect.Effect<string, never, Orchestration.Instance | ProgressStream.StreamWriter>
+} = {
   throw: Effect.sync(() => {
     throw new Error("thrown")
   }),
@@ -133,6 +137,9 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
     Orchestration.setAttributes(Object.fromEntries(Array.from({ length: 21 }, (_, index) => [`a${index}`, index]))),
     ""
   ),
+  append: Effect.as(Lines.appendAll(["a", "b", "c"]), ""),
+  "append nonsense": Effect.as(Lines.append(1 as unknown as string), ""),
+  "append too much": Effect.as(Lines.append("x".repeat(10)), ""),
   "set an odd status": Effect.as(Orchestration.setCustomStatus(odd), "")
 }
 
