@@ -21,6 +21,7 @@ import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
+import { limits } from "./commands/limits.ts"
 import { list } from "./commands/list.ts"
 import { mcp } from "./commands/mcp.ts"
 import { migrate } from "./commands/migrate.ts"
@@ -91,6 +92,7 @@ const root = (io: Io) =>
       complete,
       failing,
       preflight,
+      limits,
       pause,
       resume,
       retry,

@@ -85,7 +85,8 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_orchestrator_queue_depth",
       "duroxide_worker_queue_depth",
       "duroxide_active_orchestrations",
-      "duroxide_blocked_instances"
+      "duroxide_blocked_instances",
+      "duroxide_limited_activities"
     ]
   },
   "test/runtime/metrics.test.ts": {

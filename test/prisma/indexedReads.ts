@@ -92,7 +92,20 @@ export const queued = `
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
     VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
-    VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');`
+    VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');
+
+  -- A limit with slots in use, one key with much that waits and others with little; tokens of many keys.
+  INSERT INTO limits (kind, name, concurrency, key_concurrency, key_rate, key_rate_ms, key_burst, since)
+    VALUES ('activity', 'Limited', 20, 5, 1000, 1000, 10, now());
+  INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
+    SELECT 'activity', 'Limited', 'k' || g, false, ${now - 1000} + g FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key, lock_token, locked_until)
+    SELECT '{}', ${at(-1000)}, now(), 'Limited', 'Limited', 'k1', '${uuid}', ${
+  now + 60_000
+} FROM generate_series(1, 5) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
+    SELECT '{}', 'infinity', now(), 'Limited', 'Limited', CASE WHEN g < ${many} - 20 THEN 'k1' ELSE 'k' || g END
+    FROM generate_series(1, ${many}) AS g;`
 
 /** The tables that are empty while all processes are idle. */
 export const held = `
@@ -188,6 +201,18 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["orchestrator_queue_route_visible_at_id_idx", "history_pkey"],
     // Ten rows of each of the 103 routes.
     1500
+  ],
+  "fetchWorkItems of activities with a limit": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, NULL, NULL, NULL, '{Limited}', p_now_ms => ${now})`,
+    [
+      "limits_pkey",
+      "limit_keys_pkey",
+      "limit_keys_kind_name_free_ms_idx",
+      "worker_queue_limit_name_route_limit_key_id_idx",
+      "worker_queue_limit_name_limit_key_idx"
+    ],
+    // Those with slots, for each key that is visited, and the routes.
+    400
   ],
   "ackOrchestrationItems, in the middle": [
     `SELECT dx_ack_orchestration_items(${

@@ -93,6 +93,42 @@ CREATE TABLE paused (
   CONSTRAINT paused_pkey PRIMARY KEY (target, name, version)
 );
 
+-- Limits: how many activities of a name are under way, and how often one begins, all together and for each of their keys.
+-- free_ms is when all used tokens are back (GCRA), next_ms when the next one is that an activity waits for; last_key is
+-- where the round over the keys has come to.
+CREATE TABLE limits (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  concurrency INTEGER,
+  rate INTEGER,
+  rate_ms BIGINT,
+  burst INTEGER,
+  key_concurrency INTEGER,
+  key_rate INTEGER,
+  key_rate_ms BIGINT,
+  key_burst INTEGER,
+  since TIMESTAMPTZ NOT NULL,
+  free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
+  next_ms BIGINT,
+  last_key TEXT NOT NULL DEFAULT '',
+  CONSTRAINT limits_pkey PRIMARY KEY (kind, name)
+) WITH (fillfactor = 50);
+
+-- Keys with limits of their own, and tokens that keys have used.
+CREATE TABLE limit_keys (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  key TEXT NOT NULL,
+  is_own BOOLEAN NOT NULL,
+  concurrency INTEGER,
+  rate INTEGER,
+  rate_ms BIGINT,
+  burst INTEGER,
+  free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
+  CONSTRAINT limit_keys_pkey PRIMARY KEY (kind, name, key)
+) WITH (fillfactor = 70);
+CREATE INDEX limit_keys_kind_name_free_ms_idx ON limit_keys (kind, name, free_ms) WHERE NOT is_own;
+
 -- What operators did with the page, for those who ask later. The primary key has the order of the list.
 CREATE TABLE operator_actions (
   id BIGSERIAL NOT NULL,
@@ -362,6 +398,10 @@ ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE worker_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
+-- The name of its limit and the key of its call. One that waits for a slot is visible at infinity: no process claims it.
+ALTER TABLE worker_queue ADD COLUMN limit_name TEXT;
+ALTER TABLE worker_queue ADD COLUMN limit_key TEXT;
+
 -- A message that is not to wait is due since ever: its place does not depend on the clock.
 ALTER TABLE orchestrator_queue ADD COLUMN due_at TIMESTAMPTZ
   GENERATED ALWAYS AS (COALESCE(NULLIF(GREATEST(visible_at, created_at), created_at), '-infinity')) STORED;
@@ -384,6 +424,14 @@ CREATE INDEX worker_queue_route_session_id_visible_at_id_idx ON worker_queue (ro
 -- taken for a statement that needs the other.
 CREATE INDEX worker_queue_route_visible_at_id_session_idx ON worker_queue (route, visible_at, id)
   WHERE num_nulls(session_id) = 0;
+
+-- Limits: the activities that wait for a slot, key by key. Rows without a limit are in neither index.
+CREATE INDEX worker_queue_limit_name_route_limit_key_id_idx ON worker_queue (limit_name, route, limit_key, id)
+  WHERE limit_name IS NOT NULL AND visible_at = 'infinity';
+
+-- Limits: the activities that have a slot.
+CREATE INDEX worker_queue_limit_name_limit_key_idx ON worker_queue (limit_name, limit_key)
+  WHERE limit_name IS NOT NULL AND visible_at < 'infinity';
 
 -- Claiming, renewing: the sessions of a worker.
 CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);

@@ -21,6 +21,7 @@ import type {
   QueuePlace,
   Selection
 } from "../AdminDriver.ts"
+import * as limits from "./limits.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
 import * as streams from "./streams.ts"
@@ -32,6 +33,7 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
     ...reads(store),
     ...queues(store),
     ...pauses(store),
+    ...limitsOf(store),
     ...actions(store),
     ...deletions(store),
     readHistory: readsOf.make(store).readHistory
@@ -172,7 +174,8 @@ const queues = (store: tables.Tables) => {
           return {
             activity,
             tag,
-            ...loadOf(rows, now, (row) => row.visibleAtMs <= now, (row) => !tables.isFree(row, now))
+            ...loadOf(rows, now, (row) => row.visibleAtMs <= now, (row) => !tables.isFree(row, now)),
+            limited: rows.filter(limits.isParked).length
           }
         })
         .sort((a, b) => inOrder(a.activity, b.activity, "last") || inOrder(a.tag, b.tag, "first"))
@@ -205,16 +208,39 @@ const queues = (store: tables.Tables) => {
           const { activityId: eventId, executionId } = activity
           return activity.instanceId !== instanceId || executionId === null || eventId === null
             ? []
-            : [{ executionId, eventId, ...placeOf(activity, now) }]
+            : [{ executionId, eventId, ...placeOf(activity, now), waitsForLimit: limits.waitOf(store, activity) }]
         })
       )
   } satisfies Partial<AdminDriver["Service"]>
 }
 
+const limitsOf = (store: tables.Tables) =>
+  ({
+    setLimit: ({ activity, changes, replaces }) =>
+      tables.statement((now) => {
+        if (store.limits.has(activity) && !replaces) return false
+        limits.set(store, activity, changes, now)
+        tables.announce(store)
+        return true
+      }),
+
+    removeLimit: (activity) =>
+      tables.statement((now) => {
+        const isRemoved = limits.remove(store, activity, now)
+        if (isRemoved) tables.announce(store)
+        return isRemoved
+      }),
+
+    readLimits: ({ activity, key, mostKeys }) =>
+      Effect.sync(() =>
+        [...store.limits.keys()].sort()
+          .filter((name) => activity === null || name === activity)
+          .flatMap((name) => limits.read(store, name, key, mostKeys) ?? [])
+      )
+  }) satisfies Partial<AdminDriver["Service"]>
+
 const pauses = (store: tables.Tables) => {
-  const announce = () => {
-    for (const listener of store.pauseListeners) listener()
-  }
+  const announce = () => tables.announce(store)
   return {
     pause: ({ reason, target }) =>
       tables.statement((now): PauseOutcome => {
@@ -326,7 +352,7 @@ const deletions = (store: tables.Tables) => {
         for (const [id, activity] of store.activities) {
           const isCancelled = activity.instanceId === instanceId && activity.executionId === executionId &&
             cut.cancelledActivities.includes(activity.activityId ?? 0)
-          if (isCancelled) store.activities.delete(id)
+          if (isCancelled) limits.drop(store, id)
         }
         for (const [id, message] of store.messages) {
           const isWithdrawn = message.instanceId === instanceId && cut.withdrawn.includes(message.workItem)
@@ -431,7 +457,7 @@ const programOf = (store: tables.Tables, message: tables.Message) => {
 }
 
 const placeOf = (row: tables.Queued, now: number): QueuePlace => ({
-  visibleAtMs: row.visibleAtMs,
+  visibleAtMs: limits.isParked(row) ? row.createdAtMs : row.visibleAtMs,
   lockedUntilMs: tables.isFree(row, now) ? null : row.lock!.untilMs,
   attemptCount: row.attemptCount,
   isDue: row.visibleAtMs <= now
@@ -546,11 +572,21 @@ const matches = (store: tables.Tables, instanceId: string, selection: Selection)
       (store.instances.get(instanceId)?.parentInstanceId === null && hasEnded(store, instanceId)))
 }
 
-const remove = (
-  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored, streams }:
-    tables.Tables,
-  instanceIds: ReadonlyArray<string>
-): DeleteOutcome => {
+const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>): DeleteOutcome => {
+  const {
+    activities,
+    attributes,
+    blocks,
+    changed,
+    executions,
+    history,
+    instances,
+    locks,
+    messages,
+    paused,
+    stored,
+    streams
+  } = store
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
   for (const instanceId of new Set(instanceIds)) {
     deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
@@ -566,5 +602,7 @@ const remove = (
     }
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
+  // Slots of theirs may be free.
+  if (store.limits.size > 0) tables.announce(store)
   return { _tag: "Deleted", deleted }
 }
