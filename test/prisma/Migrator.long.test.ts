@@ -128,10 +128,13 @@ describe("beside the Prisma CLI", () => {
     "dx_status",
     "dx_tag",
     "dx_task_id",
-    "dx_time_of"
+    "dx_time_of",
+    "dx_tokens_back_ms"
   ]
   /** Only other functions call these, under their settings. */
   const parts = [
+    "dx_admit_activities",
+    "dx_admit_at_once",
     "dx_advance_with_plain_turn",
     "dx_bring_activities_forward",
     "dx_bring_messages_forward",
@@ -142,15 +145,19 @@ describe("beside the Prisma CLI", () => {
     "dx_count_waiting",
     "dx_create_instances",
     "dx_hold_activities",
+    "dx_insert_chunks",
     "dx_instances_of_children",
     "dx_instances_of_starts",
+    "dx_is_schedule_running",
     "dx_leave_messages",
+    "dx_lock_stream",
     "dx_move_outbox",
     "dx_next_activities",
     "dx_next_instances",
     "dx_next_sessions",
     "dx_oldest_activity",
     "dx_oldest_message",
+    "dx_parked_routes",
     "dx_present_blocks",
     "dx_release_instances",
     "dx_reroute_instances",
@@ -162,6 +169,7 @@ describe("beside the Prisma CLI", () => {
     "dx_start_with_plain_turn",
     "dx_store_activities",
     "dx_store_attributes",
+    "dx_store_chunks",
     "dx_store_claim_findings",
     "dx_store_executions",
     "dx_store_instances",
