@@ -11,27 +11,40 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
+import type * as Stream from "effect/Stream"
+import {
+  checkInstanceId,
+  describe,
+  describeSend,
+  durationIn,
+  producer,
+  reader,
+  refused,
+  timeoutOf
+} from "./client/calls.ts"
+import {
+  InstanceAlreadyExists,
+  InstanceCancelled,
+  InstanceEnded,
+  InstanceFailed,
+  WaitTimeout
+} from "./client/errors.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "./client/errors.ts"
+import * as requests from "./client/requests.ts"
+import type { RequestError, RequestOptions } from "./client/requests.ts"
+import { statusOf } from "./client/status.ts"
+import type { Status } from "./client/status.ts"
+import * as watching from "./client/watch.ts"
+import type { WatchEvent, WatchOptions } from "./client/watch.ts"
 import type * as KeyValue from "./KeyValue.ts"
-import type { Block } from "./model/Block.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
-import type { Pause } from "./model/Pause.ts"
 import * as attributes from "./model/shared/attributes.ts"
 import { anyRust, current } from "./model/shared/coreVersion.ts"
 import { idOf } from "./model/shared/definitions.ts"
 import type { Ids, ServedBy } from "./model/shared/definitions.ts"
-import { durationOf, noDuration } from "./model/shared/durations.ts"
-import { explain } from "./model/shared/explained.ts"
-import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
-import type { Unfit } from "./model/shared/identifiers.ts"
+import { checkRootId, checkText } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
-import type {
-  Payload as Codec,
-  PayloadArgument,
-  PayloadMismatch,
-  PayloadSchema,
-  PayloadTooLarge
-} from "./model/shared/payload.ts"
+import type { Payload as Codec, PayloadArgument, PayloadSchema } from "./model/shared/payload.ts"
 import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
@@ -40,139 +53,13 @@ import { Provider } from "./provider/Provider.ts"
 import { InstanceEnded as Ended, InstanceNotFound, InvalidInput, ProviderError } from "./provider/ProviderError.ts"
 import type { Reason } from "./provider/ProviderError.ts"
 import { endOf } from "./provider/shared/endOf.ts"
+import type * as Request from "./Request.ts"
 import type * as Signal from "./Signal.ts"
 
-export {
-  /**
-   * A payload does not fit its Schema; nothing was sent.
-   *
-   * @category errors
-   * @since 0.1.0
-   */
-  PayloadMismatch,
-  /**
-   * A payload is larger than 4 MiB of JSON text; nothing was sent.
-   *
-   * @category errors
-   * @since 0.1.0
-   */
-  PayloadTooLarge
-} from "./model/shared/payload.ts"
-
-/**
- * The id is taken by a running or an ended instance; nothing was started.
- *
- * @category errors
- * @since 0.1.0
- */
-export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExists>(
-  "duroxide-prisma/Client/InstanceAlreadyExists"
-)("InstanceAlreadyExists", { instanceId: Schema.String }) {
-  override get message() {
-    return `instance ${this.instanceId} exists already; choose another id, or start it with ifExists: "ignore"`
-  }
-}
-
-/**
- * The instance was interrupted or terminated; `reason` is the one given for it.
- *
- * @category errors
- * @since 0.2.0
- */
-export class InstanceCancelled
-  extends Schema.TaggedError<InstanceCancelled>("duroxide-prisma/Client/InstanceCancelled")("InstanceCancelled", {
-    instanceId: Schema.String,
-    reason: Schema.String
-  })
-{
-  override get message() {
-    return `instance ${this.instanceId} was cancelled: ${this.reason}`
-  }
-}
-
-/**
- * The instance ended without a typed result: its program died, its work was poison, or its code does not match its
- * history. `details` says which.
- *
- * @category errors
- * @since 0.1.0
- */
-export class InstanceFailed
-  extends Schema.TaggedError<InstanceFailed>("duroxide-prisma/Client/InstanceFailed")("InstanceFailed", {
-    instanceId: Schema.String,
-    details: ErrorDetails.ErrorDetails
-  })
-{
-  override get message() {
-    const { details } = this
-    // The message of a poison failure is the payload, which is not shown, unless the runtime has set a text.
-    const reason = details._tag === "Poison" && !/^[[{]/.test(details.message) ? `: ${details.message}` : ""
-    return `instance ${this.instanceId} failed: ${explain(details)}${reason}`
-  }
-}
-
-/**
- * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, or did
- * not have the value. It may not have been started at all. A running one continues.
- *
- * @category errors
- * @since 0.1.0
- */
-export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prisma/Client/WaitTimeout")("WaitTimeout", {
-  instanceId: Schema.String,
-  /** Defaults to `end`. */
-  waitedFor: Schema.optionalKey(Schema.Literals(["end", "status", "value"])),
-  timeoutMs: Schema.Number
-}) {
-  override get message() {
-    const missing = this.waitedFor === undefined || this.waitedFor === "end"
-      ? "had not ended"
-      : `did not have the ${this.waitedFor} waited for`
-    return `instance ${this.instanceId} ${missing} after ${this.timeoutMs} ms; if it was started, it continues`
-  }
-}
-
-/**
- * The instance has ended, so the status or value waited for will not come. `Client.wait` returns how it has ended.
- *
- * @category errors
- * @since 0.2.0
- */
-export class InstanceEnded
-  extends Schema.TaggedError<InstanceEnded>("duroxide-prisma/Client/InstanceEnded")("InstanceEnded", {
-    instanceId: Schema.String,
-    waitedFor: Schema.Literals(["status", "value"])
-  })
-{
-  override get message() {
-    return `instance ${this.instanceId} has ended without the ${this.waitedFor} waited for; wait returns its result`
-  }
-}
-
-/**
- * The current status of an instance. `output` is JSON text, as encoded by the orchestration's Schema.
- *
- * @category models
- * @since 0.1.0
- */
-export type Status =
-  | { readonly _tag: "NotFound" }
-  | {
-    readonly _tag: "Running"
-    readonly executionId: number
-    readonly customStatus: Option.Option<string>
-    /** Why no process can run its next turn, unless it is on its way. */
-    readonly block: Option.Option<Block>
-    /** What an operator has paused, as long as it keeps the instance from its next turn. */
-    readonly pause: Option.Option<Pause>
-  }
-  | { readonly _tag: "Completed"; readonly output: string; readonly customStatus: Option.Option<string> }
-  | {
-    readonly _tag: "Failed"
-    readonly details: ErrorDetails.ErrorDetails
-    readonly customStatus: Option.Option<string>
-  }
-  | { readonly _tag: "Cancelled"; readonly reason: string; readonly customStatus: Option.Option<string> }
+export * from "./client/errors.ts"
+export type { RequestError, RequestOptions } from "./client/requests.ts"
+export type { Ended, Status } from "./client/status.ts"
+export type { WatchEvent, WatchOptions } from "./client/watch.ts"
 
 type Definition<
   Payload extends PayloadSchema,
@@ -225,6 +112,15 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
    */
   readonly version?: "own" | "newest" | undefined
 }
+
+/**
+ * The payload of a request, which may be left out if it is void, and its options.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type RequestArguments<Payload> = [Payload] extends [void] ? [payload?: Payload, options?: RequestOptions]
+  : [payload: Payload, options?: RequestOptions]
 
 /**
  * Options of a wait.
@@ -387,6 +283,34 @@ export class Client extends Context.Service<Client, {
     instanceId: string,
     ...payload: PayloadArgument<P["Type"]>
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
+
+  /**
+   * Asks a running instance, and waits for its answer, or fails with the error by which its program refuses. If the id
+   * is unknown, waits for its start as well, until the question is deleted as a signal is.
+   *
+   * The question is put once for each `requestId`, also by several callers and over continue-as-new: all of them get
+   * the same answer. So a repeat after `ConnectionLost` is safe, and the call itself repeats for some seconds.
+   *
+   * Fails with `InstanceEnded` if the instance ends without an answer; with `WaitTimeout`, which says how far the
+   * question has come; with `RequestFailed` if its handler died. How soon an answer is known: as in `wait`.
+   */
+  readonly request: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    request: Request.Request<P, S, E>,
+    instanceId: string,
+    ...payload: RequestArguments<P["Type"]>
+  ) => Effect.Effect<S["Type"], E["Type"] | RequestError>
+
+  /**
+   * Streams the custom statuses of an instance, its values of `keys`, and its end, with which the stream ends. If the
+   * id is unknown, waits for its start. What the instance shows already comes first; `after` leaves out what a caller
+   * has seen. Changes that follow each other quickly may be passed over, but never the last one.
+   *
+   * Many streams share their statements. How soon a change is known: as in `wait`.
+   */
+  readonly watch: <V extends PayloadSchema = never>(
+    instanceId: string,
+    options?: WatchOptions<KeyValue.KeyValue<V>>
+  ) => Stream.Stream<WatchEvent<V["Type"]>, PayloadMismatch | ProviderError>
 
   /** Reads the current value of a key of an instance; `none` if it is not set or the instance is unknown. */
   readonly read: <V extends PayloadSchema>(
@@ -634,29 +558,16 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     return yield* tracing.inSpan(ended, "Client.wait", "client", caller)
   }),
 
+  request: (request, instanceId, ...[payload, options]) =>
+    requests.ask(provider, request, instanceId, payload, options),
+
+  watch: (instanceId, options = {}) => watching.watch(provider, instanceId, options),
+
   status: Effect.fn("Client.status", reader)(function*(instanceId): Effect.fn.Return<Status, ProviderError> {
     yield* checkInstanceId("Client.status", instanceId)
     yield* describe(instanceId)
     const found = yield* provider.readInstance(instanceId)
-    if (Option.isNone(found)) return { _tag: "NotFound" }
-    const state = found.value
-    const customStatus = Option.fromNullOr(state.customStatus)
-    const end = endOf(state)
-    if (end === undefined) {
-      return {
-        _tag: "Running",
-        executionId: state.executionId,
-        customStatus,
-        block: Option.fromNullOr(state.block),
-        pause: Option.fromNullOr(state.pause)
-      }
-    }
-    if (end._tag === "Completed") return { ...end, customStatus }
-    const { details } = end
-    const reason = ErrorDetails.cancellationOf(details)
-    return reason === undefined
-      ? { _tag: "Failed", details, customStatus }
-      : { _tag: "Cancelled", reason, customStatus }
+    return Option.isNone(found) ? { _tag: "NotFound" } : statusOf(found.value)
   }, tracing.endingBare),
 
   read: Effect.fn("Client.read", reader)(function*(keyValue, instanceId) {
@@ -741,32 +652,3 @@ const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effe
     const error = Option.getOrUndefined(Exit.findErrorOption(exit))
     return error?._tag === "InstanceEnded" ? Exit.void : exit
   })
-
-// Without the stack of a span: it would show lines of this file.
-const producer = { kind: "producer", captureStackTrace: false } as const
-const reader = { kind: "client", captureStackTrace: false } as const
-
-const describe = (instanceId: string) =>
-  tracing.annotate((span, context) => tracing.describeInstance(span, context, instanceId))
-
-const describeSend = (operation: string, destination: string | undefined, instanceId: string) =>
-  tracing.annotate((span, context) =>
-    tracing.describeMessaging(span, context, { operation, type: "send", destination, instanceId })
-  )
-
-const refused = (operation: string) =>
-  Effect.mapError(({ field, problem }: Unfit) =>
-    new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
-  )
-
-const timeoutOf = (operation: string, timeout: Duration.Input | undefined) => durationIn(operation, "timeout", timeout)
-
-const durationIn = (operation: string, field: string, input: Duration.Input | undefined) => {
-  if (input === undefined) return Effect.succeed(undefined)
-  const duration = durationOf(input)
-  return duration === undefined || Duration.isNegative(duration)
-    ? Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem: noDuration }) }))
-    : Effect.succeed(duration)
-}
-
-const checkInstanceId = (operation: string, instanceId: string) => refused(operation)(checkId(instanceId))

@@ -103,9 +103,9 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
  * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
  *
- * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue`
- * until the status or the value is there. Its other methods begin and end at rest: everything that can happen without
- * time passing has happened when they return.
+ * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus`, `waitForValue` and
+ * `request` until the status, the value or the answer is there. Its other methods begin and end at rest: everything
+ * that can happen without time passing has happened when they return.
  *
  * Every turn is replayed (`verifyReplay`), and an instance whose code does not fit fails (`onMismatch`), so a program
  * that is not deterministic fails its test. A process that ends abandons
@@ -253,6 +253,8 @@ export const layer = <A, E, R>(
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      request: waiting.request,
+      watch: waiting.watch,
       waitForStatus: waiting.waitForStatus,
       waitForValue: waiting.waitForValue,
       wait: (orchestration, instanceId, options) =>

@@ -1,0 +1,191 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, KeyValue, Orchestration, Request, Runtime, Signal } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as requestSignal from "../src/model/shared/requestSignal.ts"
+
+const Add = Request.make("Add", {
+  payload: Schema.Int,
+  success: Schema.Int,
+  error: Schema.Struct({ over: Schema.Int })
+})
+
+const Ping = Request.make("Ping")
+
+const Close = Signal.make("Close")
+const Next = Signal.make("Next")
+
+const Total = KeyValue.make("total", Schema.Int)
+
+const Book = Activity.make("Book", { payload: Schema.Int, success: Schema.Int })
+
+/** Adds up what it is asked to add, at most 100; `Next` begins the next execution. */
+const Account = Orchestration.make("Account", { payload: Schema.Int, success: Schema.Int })
+
+const account = Effect.fn(function*(before: number) {
+  let total = before
+  yield* Ping.serve(() => Effect.void)
+  yield* Add.serve(
+    Effect.fn(function*(amount) {
+      if (amount < 0) return yield* Effect.die(new Error("negative"))
+      const booked = yield* Book.execute(amount)
+      if (total + booked > 100) return yield* Effect.fail({ over: total + booked - 100 })
+      total += booked
+      yield* Total.set(total)
+      return total
+    }),
+    { validate: (amount) => amount > 1_000 ? Result.fail({ over: amount }) : Result.succeed(undefined) }
+  )
+  yield* Effect.raceFirst(Close.wait, Effect.andThen(Next.wait, Effect.suspend(() => Account.continueAsNew(total))))
+  return total
+})
+
+const Idle = Orchestration.make("Idle")
+
+const runtime = (book: (amount: number) => Effect.Effect<number>) =>
+  Runtime.layer({ orchestrations: [Account, Idle], activities: [Book] }).pipe(
+    Layer.provide([
+      Account.toLayer(account),
+      Idle.toLayer(() => Close.wait),
+      Book.toLayer((amount) => book(amount))
+    ]),
+    Layer.provide(Logger.layer([]))
+  )
+
+const layer = TestRuntime.layer(runtime(Effect.succeed))
+
+const started = Effect.gen(function*() {
+  const client = yield* Client.Client
+  yield* client.start(Account, { instanceId: "a", payload: 0 })
+  return client
+})
+
+const textsOf = (instanceId: string) =>
+  Effect.map(
+    TestRuntime.history(instanceId),
+    (events) =>
+      events.flatMap((event) => event._tag === "KeyValueSet" && requestSignal.isAnswerKey(event.key) ? event.value : [])
+  )
+
+describe("Request.make", () => {
+  it("refuses a name that cannot be stored", () => {
+    assert.throws(() => Request.make(""), RangeError)
+    assert.throws(() => Request.make("x".repeat(1_024)), RangeError)
+  })
+
+  it("reserves the names of its messages and the keys of its answers", () => {
+    assert.throws(() => Signal.make(requestSignal.nameOf("Add")), RangeError)
+  })
+})
+
+describe("Request", () => {
+  it.effect("is answered by its handler, which may run activities, and stores what the handler does", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      assert.strictEqual(yield* client.request(Add, "a", 40), 40)
+      assert.strictEqual(yield* client.request(Add, "a", 2), 42)
+      yield* client.request(Ping, "a")
+      assert.deepStrictEqual(yield* client.read(Total, "a"), Option.some(42))
+      yield* client.send(Close, "a")
+      assert.strictEqual(yield* client.wait(Account, "a"), 42)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("is refused by its handler, or by the check before it, with its typed error", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Add, "a", 120)), { over: 20 })
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Add, "a", 2_000)), { over: 2_000 })
+      const [handler, check] = (yield* textsOf("a")).map(requestSignal.decodeAnswer)
+      assert.deepStrictEqual(handler, { _tag: "Refused", error: "{\"over\":20}", isRejected: false })
+      assert.deepStrictEqual(check, { _tag: "Refused", error: "{\"over\":2000}", isRejected: true })
+      const booked = (yield* TestRuntime.history("a")).filter(({ _tag }) => _tag === "ActivityScheduled")
+      assert.lengthOf(booked, 1)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("is answered once for each id, however often it is sent, also over continue-as-new", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      const ask = client.request(Add, "a", 7, { requestId: "r" })
+      assert.deepStrictEqual(yield* Effect.all([ask, ask, ask], { concurrency: "unbounded" }), [7, 7, 7])
+      yield* client.send(Next, "a")
+      assert.strictEqual(yield* client.request(Add, "a", 1_000, { requestId: "r" }), 7)
+      assert.strictEqual(yield* client.request(Add, "a", 1), 8)
+      yield* client.send(Close, "a")
+      assert.strictEqual(yield* client.wait(Account, "a"), 8)
+      assert.strictEqual(yield* ask, 7)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("that was taken and not answered reaches the next execution", () => {
+    let booked = 0
+    const slow = TestRuntime.layer(
+      runtime((amount) => ++booked === 1 ? Effect.as(Effect.sleep("1 hour"), amount) : Effect.succeed(amount))
+    )
+    return Effect.gen(function*() {
+      const client = yield* started
+      const asked = yield* Effect.forkChild(client.request(Add, "a", 5, { requestId: "r" }))
+      yield* Effect.yieldNow
+      yield* TestRuntime.settle
+      yield* client.send(Next, "a")
+      assert.strictEqual(yield* Fiber.join(asked), 5)
+      assert.strictEqual(booked, 2)
+      const status = yield* client.status("a")
+      assert.strictEqual(status._tag === "Running" ? status.executionId : 0, 2)
+    }).pipe(Effect.provide(slow))
+  })
+
+  it.effect("fails when its handler dies, and the program continues", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      const failed = yield* Effect.flip(client.request(Add, "a", -1, { requestId: "r" }))
+      assert.deepStrictEqual(
+        failed,
+        new Client.RequestFailed({
+          instanceId: "a",
+          request: "Add",
+          requestId: "r",
+          problem: "its handler died: negative"
+        })
+      )
+      assert.strictEqual(yield* client.request(Add, "a", 1), 1)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("fails when its payload cannot be read by the program", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      const Other = Request.make("Add", { payload: Schema.String, success: Schema.Int })
+      const failed = yield* Effect.flip(client.request(Other, "a", "text"))
+      assert.include(failed.message, "payload cannot be read")
+      assert.strictEqual(yield* client.request(Add, "a", 1), 1)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("fails when the instance ends without an answer, or has ended", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Idle, { instanceId: "i" })
+      const asked = yield* Effect.forkChild(Effect.flip(client.request(Ping, "i")))
+      yield* Effect.yieldNow
+      yield* TestRuntime.settle
+      yield* client.send(Close, "i")
+      const ended = new Client.InstanceEnded({ instanceId: "i", waitedFor: "answer" })
+      assert.deepStrictEqual(yield* Fiber.join(asked), ended)
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Ping, "i")), ended)
+    }).pipe(Effect.provide(layer)))
+
+  it.effect("says how far it has come when its timeout is over", () =>
+    Effect.gen(function*() {
+      const client = yield* started
+      yield* client.start(Idle, { instanceId: "i" })
+      const options = { timeout: "10 seconds" } as const
+      const progress = (instanceId: string) =>
+        Effect.map(Effect.flip(client.request(Ping, instanceId, undefined, options)), (error) =>
+          error._tag === "WaitTimeout" ? [error.waitedFor, error.progress, error.timeoutMs] : error)
+      assert.deepStrictEqual(yield* progress("none"), ["answer", "NotStarted", 10_000])
+      assert.deepStrictEqual(yield* progress("i"), ["answer", "NotServed", 10_000])
+    }).pipe(Effect.provide(layer)))
+})
