@@ -32,17 +32,16 @@ import {
 import type { PayloadMismatch, PayloadTooLarge } from "./client/errors.ts"
 import * as requests from "./client/requests.ts"
 import type { RequestError, RequestOptions } from "./client/requests.ts"
+import * as starting from "./client/starts.ts"
+import type { Replaces, StartOutcome, StartTime } from "./client/starts.ts"
 import { statusOf } from "./client/status.ts"
 import type { Status } from "./client/status.ts"
 import * as watching from "./client/watch.ts"
 import type { WatchEvent, WatchOptions } from "./client/watch.ts"
 import type * as KeyValue from "./KeyValue.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
-import * as attributes from "./model/shared/attributes.ts"
-import { anyRust, current } from "./model/shared/coreVersion.ts"
-import { idOf } from "./model/shared/definitions.ts"
 import type { Ids, ServedBy } from "./model/shared/definitions.ts"
-import { checkRootId, checkText } from "./model/shared/identifiers.ts"
+import { checkText } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import type { Payload as Codec, PayloadArgument, PayloadSchema } from "./model/shared/payload.ts"
 import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
@@ -58,6 +57,7 @@ import type * as Signal from "./Signal.ts"
 
 export * from "./client/errors.ts"
 export type { RequestError, RequestOptions } from "./client/requests.ts"
+export type { Replaces, StartOutcome, StartTime } from "./client/starts.ts"
 export type { Ended, Status } from "./client/status.ts"
 export type { WatchEvent, WatchOptions } from "./client/watch.ts"
 
@@ -99,12 +99,15 @@ export type StartError = InstanceAlreadyExists | PayloadMismatch | PayloadTooLar
  * @category models
  * @since 0.1.0
  */
-export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & {
+export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime & {
   /**
    * What happens if the id is taken, by an instance of any orchestration and version: `refuse` fails with
-   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`.
+   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. `replaceEnded` deletes one that has ended, with its
+   * descendants, and starts anew, in one transaction; `replaceFailed` only one that has failed or was cancelled. Both
+   * fail with `InstanceAlreadyExists` otherwise: if it or a descendant still runs, if it is a child, or if it has more
+   * than 1,000 descendants. Defaults to `refuse`.
    */
-  readonly ifExists?: "refuse" | "ignore" | undefined
+  readonly ifExists?: "refuse" | "ignore" | Replaces | undefined
   /**
    * Which version runs: that of the definition, or the newest one served by the process that claims the start. It
    * decodes the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version;
@@ -112,6 +115,44 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
    */
   readonly version?: "own" | "newest" | undefined
 }
+
+/**
+ * One of many starts. A time of its own counts instead of that of all.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type ManyStart<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime
+
+/**
+ * How many instances are started.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface StartManyOptions extends StartTime {
+  /**
+   * What happens to a taken id: `ignore` leaves its instance as it is, the others are those of `StartOptions`. Its
+   * outcome is `AlreadyExists`, unless the instance is replaced. Defaults to `ignore`.
+   */
+  readonly ifExists?: "ignore" | Replaces | undefined
+  /** Which version runs, as in `StartOptions`. Defaults to `own`. */
+  readonly version?: "own" | "newest" | undefined
+}
+
+/**
+ * The start that a signal brings along, for an id without an instance.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type OrStart<P extends PayloadSchema, Id extends Ids = any> =
+  & { readonly orchestration: Startable<P, Id> }
+  & Omit<StartOptions<P["Type"], Id>, "instanceId" | "ifExists">
+  & {
+    /** What happens if the instance has ended, as in `StartOptions`. Defaults to `InstanceAlreadyExists`. */
+    readonly ifExists?: Replaces | undefined
+  }
 
 /**
  * The payload of a request, which may be left out if it is void, and its options.
@@ -221,6 +262,20 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, StartError>
 
   /**
+   * Starts many instances, and returns what has become of each, in order. Bad input of one of them refuses all, before
+   * any is written. Of two starts of one id the first counts.
+   *
+   * Up to 10,000 starts, or 8 MiB of their texts, travel in one statement and are stored together or not at all. After
+   * a failure those of earlier statements are stored, and after `ConnectionLost` also those of its own may be. Repeat
+   * the call: it never makes a second instance, unless it replaces.
+   */
+  readonly startMany: <P extends PayloadSchema, Id extends Ids>(
+    orchestration: Startable<P, Id>,
+    starts: ReadonlyArray<ManyStart<P["Type"], Id>>,
+    options?: StartManyOptions
+  ) => Effect.Effect<ReadonlyArray<StartOutcome>, PayloadMismatch | PayloadTooLarge | ProviderError>
+
+  /**
    * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its
    * start as well.
    *
@@ -277,12 +332,25 @@ export class Client extends Context.Service<Client, {
    * sent before the start it is lost as well.
    *
    * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
+   *
+   * With `orStart`, a signal to an id without an instance starts it, in the same transaction: the instance has its
+   * signal, or there is none. Also a signal that is defined as `lost` then reaches the waits that its first turn has
+   * opened. Of several such calls one starts the instance, and all signals arrive. Fails with `InstanceAlreadyExists`
+   * if the instance of this id has ended.
    */
-  readonly send: <P extends PayloadSchema>(
-    signal: Signal.Signal<P>,
-    instanceId: string,
-    ...payload: PayloadArgument<P["Type"]>
-  ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
+  readonly send: {
+    <P extends PayloadSchema>(
+      signal: Signal.Signal<P>,
+      instanceId: string,
+      ...payload: PayloadArgument<P["Type"]>
+    ): Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
+    <P extends PayloadSchema, Q extends PayloadSchema>(
+      signal: Signal.Signal<P>,
+      instanceId: string,
+      payload: P["Type"],
+      options: { readonly orStart: OrStart<Q> }
+    ): Effect.Effect<void, StartError>
+  }
 
   /**
    * Asks a running instance, and waits for its answer, or fails with the error by which its program refuses. If the id
@@ -388,10 +456,11 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
  * @category models
  * @since 0.1.0
  */
-export type Sender = Pick<Client["Service"], "start" | "send" | "interrupt" | "terminate">
+export type Sender = Pick<Client["Service"], "start" | "startMany" | "send" | "interrupt" | "terminate">
 
 /**
- * Returns `start`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of the client.
+ * Returns `start`, `startMany`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of
+ * the client.
  *
  * **When to use**
  *
@@ -403,10 +472,18 @@ export type Sender = Pick<Client["Service"], "start" | "send" | "interrupt" | "t
  */
 export const within = (queues: Queues): Sender => ({
   start: Effect.fn("Client.start", producer)(function*(orchestration, options) {
-    yield* send(queues, yield* checkedStart(orchestration, options), options.ifExists)
+    yield* starting.send(queues, yield* starting.checkedStart(orchestration, options), options.ifExists)
   }, tracing.endingBare),
 
-  send: (signal, instanceId, ...[payload]) => sendSignal(queues, signal, instanceId, payload),
+  startMany: Effect.fn("Client.startMany", producer)(function*(orchestration, starts, options = {}) {
+    return yield* starting.startMany(queues, orchestration, starts, options)
+  }, tracing.endingBare),
+
+  send: (
+    signal: Signal.Signal<any>,
+    instanceId: string,
+    ...[payload, options]: readonly [payload?: any, options?: { readonly orStart: OrStart<any> }]
+  ): Effect.Effect<void, any> => sendSignal(queues, signal, instanceId, payload, options?.orStart),
 
   interrupt: Effect.fn("Client.interrupt", producer)(function*(instanceId, reason, options) {
     yield* checkInstanceId("Client.interrupt", instanceId)
@@ -439,51 +516,10 @@ export const within = (queues: Queues): Sender => ({
 // internal
 
 /** Where starts and messages go: a `Provider`, or a transaction of the application. */
-type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
-
-type Start = Parameters<Queues["startOrchestration"]>[0]
+type Queues = Pick<Provider["Service"], "startOrchestration" | "startOrchestrations" | "enqueueForOrchestrator">
 
 /** A hundred years. A deadline that is later never comes. */
 const longestDeadlineMs = 100 * 365 * 86_400_000
-
-/** The start of an instance, with its payload encoded and its id checked. */
-const checkedStart = Effect.fnUntraced(
-  function*<P extends PayloadSchema, Id extends Ids>(
-    orchestration: Startable<P, Id>,
-    options: StartOptions<P["Type"], Id>
-  ) {
-    const input = yield* orchestration.codecs.payload.encode(options.payload)
-    const instanceId = idOf(orchestration, options)
-    yield* refused("Client.start")(checkRootId(instanceId))
-    const given = options.attributes === undefined
-      ? attributes.none
-      : yield* refused("Client.start")(attributes.encode(options.attributes))
-    const start: Start = {
-      start: {
-        _tag: "StartOrchestration",
-        instance: instanceId,
-        orchestration: orchestration.name,
-        input,
-        version: options.version === "newest" ? null : orchestration.version,
-        parentInstance: null,
-        parentId: null,
-        executionId: 1,
-        ...(attributes.hasAny(given) && { attributes: given })
-      },
-      pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
-      delay: Option.none()
-    }
-    return start
-  }
-)
-
-const send = Effect.fnUntraced(function*(queues: Queues, start: Start, ifExists: "refuse" | "ignore" | undefined) {
-  yield* describeSend("start", start.start.orchestration, start.start.instance)
-  const answer = yield* queues.startOrchestration({ ...start, start: yield* tracing.withTraceparent(start.start) })
-  if (answer === "AlreadyExists" && ifExists !== "ignore") {
-    return yield* new InstanceAlreadyExists({ instanceId: start.start.instance })
-  }
-})
 
 const enqueueTermination = Effect.fnUntraced(
   function*(queues: Queues, instanceId: string, reason: string, delay?: Duration.Duration) {
@@ -503,18 +539,20 @@ const sendSignal = Effect.fnUntraced(
     queues: Queues,
     { codec, name, unawaited }: Signal.Signal<P>,
     instanceId: string,
-    payload: P["Type"]
+    payload: P["Type"],
+    orStart: OrStart<any> | undefined
   ) {
     yield* checkInstanceId("Client.send", instanceId)
-    const data = yield* codec.encode(payload)
+    const signal = {
+      _tag: unawaited === "kept" ? "QueueMessage" as const : "ExternalRaised" as const,
+      instance: instanceId,
+      name,
+      data: yield* codec.encode(payload)
+    }
+    if (orStart !== undefined) return yield* starting.sendWith(queues, signal, orStart)
     yield* describeSend("send", name, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>({
-        _tag: unawaited === "kept" ? "QueueMessage" : "ExternalRaised",
-        instance: instanceId,
-        name,
-        data
-      }),
+      message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>(signal),
       delay: Option.none()
     })
   },
@@ -550,10 +588,10 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
 
   // Without a span of its own: it would be the parent of the start, but end after the instance, or with the process.
   execute: Effect.fn(function*(orchestration, options) {
-    const start = yield* checkedStart(orchestration, options)
+    const start = yield* starting.checkedStart(orchestration, options)
     const { instance } = start.start
     const caller = yield* tracing.currentSpan
-    const sent = tracing.inSpan(send(provider, start, options.ifExists), "Client.start", "producer", caller)
+    const sent = tracing.inSpan(starting.send(provider, start, options.ifExists), "Client.start", "producer", caller)
     const ended = Effect.andThen(describe(instance), outcome(provider, orchestration, instance, options, sent))
     return yield* tracing.inSpan(ended, "Client.wait", "client", caller)
   }),

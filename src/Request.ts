@@ -242,7 +242,7 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
         )
         if (Exit.isSuccess(ended)) return
         const problem = diedOf(ended.cause)
-        yield* Effect.logError(`Request: handler of "${name}" died`, ended.cause)
+        yield* Effect.annotateLogs(Effect.logError("Request: handler died", ended.cause), { request: name })
         yield* store(requestId, requestSignal.encodeAnswer({ _tag: "Failed", problem, isRejected: false }))
       })
       if (concurrency === 1) return Effect.forkChild(Effect.forever(Effect.flatMap(take(validate), answered)))

@@ -36,6 +36,8 @@ export type Status =
     readonly block: Option.Option<Block>
     /** What an operator has paused, as long as it keeps the instance from its next turn. */
     readonly pause: Option.Option<Pause>
+    /** When it begins, if it was started for later: milliseconds since the Unix epoch. */
+    readonly startsAtMs: Option.Option<number>
   }
   | Ended & { readonly customStatus: Option.Option<string> }
 
@@ -48,7 +50,8 @@ export const statusOf = (state: InstanceState): Status => {
       executionId: state.executionId,
       customStatus,
       block: Option.fromNullOr(state.block),
-      pause: Option.fromNullOr(state.pause)
+      pause: Option.fromNullOr(state.pause),
+      startsAtMs: Option.fromNullOr(state.startsAtMs)
     }
     : { ...statusOfEnd(end), customStatus }
 }

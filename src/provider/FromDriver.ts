@@ -180,9 +180,10 @@ export const make: (
  */
 export const makeEnqueue = (
   driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
-): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+): enqueue.Enqueue => {
   const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
   return enqueue.make({
+    sendStarts: startOrchestrations,
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
     sendMessage: (message) => Effect.map(enqueueForOrchestrator([message]), ([answer]) => answer!),
     sendActivity: (activity) => enqueueForWorker([activity])

@@ -247,7 +247,12 @@ export const layer = <A, E, R>(
     const client = Context.get(services, Client.Client)
     const patient: Client.Client["Service"] = {
       start: (orchestration, options) => restful(client.start(orchestration, options)),
-      send: (signal, instanceId, ...payload) => restful(client.send(signal, instanceId, ...payload)),
+      startMany: (orchestration, starts, options) => restful(client.startMany(orchestration, starts, options)),
+      send: (
+        signal: any,
+        instanceId: string,
+        ...[payload, options]: readonly [payload?: any, options?: any]
+      ): Effect.Effect<void, any> => restful(client.send(signal, instanceId, payload, options)),
       interrupt: (instanceId, reason, options) => restful(client.interrupt(instanceId, reason, options)),
       redrive: (instanceId, options) => restful(client.redrive(instanceId, options)),
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),

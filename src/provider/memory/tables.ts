@@ -147,6 +147,10 @@ export const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
   return made
 }
 
+/** The current execution of an instance. */
+export const currentOf = (tables: Tables, instanceId: string): Execution | undefined =>
+  executionOf(tables, instanceId, tables.instances.get(instanceId)?.executionId ?? 0)
+
 export const executionOf = (tables: Tables, instanceId: string, executionId: number): Execution | undefined =>
   tables.executions.get(instanceId)?.get(executionId)
 
@@ -267,7 +271,7 @@ export const visibleValues = (tables: Tables, instanceId: string): ReadonlyMap<s
   return visible
 }
 
-export const stateOf = (tables: Tables, instanceId: string): InstanceState | undefined => {
+export const stateOf = (tables: Tables, instanceId: string, now = Infinity): InstanceState | undefined => {
   const instance = tables.instances.get(instanceId)
   if (instance === undefined) return undefined
   const execution = executionOf(tables, instanceId, instance.executionId)
@@ -287,6 +291,10 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     customStatusVersion: instance.customStatusVersion,
     block: blockOf(tables, instanceId) ?? null,
     pause: execution?.status === "Completed" || execution?.status === "Failed" ? null : pauseIn(tables, instanceId),
+    startsAtMs:
+      [...tables.messages.values()].find((message) =>
+        message.instanceId === instanceId && message.visibleAtMs > now && texts.isStart(message.workItem)
+      )?.visibleAtMs ?? null,
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }

@@ -31,6 +31,7 @@ import { queueViews } from "./queueViews.ts"
 import { retries } from "./retries.ts"
 import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
+import { starts } from "./starts.ts"
 import { tagFiltering } from "./tagFiltering.ts"
 
 export const topics = {
@@ -64,5 +65,6 @@ export const topics = {
   queueViews,
   serving,
   sessions,
+  starts,
   tagFiltering
 }
