@@ -1,8 +1,9 @@
 /**
  * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
- * instead, and after seven days the request fails. The status text shows the stage.
+ * instead, and after seven days the request fails. The status text shows the stage. Who decides learns at once whether
+ * the decision counts.
  */
-import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Orchestration, Request, Runtime } from "duroxide-prisma"
 import { Console, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
 
 export const Expense = Schema.Struct({
@@ -35,9 +36,13 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Sche
 
 export class NoAnswer extends Schema.TaggedError<NoAnswer>()("NoAnswer", {}) {}
 
-/** A person's answer. */
-export const Decision = Signal.make("Decision", {
-  payload: Schema.Struct({ by: Schema.String, approved: Schema.Boolean })
+export class OwnExpense extends Schema.TaggedError<OwnExpense>()("OwnExpense", {}) {}
+
+/** A person decides, and gets what happens next, or learns that it is not theirs to decide. */
+export const Decide = Request.make("Decide", {
+  payload: { by: Schema.String, approved: Schema.Boolean },
+  success: Schema.Literals(["will be paid", "will not be paid"]),
+  error: OwnExpense
 })
 
 export const Notify = Activity.make("Notify", { payload: Schema.Struct({ to: Schema.String, text: Schema.String }) })
@@ -59,19 +64,32 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
   // One wait for the whole time: the answer of a manager counts after the director was asked, too.
-  const decision = yield* Effect.raceFirst(
-    Effect.asSome(Decision.wait),
+  const decided = yield* Effect.raceFirst(
+    Effect.asSome(decision(expense)),
     Effect.as(ask(expense, policy), Option.none())
   )
-  if (Option.isNone(decision)) {
+  if (Option.isNone(decided)) {
     yield* Orchestration.setCustomStatus("no one answered")
     yield* Notify.execute({ to: expense.employee, text: `no one answered about ${expense.purpose}` })
     return yield* new NoAnswer()
   }
-  const { approved, by } = decision.value
+  const { approved, by } = decided.value
   if (approved) return by
   yield* Orchestration.setCustomStatus(`refused by ${by}`)
   return yield* new Refused({ by })
+})
+
+/** The first decision that counts. */
+const decision = Effect.fnUntraced(function*({ employee }: Expense) {
+  while (true) {
+    const { answer, payload, refuse } = yield* Decide.take
+    if (payload.by === employee) {
+      yield* refuse(new OwnExpense())
+      continue
+    }
+    yield* answer(payload.approved ? "will be paid" : "will not be paid")
+    return payload
+  }
 })
 
 const ask = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {

@@ -7,7 +7,7 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Config, Console, Duration, Effect, Layer, Option, Schedule } from "effect"
-import { Decision, policy, Reimburse, RuntimeLive } from "./approval.ts"
+import { Decide, policy, Reimburse, RuntimeLive } from "./approval.ts"
 
 const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
   Layer.provide(PrismaProvider.layerDefault({ schema: "example_approval" }))
@@ -36,8 +36,10 @@ const main = Effect.gen(function*() {
     until: (status) => "customStatus" in status && Option.contains(status.customStatus, "waiting for the director"),
     schedule: Schedule.spaced("20 millis")
   }))
-  yield* Console.log("the director approves")
-  yield* client.send(Decision, laptop, { by: "the director", approved: true })
+  const own = yield* Effect.flip(client.request(Decide, laptop, { by: "Ada", approved: true }))
+  yield* Console.log(`Ada approves: ${own._tag}`)
+  const answer = yield* client.request(Decide, laptop, { by: "the director", approved: true })
+  yield* Console.log(`the director approves: it ${answer}`)
   yield* Console.log(`a laptop: approved by ${(yield* client.wait(Reimburse, laptop)).approvedBy}`)
 
   const sofa = yield* submit("a sofa", 80_000)

@@ -27,6 +27,7 @@ import { preflight } from "./commands/preflight.ts"
 import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
+import { request } from "./commands/request.ts"
 import { retry } from "./commands/retry.ts"
 import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
@@ -37,6 +38,7 @@ import { top } from "./commands/top.ts"
 import { ui } from "./commands/ui.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
+import { watch } from "./commands/watch.ts"
 import * as Completions from "./internal/completions.ts"
 import { exitCodes, ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
@@ -79,7 +81,9 @@ const root = (io: Io) =>
       ui,
       start,
       signal,
+      request,
       wait,
+      watch,
       preflight,
       pause,
       resume,

@@ -107,6 +107,7 @@ const reasonOf = Cause.$match({
   Child: ({ isInterrupted, name }) => `waits for a child ${name}${isInterrupted ? ", which cleans up" : ""}`,
   Task: ({ name }) => `waits for task ${name}`,
   Signal: ({ name }) => `waits for signal ${name}`,
+  Request: ({ name }) => `waits for requests ${name}`,
   Timer: () => "sleeps",
   Nothing: () => "waits for nothing that is stored"
 })
@@ -130,6 +131,7 @@ const timesOf = Cause.$match({
   Child: ({ sinceMs }) => [sinceMs, null] as const,
   Task: ({ sinceMs }) => [sinceMs, null] as const,
   Signal: ({ sinceMs, untilMs }) => [sinceMs, untilMs] as const,
+  Request: ({ sinceMs, untilMs }) => [sinceMs, untilMs] as const,
   Timer: ({ untilMs }) => [null, untilMs] as const,
   Nothing: () => [null, null] as const
 })

@@ -16,8 +16,8 @@ import type { QueuePlace } from "./AdminDriver.ts"
  * @since 0.3.0
  */
 export interface Wait {
-  readonly kind: "signal" | "timer" | "activity" | "child"
-  /** Name of the signal, activity or orchestration; null for a timer. */
+  readonly kind: "signal" | "request" | "timer" | "activity" | "child"
+  /** Name of the signal, request, activity or orchestration; null for a timer. */
   readonly name: string | null
   /** The child; null for other kinds. */
   readonly instanceId: string | null
@@ -79,6 +79,7 @@ export interface AwaitedActivity {
  * - `Child`: it waits for the end of a child.
  * - `Task`: it waits for the end of a task.
  * - `Signal`: it waits for a signal, at most until `untilMs`, null without a limit.
+ * - `Request`: it waits for requests alone, at most until `untilMs`, null without a limit.
  * - `Timer`: it sleeps until then.
  * - `Nothing`: nothing that is stored would wake it.
  *
@@ -108,6 +109,7 @@ export type Cause = Data.TaggedEnum<{
   }
   Task: { readonly name: string; readonly sinceMs: number }
   Signal: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
+  Request: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
   Timer: { readonly untilMs: number }
   Nothing: {}
 }>

@@ -5,7 +5,15 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Decision, NoAnswer, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
+import {
+  Decide,
+  NoAnswer,
+  OwnExpense,
+  policy,
+  Refused,
+  Reimburse,
+  RuntimeLive
+} from "../../examples/approval/approval.ts"
 import * as Printed from "./printed.ts"
 
 const day = 24 * 60 * 60 * 1000
@@ -47,7 +55,9 @@ describe("approval", () => {
       assert.strictEqual(yield* stage, "waiting for the manager")
       yield* TestRuntime.advance("1 day")
       assert.strictEqual(yield* stage, "waiting for the director")
-      yield* client.send(Decision, "e", { by: "the director", approved: true })
+      const own = yield* Effect.flip(client.request(Decide, "e", { by: "Ada", approved: true }))
+      assert.deepStrictEqual(own, new OwnExpense())
+      assert.strictEqual(yield* client.request(Decide, "e", { by: "the director", approved: true }), "will be paid")
       assert.deepStrictEqual(yield* client.wait(Reimburse, "e"), { approvedBy: "the director" })
       assert.strictEqual(yield* stage, "paid, approved by the director")
       assert.strictEqual(yield* days, 3.5)
@@ -66,7 +76,7 @@ describe("approval", () => {
       yield* submit(20_000)
       yield* TestRuntime.advance("5 days")
       yield* TestRuntime.crash
-      yield* client.send(Decision, "e", { by: "the manager", approved: false })
+      assert.strictEqual(yield* client.request(Decide, "e", { by: "the manager", approved: false }), "will not be paid")
       assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Refused({ by: "the manager" }))
       assert.strictEqual(yield* stage, "refused by the manager")
     })))

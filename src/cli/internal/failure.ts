@@ -136,6 +136,8 @@ const answers: ReadonlySet<string> = new Set([
   "ExecutionNotFound",
   "RetryRefused",
   "ForkRefused",
+  "RequestFailed",
+  "InstanceAlreadyExists",
   "InstanceEnded",
   "InstanceRunning",
   "InstanceHasParent",
@@ -163,6 +165,7 @@ const inputs: ReadonlySet<string> = new Set([
 ])
 
 const unfinished: ReadonlySet<string> = new Set([
+  "WaitTimeout",
   "LockTimeout",
   "TablesInUse",
   "FileInUse",

@@ -130,6 +130,8 @@ const ofWaits = (found: Found): Cause => {
   if (task !== undefined) return Cause.Task({ name: taskOf(found.events, task), sinceMs: task.sinceMs })
   const [signal] = signals
   if (signal !== undefined) return Cause.Signal({ name: signal.name!, sinceMs: signal.sinceMs, untilMs })
+  const request = waits.find(({ kind }) => kind === "request")
+  if (request !== undefined) return Cause.Request({ name: request.name!, sinceMs: request.sinceMs, untilMs })
   return untilMs === null ? Cause.Nothing() : Cause.Timer({ untilMs })
 }
 
@@ -223,6 +225,7 @@ const waitsForOthers: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
   "Child",
   "Task",
   "Signal",
+  "Request",
   "Timer",
   "Nothing"
 ])
@@ -318,6 +321,10 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
     Task: (task) => `waits for the end of task ${task.name} ${sinceTime(task.sinceMs, nowMs)}`,
     Signal: ({ name, sinceMs, untilMs }) =>
       `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
+        untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
+      }`,
+    Request: ({ name, sinceMs, untilMs }) =>
+      `waits for requests "${name}" ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
       }`,
     Timer: ({ untilMs }) => `sleeps until ${at(untilMs, nowMs)}`,

@@ -9,6 +9,7 @@ import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as App from "./app.ts"
+import * as requests from "./requests.ts"
 import {
   blocked,
   cancelled,
@@ -185,7 +186,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
           "'sub::' is reserved for child orchestrations"
         )
       }
-    })
+    }),
+    ...requests.starting
   },
 
   "Signals, interruption": {
@@ -324,6 +326,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       }
     )
   },
+
+  Requests: requests.requests,
 
   "Waiting and reading": {
     "wait for an unknown id": Effect.fnUntraced(function*(client, instanceId) {
