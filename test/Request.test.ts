@@ -188,4 +188,86 @@ describe("Request", () => {
       assert.deepStrictEqual(yield* progress("none"), ["answer", "NotStarted", 10_000])
       assert.deepStrictEqual(yield* progress("i"), ["answer", "NotServed", 10_000])
     }).pipe(Effect.provide(layer)))
+
+  it.effect("is not checked again by a replay: what was decided stays, under another check as well", () => {
+    const serving = (limit: number, isOpen = true) =>
+      Runtime.layer({ orchestrations: [Account], activities: [Book] }).pipe(Layer.provide([
+        Account.toLayer(Effect.fn(function*() {
+          yield* Add.serve(Book.execute, {
+            validate: (amount) => amount > limit ? Result.fail({ over: amount - limit }) : Result.succeed(undefined)
+          })
+          yield* Close.wait
+          return isOpen ? 1 : 0
+        })),
+        Book.toLayer(Effect.succeed)
+      ]))
+    return Effect.gen(function*() {
+      const client = yield* started
+      assert.strictEqual(yield* client.request(Add, "a", 7), 7)
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Add, "a", 11)), { over: 1 })
+      // The first would be refused now, the second accepted.
+      yield* TestRuntime.deploy(serving(5))
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Add, "a", 7)), { over: 2 })
+      yield* TestRuntime.deploy(serving(20))
+      assert.strictEqual(yield* client.request(Add, "a", 11), 11)
+      yield* client.send(Close, "a")
+      assert.strictEqual(yield* client.wait(Account, "a"), 1)
+    }).pipe(Effect.provide(TestRuntime.layer(serving(10))))
+  })
+
+  it.effect("is answered by several handlers at once, as many as are allowed", () => {
+    let running = 0
+    const most: Array<number> = []
+    const Work = Activity.make("Work", { payload: Schema.Int, success: Schema.Int })
+    const Pool = Orchestration.make("Pool", { payload: Schema.NullOr(Schema.Int) })
+    const layer = TestRuntime.layer(
+      Runtime.layer({ orchestrations: [Pool], activities: [Work] }).pipe(Layer.provide([
+        Pool.toLayer(Effect.fn(function*(concurrency) {
+          yield* Add.serve(Work.execute, { concurrency: concurrency ?? "unbounded" })
+          yield* Close.wait
+        })),
+        Work.toLayer((amount) =>
+          Effect.acquireUseRelease(
+            Effect.sync(() => ++running),
+            (now) => Effect.as(Effect.sleep("1 minute"), (most.push(now), amount)),
+            () => Effect.sync(() => --running)
+          )
+        )
+      ]))
+    )
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      for (const concurrency of [1, 3, null]) {
+        const instanceId = String(concurrency)
+        yield* client.start(Pool, { instanceId, payload: concurrency })
+        const answers = yield* Effect.forEach(
+          [1, 2, 3, 4, 5, 6],
+          (amount) => client.request(Add, instanceId, amount),
+          { concurrency: "unbounded" }
+        )
+        assert.deepStrictEqual(answers, [1, 2, 3, 4, 5, 6])
+        assert.strictEqual(Math.max(...most.splice(0)), concurrency ?? 6)
+      }
+    }).pipe(Effect.provide(layer))
+  })
+
+  it.effect("has one answer: a second one is a defect", () => {
+    const layer = TestRuntime.layer(
+      Runtime.layer({ orchestrations: [Idle] }).pipe(
+        Layer.provide(Idle.toLayer(Effect.fn(function*() {
+          const { answer } = yield* Ping.take
+          yield* answer()
+          yield* answer()
+        })))
+      )
+    )
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Idle, { instanceId: "i" })
+      // Of that turn only the question is stored.
+      assert.strictEqual((yield* Effect.flip(client.request(Ping, "i")))._tag, "InstanceEnded")
+      const failed = yield* Effect.flip(client.wait(Idle, "i"))
+      assert.include(failed._tag === "InstanceFailed" ? failed.details.message : "", "is answered already")
+    }).pipe(Effect.provide(layer))
+  })
 })
