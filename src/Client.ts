@@ -110,7 +110,7 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
    * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. `replaceEnded` deletes one that has ended, with its
    * descendants, and starts anew, in one transaction; `replaceFailed` only one that has failed or was cancelled. Both
    * fail with `InstanceAlreadyExists` otherwise: if it or a descendant still runs, if it is a child, or if it has more
-   * than 1,000 descendants. Defaults to `refuse`.
+   * than 1,000 descendants. They delete, which needs the role `worker`. Defaults to `refuse`.
    */
   readonly ifExists?: "refuse" | "ignore" | Replaces | undefined
   /**
