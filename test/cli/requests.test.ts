@@ -77,6 +77,11 @@ it.live("request prints the answer, the refusal, or how far the question has com
     const late = yield* run(["request", "a", "Other", "--timeout", "300 millis"])
     assert.deepStrictEqual([late.exitCode, late.stdout], [4, ""])
     assert.include(late.stderr, "has not waited for requests of this name")
+    const shown = (yield* run(["show", "a"])).stdout
+    for (const text of ["request awaited", "Add r 41", `request answered  r {"success":42}`, "request  Add"]) {
+      assert.include(shown, text)
+    }
+    assert.notInclude(shown, "duroxide-prisma/answer")
     const unknown = yield* run(["request", "none", "Add", "1"])
     assert.strictEqual(unknown.exitCode, 1)
   })))
