@@ -4,7 +4,7 @@
 --
 -- Bound: the ids given; for failed ones also what dx_failure_of reads, for those that have not begun their messages.
 -- Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[], p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
   out_custom_status text, out_custom_status_version integer,
@@ -35,12 +35,13 @@ BEGIN
     CASE WHEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed') THEN dx_pause_of(i) END,
     -- The first turn writes the version.
     CASE WHEN i.orchestration_version IS NULL AND COALESCE(e.status, 'Running') = 'Running' THEN (
-      SELECT floor(extract(epoch FROM q.visible_at) * 1000)::bigint
+      SELECT
+        CASE
+          WHEN min(q.visible_at) > COALESCE(to_timestamp(p_now_ms::float8 / 1000), clock_timestamp())
+            THEN floor(extract(epoch FROM min(q.visible_at)) * 1000)::bigint
+        END
       FROM orchestrator_queue AS q
-      WHERE q.instance_id = i.instance_id
-        AND q.work_item LIKE '{"StartOrchestration"%'
-        AND q.visible_at > clock_timestamp()
-      LIMIT 1
+      WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
     ) END,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint

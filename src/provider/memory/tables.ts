@@ -291,13 +291,23 @@ export const stateOf = (tables: Tables, instanceId: string, now = Infinity): Ins
     customStatusVersion: instance.customStatusVersion,
     block: blockOf(tables, instanceId) ?? null,
     pause: execution?.status === "Completed" || execution?.status === "Failed" ? null : pauseIn(tables, instanceId),
-    startsAtMs:
-      [...tables.messages.values()].find((message) =>
-        message.instanceId === instanceId && message.visibleAtMs > now && texts.isStart(message.workItem)
-      )?.visibleAtMs ?? null,
+    // The first turn writes the version.
+    startsAtMs: instance.version === null && (execution?.status ?? "Running") === "Running"
+      ? startsAt(tables, instanceId, now)
+      : null,
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
+}
+
+/** When its start is due, if it is to wait. */
+const startsAt = ({ messages }: Tables, instanceId: string, now: number): number | null => {
+  const earliest = Math.min(
+    ...[...messages.values()].flatMap((message) =>
+      message.instanceId === instanceId && texts.isStart(message.workItem) ? message.visibleAtMs : []
+    )
+  )
+  return earliest > now && earliest !== Infinity ? earliest : null
 }
 
 export const statusOf = (tables: Tables, instanceId: string): InstanceStatus => {
