@@ -29,7 +29,10 @@ export const base = defineConfig({
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },
-      { find: /^duroxide-prisma\/recipes\/(datasets|deliveries|triggers)$/, replacement: source("recipes/$1.ts") },
+      {
+        find: /^duroxide-prisma\/recipes\/(completions|datasets|deliveries|triggers)$/,
+        replacement: source("recipes/$1.ts")
+      },
       { find: /^duroxide-prisma\/testing\/(provider|queue|tasks)$/, replacement: source("testing/$1.ts") }
     ]
   },

@@ -23,6 +23,7 @@ const entryPoints = new Set([
   "src/outbox/index.ts",
   "src/queue/index.ts",
   "src/queue/sqs.ts",
+  "src/recipes/completions.ts",
   "src/recipes/datasets.ts",
   "src/recipes/deliveries.ts",
   "src/recipes/triggers.ts",

@@ -8,6 +8,7 @@
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
+import type * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -25,12 +26,14 @@ import { harmlessIn } from "./model/shared/logging.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
 import { withoutSpan } from "./model/shared/tracing.ts"
+import type { Transactions } from "./model/shared/transactionConnection.ts"
 import type { TryOf } from "./replay/action.ts"
 import { decoded, engine } from "./replay/context.ts"
-import type { OrchestrationContext, WithoutOrchestration } from "./replay/context.ts"
+import type { OrchestrationContext, StreamWriter, WithoutOrchestration } from "./replay/context.ts"
 import type { Call } from "./runtime/activityCall.ts"
 import { activityKey } from "./runtime/handlers.ts"
 import type { ActivityHandler } from "./runtime/handlers.ts"
+import * as transactionals from "./runtime/transactional.ts"
 
 /**
  * A definition that an orchestration can call: a named step with the Schemas of payload, result and error. Its handler
@@ -113,7 +116,7 @@ export interface Activity<
     handler:
       & ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>)
       & WithoutOrchestration<R>
-  ) => Layer.Layer<ActivityHandler<Name>, never, Exclude<R, Call | Scope.Scope>>
+  ) => Layer.Layer<ActivityHandler<Name>, never, Exclude<R, Call | StreamWriter | Scope.Scope>>
 }
 
 /**
@@ -207,6 +210,7 @@ export interface Any {
   readonly execute: (payload: never) => Effect.Effect<unknown, unknown, OrchestrationContext>
 }
 
+export type { TransactionConnection, Transactions } from "./model/shared/transactionConnection.ts"
 export { Call } from "./runtime/activityCall.ts"
 export type { ActivityHandler as Handler } from "./runtime/handlers.ts"
 
@@ -309,6 +313,55 @@ export const make = <
   >
 }
 
+/**
+ * A handler that runs in a transaction of the application: its rows and the result of the activity commit together, or
+ * not at all. For `toLayer`.
+ *
+ * **When to use**
+ *
+ * Use when the effects of a handler are rows in the database that also holds the tables of this package.
+ *
+ * **Details**
+ *
+ * The handler gets the transaction as its second argument, and writes with it. Before the commit, one statement on its
+ * connection stores the result; it does nothing unless the lock of the activity is live. So effects and result exist
+ * once, whatever crashes, and however often the handler runs. If the answer to the commit is lost, the runtime looks
+ * whether the activity is still there.
+ *
+ * A typed failure or a defect rolls the rows back, and is then recorded as in any other handler. If the transaction
+ * fails for a reason that may pass (a lost connection, a deadlock, a serialization failure, a full pool), nothing is
+ * recorded, and the activity runs again after a pause. Such a delivery counts towards `RuntimeConfig.maxAttempts`,
+ * unless the server or the connection was at fault.
+ *
+ * `Transaction.ofPool` and `Transaction.ofPrisma` of `duroxide-prisma/prisma` make `transactions`; other libraries need
+ * a few lines (`docs/activities.md`). A `Provider` without transactions, such as one on `MemoryDriver`, refuses such
+ * an activity: `Runtime.layer` dies of a `ProviderError`, reason `ConfigurationInvalid`. In `TestRuntime` the result is
+ * stored right after the commit.
+ *
+ * **Gotchas**
+ *
+ * - The transaction must be in the database of the `Provider`, and its role needs the rights of a worker.
+ * - Only rows are exact. What the handler does elsewhere happens at least once, as in any handler.
+ * - Let failed statements fail the handler: after one, PostgreSQL aborts the transaction.
+ * - Use the isolation level `READ COMMITTED`, PostgreSQL's default. With a stricter one, a handler that runs for longer
+ *   than half of `RuntimeConfig.workerLockTimeout` cannot commit: its lock has been renewed since.
+ *
+ * **Example** (Rows and result in one transaction)
+ *
+ * ```ts
+ * const BookLive = Book.toLayer(Activity.transactional(Transaction.ofPool(pool), (order, tx) =>
+ *   Effect.promise(() => tx.query("UPDATE stock SET available = available - $1", [order.quantity]))
+ * ))
+ * ```
+ *
+ * @category transactions
+ * @since 0.3.0
+ */
+export const transactional = <Tx, P, A, E, R>(
+  transactions: Transactions<Tx>,
+  handler: (payload: P, tx: Tx) => Effect.Effect<A, E, R>
+): (payload: P) => Effect.Effect<A, E, R> => transactionals.make(transactions, handler)
+
 // internal
 
 /** `ActivityTimedOut` where there is a timeout. */
@@ -361,6 +414,7 @@ const makeWith = <
     })
     if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer
+    yield* decoded(failure.checkOpened(details))
     const typed = details._tag === "Application" && details.kind === "ActivityFailed"
       ? failure.decodeOption(details.message)
       : Option.none()
@@ -390,34 +444,40 @@ const makeWith = <
       Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
         limits: limitsUnsafe(name, options),
         services,
-        run: (text, context) => {
+        isTransactional: transactionals.of(handler) !== undefined,
+        run: (text, context, settlement) => {
           const decoded = input.decode(text)
           if (Exit.isFailure(decoded)) return decoded
-          return Effect.scoped(Effect.suspend(() => handler(decoded.value))).pipe(
-            Effect.updateContext(() => context) as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E>,
-            Effect.matchCauseEffect({
-              onSuccess: (value) => Effect.orDie(result.encode(value)),
-              onFailure: (cause) => {
-                const typed = Cause.findErrorOption(cause)
-                return Option.isSome(typed)
-                  ? Effect.flatMap(
-                    Effect.orDie(payloads.encodeError(failure, typed.value)),
-                    (message) => Effect.fail(ErrorDetails.application("ActivityFailed", message))
-                  )
-                  : Effect.failCause(cause as Cause.Cause<never>)
-              }
-            }),
-            Effect.catchDefect((defect) =>
-              Effect.logError("Worker dispatcher: activity died", Cause.die(defect)).pipe(
-                // A logger that throws must not change what is recorded.
-                Effect.exit,
-                Effect.andThen(Effect.fail(ErrorDetails.died(defect)))
-              )
+          const transactional = transactionals.of(handler)
+          return transactional === undefined
+            ? Effect.catchDefect(
+              encoded(Effect.suspend(() => handler(decoded.value)) as Effect.Effect<Success["Type"], Error["Type"]>)
+                .pipe(
+                  Effect.updateContext(() => context as Context.Context<never>)
+                ),
+              transactionals.died
             )
-          )
+            : transactional.run(decoded.value, encoded)(context, settlement())
         }
       }))
     ) as never
+
+  /** Runs a handler to the text of its result, or to the details of its typed failure. */
+  const encoded = <R>(handled: Effect.Effect<Success["Type"], Error["Type"], R>) =>
+    Effect.scoped(handled).pipe(
+      Effect.matchCauseEffect({
+        onSuccess: (value) => Effect.orDie(result.encode(value)),
+        onFailure: (cause) => {
+          const typed = Cause.findErrorOption(cause)
+          return Option.isSome(typed)
+            ? Effect.flatMap(
+              Effect.orDie(payloads.encodeError(failure, typed.value)),
+              (message) => Effect.fail(ErrorDetails.application("ActivityFailed", message))
+            )
+            : Effect.failCause(cause as Cause.Cause<never>)
+        }
+      })
+    )
 
   return withOptions(options)
 }

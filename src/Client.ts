@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type * as Stream from "effect/Stream"
+import * as Stream from "effect/Stream"
 import { checkInstanceId, describe, describeSend, durationIn, producer, reader, refused } from "./client/calls.ts"
 import {
   InstanceAlreadyExists,
@@ -46,10 +46,13 @@ import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
+import type * as ProgressStream from "./ProgressStream.ts"
 import { Provider } from "./provider/Provider.ts"
 import { InstanceEnded as Ended, InstanceNotFound, InvalidInput, ProviderError } from "./provider/ProviderError.ts"
 import type { Reason } from "./provider/ProviderError.ts"
 import { endOf } from "./provider/shared/endOf.ts"
+import { readStream } from "./provider/shared/readStream.ts"
+import type { ChunksMissing } from "./provider/shared/readStream.ts"
 import type * as Request from "./Request.ts"
 import type * as Signal from "./Signal.ts"
 
@@ -167,6 +170,19 @@ export type OrStart<P extends PayloadSchema, Id extends Ids = any> =
  */
 export type RequestArguments<Payload> = [Payload] extends [void] ? [payload?: Payload, options?: RequestOptions]
   : [payload: Payload, options?: RequestOptions]
+
+/**
+ * Options of `readStream`.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface ReadStreamOptions {
+  /** The first offset to read, from 0. Defaults to the oldest chunk that is kept. */
+  readonly from?: number | undefined
+  /** Whether to wait for further chunks until the instance has ended. If not, it ends with those stored now. */
+  readonly follow?: boolean | undefined
+}
 
 /**
  * Starts, messages, reads, awaits and ends instances in the store of the `Provider` it was made with.
@@ -344,6 +360,30 @@ export class Client extends Context.Service<Client, {
     instanceId: string,
     options?: ValueWaitOptions<V["Type"]>
   ) => Effect.Effect<V["Type"], InstanceEnded | WaitTimeout | PayloadMismatch | ProviderError>
+
+  /**
+   * Reads a stream of an instance, each chunk once and in order, until the instance has ended and all is read.
+   *
+   * **Details**
+   *
+   * A reader that was cut off reads on from the last offset plus 1, in any process. An instance that does not exist yet
+   * is waited for. How soon a chunk is known: as in `wait`. Readers of a process share their statements; one that does
+   * not read costs nothing: it holds at most a page of 256 KiB.
+   *
+   * Fails with `ProgressStream.ChunksMissing` if the next chunk is no longer kept, and with `InstanceNotFound` if the
+   * instance was deleted meanwhile.
+   *
+   * **Example** (Reading on after a break)
+   *
+   * ```ts
+   * const rest = client.readStream(Tokens, instanceId, { from: lastOffset + 1 })
+   * ```
+   */
+  readonly readStream: <C extends PayloadSchema>(
+    stream: ProgressStream.ProgressStream<C>,
+    instanceId: string,
+    options?: ReadStreamOptions
+  ) => Stream.Stream<ProgressStream.Entry<C["Type"]>, ChunksMissing | PayloadMismatch | ProviderError>
 
   /**
    * Interrupts the program of an instance, as Effect interrupts a fiber: what it waits for is given up, its children
@@ -547,6 +587,14 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     const text = yield* provider.getKvValue(instanceId, keyValue.key)
     return Option.isNone(text) ? Option.none() : Option.some(yield* keyValue.codec.decode(text.value))
   }, tracing.endingBare),
+
+  readStream: (stream, instanceId, { follow = true, from } = {}) =>
+    Stream.unwrap(Effect.as(
+      checkInstanceId("Client.readStream", instanceId),
+      readStream(provider, { instanceId, stream: stream.name, from: from ?? null, follows: follow }).pipe(
+        Stream.mapEffect((entry) => Effect.map(stream.codec.decode(entry.chunk), (chunk) => ({ ...entry, chunk })))
+      )
+    )),
 
   waitForStatus: Effect.fn("Client.waitForStatus", reader)(function*(instanceId, { after = 0, timeout } = {}) {
     yield* checkInstanceId("Client.waitForStatus", instanceId)

@@ -531,6 +531,7 @@ const startableOf = <
     )
     if (answer._tag === "SubOrchestrationCompleted") return yield* decoded(codecs.success.decode(answer.result))
     const { details } = answer
+    yield* decoded(codecs.error.checkOpened(details))
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
       ? codecs.error.decodeOption(details.message)
       : Option.none()

@@ -16,10 +16,12 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Activity from "./Activity.ts"
+import { SealsDefects } from "./model/shared/defect.ts"
 import { withHarmlessLoggers } from "./model/shared/logging.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
+import { ConfigurationInvalid, ProviderError } from "./provider/ProviderError.ts"
 import { checkRuntimes } from "./replay/programs.ts"
 import { Retention } from "./Retention.ts"
 import { retryBlocked } from "./runtime/blocked.ts"
@@ -117,7 +119,8 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
  * would compile, and its work would wait. The compiler names it as a requirement that is left:
  * `ActivityHandler<"Charge">`, `OrchestrationHandler<"Fulfil", "1.0.0">`.
  *
- * Dies when two activities have one name, or two orchestrations one name and version.
+ * Dies when two activities have one name, or two orchestrations one name and version; and of a `ProviderError`, reason
+ * `ConfigurationInvalid`, when an activity is transactional and the `Provider` joins no transactions.
  *
  * Work of definitions that no process serves waits in the store. A process may serve activities only, or orchestrations
  * only. Settings come from `RuntimeConfig`.
@@ -152,8 +155,8 @@ export const layer = <
     Runtime,
     Effect.gen(function*() {
       yield* checkRuntimes
-      const services = yield* Effect.context<never>()
       const provider = yield* Provider
+      const services = yield* Effect.context<never>()
       const given = yield* RuntimeConfig.RuntimeConfig
       const registry = registries.makeUnsafe(
         (definitions.orchestrations ?? []).map(({ name, version }) => ({
@@ -168,6 +171,11 @@ export const layer = <
           Context.getUnsafe(services, activityKey(name))
         ])
       )
+      for (const [name, { isTransactional }] of handlers) {
+        if (isTransactional && provider.ackWorkItemWithin === undefined) {
+          return yield* Effect.die(withoutTransactions(name))
+        }
+      }
       const settings: Complete = {
         ...given,
         onMismatch: given.onMismatch ?? (yield* UnsetOnMismatch),
@@ -250,7 +258,11 @@ export const layer = <
         })),
         failure
       })
-    }).pipe(Effect.updateContext(tracing.withoutSpan))
+    }).pipe(
+      Effect.updateContext(<R>(context: Context.Context<Provider | R>) =>
+        Context.add(tracing.withoutSpan(context), SealsDefects, Context.get(context, Provider).sealsPayloads)
+      )
+    )
   ) as never
 
 /**
@@ -269,5 +281,14 @@ export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Ef
   )
 
 // internal
+
+const withoutTransactions = (name: string) =>
+  new ProviderError({
+    operation: "Runtime.layer",
+    reason: new ConfigurationInvalid({
+      problem: `activity "${name}" is transactional, but the provider joins no transactions of the application. ` +
+        "Provide one on PostgreSQL (PrismaProvider), or make its handler an ordinary one"
+    })
+  })
 
 const limitOf = (concurrency: number) => concurrency === Infinity ? null : concurrency

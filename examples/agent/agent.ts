@@ -1,8 +1,9 @@
 /**
  * A conversation with an agent that uses tools. Messages are signals, the conversation is a value that can be read
- * at any time, and a process that dies in the middle of a tool call costs nothing but time.
+ * at any time, the words of an answer are a stream that can be read while the model speaks, and a process that dies in
+ * the middle of a tool call costs nothing but time.
  */
-import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, KeyValue, Orchestration, ProgressStream, Runtime, Signal } from "duroxide-prisma"
 import { Console, Effect, Layer, Option, Schedule, Schema } from "effect"
 import { Entry, Model, Overloaded, Reply, type ToolCall } from "./model.ts"
 
@@ -56,6 +57,9 @@ export const Messages = Signal.make("Messages", { payload: Schema.String })
 /** All that was said, as far as it fits. */
 export const Conversation = KeyValue.make("conversation", Schema.Array(Entry))
 
+/** What the model says, word by word. It cannot repeat an answer, so a new try of `Think` begins anew. */
+export const Tokens = ProgressStream.make("tokens", { chunk: Schema.String })
+
 export const Think = Activity.make("Think", {
   payload: Schema.Array(Entry),
   success: Reply,
@@ -103,7 +107,7 @@ const say = Effect.fnUntraced(function*(role: Entry["role"], text: string) {
 // handlers
 // -----------------------------------------------------------------------------
 
-const ThinkLive = Think.toLayer((entries) => Effect.flatMap(Model, (model) => model.complete(entries)))
+const ThinkLive = Think.toLayer((entries) => Effect.flatMap(Model, (model) => model.complete(entries, Tokens.append)))
 
 const LookUpOrderLive = LookUpOrder.toLayer(Effect.fn(function*(number) {
   yield* Console.log(`  looking up order ${number}`)

@@ -1,10 +1,11 @@
 /**
- * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call.
+ * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call. The words
+ * of an answer are printed as they come; the second process reads on where the first one has stopped.
  */
-import { Client, RuntimeConfig } from "duroxide-prisma"
+import { Client, ProgressStream, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Console, Duration, Effect, Layer, Option, Schedule } from "effect"
-import { Chat, Conversation, Messages, RuntimeLive } from "./agent.ts"
+import { Console, Duration, Effect, Layer, Option, Schedule, Stream } from "effect"
+import { Chat, Conversation, Messages, RuntimeLive, Tokens } from "./agent.ts"
 import { Model } from "./model.ts"
 
 /** All that one process runs. It is to end at once, and not when its tools have answered. */
@@ -28,14 +29,31 @@ const ask = Effect.fnUntraced(function*(text: string) {
   yield* client.send(Messages, instanceId, text)
 })
 
-/** Prints the last answer when there are so many. */
+/** The next word to read, over both processes. */
+let offset = 0
+
+/** Prints words as they come, or those that are there. */
+const speak = (follow: boolean) =>
+  Effect.flatMap(
+    Client.Client,
+    (client) =>
+      Stream.runForEach(client.readStream(Tokens, instanceId, { from: offset, follow }), (entry) =>
+        Effect.sync(() => {
+          offset = entry.offset + 1
+          process.stdout.write(`${ProgressStream.startsOver(entry) ? "\nagent: " : ""}${entry.chunk}`)
+        }))
+  )
+
+/** Prints the next answer while the model speaks, until there are so many. */
 const answer = Effect.fnUntraced(function*(count: number) {
   const client = yield* Client.Client
-  const isAnswer = ({ role }: { readonly role: string }) => role === "assistant"
-  const said = yield* client.waitForValue(Conversation, instanceId, {
-    until: (said) => said.filter(isAnswer).length >= count
+  const answered = client.waitForValue(Conversation, instanceId, {
+    until: (said) => said.filter(({ role }) => role === "assistant").length >= count
   })
-  yield* Console.log(`agent: ${said.findLast(isAnswer)!.text}`)
+  yield* Effect.raceFirst(answered, Effect.andThen(speak(true), Effect.never))
+  // All words were stored before the answer.
+  yield* speak(false)
+  yield* Console.log("")
 })
 
 const first = Effect.gen(function*() {

@@ -23,23 +23,34 @@ export const Reply = Schema.Union([
 export class Overloaded extends Schema.TaggedError<Overloaded>()("Overloaded", {}) {}
 
 export class Model extends Context.Service<Model, {
-  readonly complete: (conversation: ReadonlyArray<Entry>) => Effect.Effect<typeof Reply.Type, Overloaded>
+  /** Calls `onToken` with each piece of an answer as soon as it is known. */
+  readonly complete: <R>(
+    conversation: ReadonlyArray<Entry>,
+    onToken: (token: string) => Effect.Effect<void, never, R>
+  ) => Effect.Effect<typeof Reply.Type, Overloaded, R>
 }>()("examples/agent/Model") {
   static readonly layerFake = Layer.succeed(Model, {
-    complete: (conversation) =>
-      Effect.sync(() => {
-        const said = conversation.findLast(({ role }) => role === "user")?.text ?? ""
-        const found = conversation.slice(conversation.findLastIndex(({ role }) => role === "user") + 1)
-        const number = /order (\d+)/.exec(said)?.[1]
-        if (number === undefined) return { _tag: "Answer", text: `You said: ${said}` }
-        if (found.length > 0) return { _tag: "Answer", text: found.map(({ text }) => text).join("; ") }
-        return {
-          _tag: "UseTools",
-          calls: [
-            { _tag: "LookUpOrder", number },
-            { _tag: "Research", question: "How long do parcels take?" }
-          ]
-        }
-      })
+    complete: (conversation, onToken) => {
+      const reply = replyTo(conversation)
+      // One word at a time, as models do.
+      const words = reply._tag === "Answer" ? reply.text.match(/\S+\s*/g) ?? [] : []
+      const speak = Effect.forEach(words, (word) => Effect.andThen(onToken(word), Effect.sleep("20 millis")))
+      return Effect.as(speak, reply)
+    }
   })
+}
+
+const replyTo = (conversation: ReadonlyArray<Entry>): typeof Reply.Type => {
+  const said = conversation.findLast(({ role }) => role === "user")?.text ?? ""
+  const found = conversation.slice(conversation.findLastIndex(({ role }) => role === "user") + 1)
+  const number = /order (\d+)/.exec(said)?.[1]
+  if (number === undefined) return { _tag: "Answer", text: `You said: ${said}` }
+  if (found.length > 0) return { _tag: "Answer", text: found.map(({ text }) => text).join("; ") }
+  return {
+    _tag: "UseTools",
+    calls: [
+      { _tag: "LookUpOrder", number },
+      { _tag: "Research", question: "How long do parcels take?" }
+    ]
+  }
 }

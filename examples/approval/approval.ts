@@ -1,10 +1,11 @@
 /**
  * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
- * instead, and after seven days the request fails. The status text shows the stage. Who decides learns at once whether
- * the decision counts.
+ * instead, and after seven days it gives up. Until then, who has asked may take the expense back. The status text shows
+ * the stage.
  */
 import { Activity, Orchestration, Request, Runtime } from "duroxide-prisma"
-import { Console, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
+import { External } from "duroxide-prisma/recipes/completions"
+import { Console, Context, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
 
 export const Expense = Schema.Struct({
   id: Schema.NonEmptyString,
@@ -36,14 +37,22 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Sche
 
 export class NoAnswer extends Schema.TaggedError<NoAnswer>()("NoAnswer", {}) {}
 
-export class OwnExpense extends Schema.TaggedError<OwnExpense>()("OwnExpense", {}) {}
+export class Withdrawn extends Schema.TaggedError<Withdrawn>()("Withdrawn", {}) {}
 
-/** A person decides, and gets what happens next, or learns that it is not theirs to decide. */
-export const Decide = Request.make("Decide", {
-  payload: { by: Schema.String, approved: Schema.Boolean },
-  success: Schema.Literals(["will be paid", "will not be paid"]),
-  error: OwnExpense
+export class NotYours extends Schema.TaggedError<NotYours>()("NotYours", {}) {}
+
+/** Who has asked takes the expense back, and learns at once whether that counts. */
+export const Withdraw = Request.make("Withdraw", { payload: { by: Schema.String }, error: NotYours })
+
+/** A person's answer. It comes from outside, by the token that the handler gets. */
+export const Decide = External.make("Decide", {
+  payload: Expense,
+  success: Schema.Struct({ by: Schema.String, approved: Schema.Boolean }),
+  expiry: "30 days"
 })
+
+/** Tokens of open questions, by expense: the page that the mails link to has a form for each. */
+export class Inbox extends Context.Service<Inbox, Map<string, string>>()("examples/approval/Inbox") {}
 
 export const Notify = Activity.make("Notify", { payload: Schema.Struct({ to: Schema.String, text: Schema.String }) })
 
@@ -52,7 +61,7 @@ export const Pay = Activity.make("Pay", { payload: Expense })
 export const Reimburse = Orchestration.make("Reimburse", {
   payload: Schema.Struct({ expense: Expense, policy: Policy }),
   success: Schema.Struct({ approvedBy: Schema.String }),
-  error: Schema.Union([Refused, NoAnswer])
+  error: Schema.Union([Refused, NoAnswer, Withdrawn])
 })
 
 const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy }) {
@@ -63,32 +72,32 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 }))
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
-  // One wait for the whole time: the answer of a manager counts after the director was asked, too.
-  const decided = yield* Effect.raceFirst(
-    Effect.asSome(decision(expense)),
-    Effect.as(ask(expense, policy), Option.none())
-  )
-  if (Option.isNone(decided)) {
+  // One question for the whole time: the answer of a manager counts after the director was asked, too.
+  const decision = yield* Effect.raceAllFirst([
+    Effect.option(Decide.execute(expense)),
+    Effect.as(ask(expense, policy), Option.none()),
+    withdrawal(expense)
+  ])
+  if (Option.isNone(decision)) {
     yield* Orchestration.setCustomStatus("no one answered")
     yield* Notify.execute({ to: expense.employee, text: `no one answered about ${expense.purpose}` })
     return yield* new NoAnswer()
   }
-  const { approved, by } = decided.value
+  const { approved, by } = decision.value
   if (approved) return by
   yield* Orchestration.setCustomStatus(`refused by ${by}`)
   return yield* new Refused({ by })
 })
 
-/** The first decision that counts. */
-const decision = Effect.fnUntraced(function*({ employee }: Expense) {
+const withdrawal = Effect.fnUntraced(function*({ employee }: Expense) {
   while (true) {
-    const { answer, payload, refuse } = yield* Decide.take
+    const { answer, payload, refuse } = yield* Withdraw.take
     if (payload.by === employee) {
-      yield* refuse(new OwnExpense())
-      continue
+      yield* answer()
+      yield* Orchestration.setCustomStatus("withdrawn")
+      return yield* new Withdrawn()
     }
-    yield* answer(payload.approved ? "will be paid" : "will not be paid")
-    return payload
+    yield* refuse(new NotYours())
   }
 })
 
@@ -109,11 +118,13 @@ const askOne = Effect.fnUntraced(function*(who: string, { employee, purpose }: E
   )
 })
 
+const DecideLive = Decide.toLayer(({ id }, token) => Effect.map(Inbox, (inbox) => void inbox.set(id, token)))
+
 // These print; yours would send a mail and a payment, and pass the idempotency key of `Activity.Call` on.
 const NotifyLive = Notify.toLayer(({ text, to }) => Console.log(`  mail to ${to}: ${text}`))
 
 const PayLive = Pay.toLayer(({ employee, purpose }) => Console.log(`  paid ${employee} for ${purpose}`))
 
-export const RuntimeLive = Runtime.layer({ orchestrations: [Reimburse], activities: [Notify, Pay] }).pipe(
-  Layer.provide([ReimburseLive, NotifyLive, PayLive])
+export const RuntimeLive = Runtime.layer({ orchestrations: [Reimburse], activities: [Decide, Notify, Pay] }).pipe(
+  Layer.provide([ReimburseLive, DecideLive, NotifyLive, PayLive])
 )

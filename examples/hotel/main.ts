@@ -1,6 +1,6 @@
 /**
- * `npm run example -- hotel`, in a clone: bookings that complete, fail and wait for a person, and a dashboard that shows
- * them. `npm run ui` uses it while one works on the page.
+ * `npm run example -- hotel`, in a clone: a guest whose passport is encrypted, bookings that complete, fail and wait for a
+ * person, and a dashboard that shows them. `npm run ui` uses it while one works on the page.
  *
  *     npm run example -- hotel 3600   serves http://localhost:4983/hotel/ for an hour
  */
@@ -12,6 +12,7 @@ import { Console, Effect, Layer, Redacted, Schedule } from "effect"
 import { HttpRouter, HttpServer } from "effect/http"
 import { createServer } from "node:http"
 import { Approved, Booking, RuntimeLive } from "./hotel.ts"
+import { register } from "./registration.ts"
 
 const seconds = Number(process.argv[2] ?? 3)
 const port = process.argv[2] === undefined ? 0 : 4983
@@ -57,4 +58,11 @@ const main = Effect.gen(function*() {
   yield* Console.log(`${session.actor} may ${session.role}; ${bookings} bookings were started`)
 })
 
-await Effect.runPromise(main.pipe(Effect.scoped, Effect.provide(App)))
+const registration = Effect.gen(function*() {
+  const guest = { name: "Ada Lovelace", passport: "C01X00T47" }
+  const { result, stored } = yield* register(7, guest)
+  const isHidden = !JSON.stringify(stored).includes(guest.passport)
+  yield* Console.log(`${result}; the database has the passport ${isHidden ? "encrypted" : "in plain text"}`)
+})
+
+await Effect.runPromise(registration.pipe(Effect.andThen(main.pipe(Effect.scoped, Effect.provide(App)))))

@@ -1,8 +1,9 @@
 /**
  * The steps of an order that touch the world, and what they do.
  *
- * An activity runs at least once: when a process dies, another one repeats what was not yet recorded. Each handler here
- * therefore passes its idempotency key on (`Shop.once`), and its effect happens exactly once.
+ * An activity runs at least once: when a process dies, another one repeats what was not yet recorded. The handlers here
+ * therefore pass their idempotency keys on (`Shop.once`), and their effects happen exactly once. `Refund` does without:
+ * it is transactional.
  */
 import { Activity } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
@@ -99,12 +100,22 @@ const ChargeLive = Charge.toLayer(Effect.fn(function*(order) {
 
 const timesBusy = { "accepted": 0, "busy once": 1, "busy twice": 2, "always busy": Infinity }
 
-const RefundLive = Refund.toLayer(Effect.fn(function*({ cents, orderId }) {
-  yield* step(
-    { orderId, effect: "refund", subject: "payment" },
-    (query) => add(query, orderId, "cancelled", { refunded_cents: cents })
+// Needs no key: the refund and the result of the activity commit together, or neither does.
+const RefundLive = Layer.unwrap(
+  Effect.map(
+    Shop.Shop,
+    ({ transactions }) =>
+      Refund.toLayer(Activity.transactional(transactions, ({ cents, orderId }, tx) =>
+        Effect.andThen(
+          work,
+          Shop.within(
+            tx,
+            { orderId, effect: "refund", subject: "payment" },
+            (query) => add(query, orderId, "cancelled", { refunded_cents: cents })
+          )
+        )))
   )
-}))
+)
 
 const RequestApprovalLive = RequestApproval.toLayer(Effect.fn(function*({ id }) {
   yield* step(

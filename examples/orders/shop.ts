@@ -5,6 +5,7 @@
  * shows. `order_effects` remembers the answer of each step under its idempotency key.
  */
 import { Activity } from "duroxide-prisma"
+import { Transaction } from "duroxide-prisma/prisma"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
@@ -30,6 +31,8 @@ export class Shop extends Context.Service<Shop, {
   readonly query: Query
   /** All of it happens, or nothing. */
   readonly transaction: <A, E>(use: (query: Query) => Effect.Effect<A, E>) => Effect.Effect<A, E | DatabaseTrouble>
+  /** Of activities whose result commits with their rows. */
+  readonly transactions: Activity.Transactions<pg.PoolClient>
 }>()("examples/orders/Shop") {}
 
 export interface Options {
@@ -54,11 +57,9 @@ export const layer = ({ schema, url }: Options): Layer.Layer<Shop> =>
         }),
         (pool) => Effect.promise(() => pool.end())
       )
-      const queryOf =
-        (client: pg.Pool | pg.PoolClient): Query => <Row>(text: string, values?: ReadonlyArray<unknown>) =>
-          attempt(async () => (await client.query(text, values && [...values])).rows as ReadonlyArray<Row>)
       return Shop.of({
         query: queryOf(pool),
+        transactions: Transaction.ofPool(pool),
         transaction: (use) =>
           Effect.acquireUseRelease(
             attempt(() => pool.connect()),
@@ -72,6 +73,9 @@ export const layer = ({ schema, url }: Options): Layer.Layer<Shop> =>
       })
     })
   )
+
+const queryOf = (client: pg.Pool | pg.PoolClient): Query => <Row>(text: string, values?: ReadonlyArray<unknown>) =>
+  attempt(async () => (await client.query(text, values && [...values])).rows as ReadonlyArray<Row>)
 
 const attempt = <A>(run: () => Promise<A>) =>
   Effect.tryPromise({ try: run, catch: (cause) => new DatabaseTrouble({ cause }) })
@@ -114,6 +118,28 @@ export const once = Effect.fn("Shop.once")(
   // Safe for the same reason: whether or not a lost connection had committed, the key knows.
   Effect.retry({ schedule: Schedule.exponential("100 millis"), times: 5 }),
   // What no orchestration could handle is a defect.
+  Effect.orDie
+)
+
+/**
+ * The same for a transactional activity, with less: its result commits in the transaction of its effect, so it never
+ * runs again after that. The row is there for the audit of the demo.
+ */
+export const within = Effect.fnUntraced(
+  function*(
+    client: pg.PoolClient,
+    step: { readonly orderId: string; readonly effect: string; readonly subject: string },
+    apply: (query: Query) => Effect.Effect<string, DatabaseTrouble>
+  ) {
+    const { activityId, deliveryNumber, idempotencyKey } = yield* Activity.Call
+    const query = queryOf(client)
+    const answer = yield* apply(query)
+    yield* query(
+      `INSERT INTO order_effects (idempotency_key, order_id, effect, subject, answer, activity_id, attempt, last_attempt)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $7)`,
+      [idempotencyKey, step.orderId, step.effect, step.subject, answer, activityId, deliveryNumber]
+    )
+  },
   Effect.orDie
 )
 

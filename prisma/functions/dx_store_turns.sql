@@ -21,14 +21,15 @@
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history, key-values, attributes; worker rows by id; queue rows.
+-- id; executions, history, key-values, attributes, streams; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
                                    --   created with their final values: the children that it has created with them
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply;
-                                   --   and changes of attributes, for dx_store_attributes
+                                   --   and changes of attributes, for dx_store_attributes, and
+                                   --   chunks of streams, for dx_store_chunks
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
@@ -105,6 +106,9 @@ BEGIN
     PERFORM dx_store_key_values(p_turns, p_key_values, v_ends, p_now_ms);
     IF p_key_values @? '$[*] ? (@.action == "attribute")' THEN
       PERFORM dx_store_attributes(p_turns, p_key_values);
+    END IF;
+    IF p_key_values @? '$[*] ? (@.action == "chunk")' THEN
+      PERFORM dx_store_chunks(p_turns, p_key_values, v_now);
     END IF;
   END IF;
 

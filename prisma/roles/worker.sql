@@ -25,6 +25,8 @@ REVOKE ALL ON
   "duroxide".sessions,
   "duroxide".blocked_instances,
   "duroxide".removed_events,
+  "duroxide".progress_streams,
+  "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
   "duroxide".operator_actions,
@@ -55,6 +57,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   "duroxide".sessions,
   "duroxide".blocked_instances,
   "duroxide".removed_events,
+  "duroxide".progress_streams,
+  "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
   "duroxide".kv_store,
@@ -84,6 +88,7 @@ GRANT SELECT ON "duroxide"._prisma_migrations, "duroxide".sqlite_imports TO "dur
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,
   "duroxide".worker_queue_id_seq,
+  "duroxide".progress_streams_id_seq,
   "duroxide".queue_messages_id_seq,
   "duroxide".queue_outbox_id_seq,
   "duroxide".operator_actions_id_seq

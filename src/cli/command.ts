@@ -13,6 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { audit } from "./commands/audit.ts"
+import { complete, fail as failing } from "./commands/complete.ts"
 import { count } from "./commands/count.ts"
 import { deletion } from "./commands/delete.ts"
 import { doctor } from "./commands/doctor.ts"
@@ -33,6 +34,7 @@ import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
 import { status } from "./commands/status.ts"
+import { stream } from "./commands/stream.ts"
 import { tasks } from "./commands/tasks.ts"
 import { top } from "./commands/top.ts"
 import { ui } from "./commands/ui.ts"
@@ -84,6 +86,9 @@ const root = (io: Io) =>
       request,
       wait,
       watch,
+      stream,
+      complete,
+      failing,
       preflight,
       pause,
       resume,

@@ -105,6 +105,7 @@ export const outcome = Effect.fnUntraced(
     const { details } = end
     const reason = ErrorDetails.cancellationOf(details)
     if (reason !== undefined) return yield* new InstanceCancelled({ instanceId, reason })
+    yield* orchestration.codecs.error.checkOpened(details)
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
       ? orchestration.codecs.error.decodeOption(details.message)
       : Option.none()

@@ -12,6 +12,7 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
@@ -20,6 +21,7 @@ import { ours } from "../model/shared/logging.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
 import * as sampledGauges from "../model/shared/sampledGauges.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { answeredAlike, shared } from "../provider/shared/statement.ts"
 import type { Message, Value } from "../queue/Message.ts"
@@ -35,6 +37,7 @@ import * as outboxCleaner from "./internal/cleaner.ts"
 import * as publishing from "./internal/publisher.ts"
 import { OutboxDriver } from "./OutboxDriver.ts"
 import type { Backlog, NewMessage } from "./OutboxDriver.ts"
+import * as sealed from "./shared/sealed.ts"
 
 /**
  * Writes a message for `queue`, which becomes visible there after `delay`; without one, soon after the commit. The
@@ -96,7 +99,11 @@ export const make: Effect.Effect<Outbox["Service"], never, OutboxDriver | Topics
       (messages) => answeredAlike(messages, driver.add(messages)),
       { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), sizeOf: ({ payload }) => payload.length }
     )
-    return Outbox.of({ add: addBy((message) => Effect.andThen(send(message), announce([{ topic: Topic.outbox }]))) })
+    const codec = yield* Effect.serviceOption(PayloadCodec)
+    const sent = Option.isNone(codec)
+      ? send
+      : (message: NewMessage) => Effect.flatMap(sealed.sealing(codec.value)(message), send)
+    return Outbox.of({ add: addBy((message) => Effect.andThen(sent(message), announce([{ topic: Topic.outbox }]))) })
   }
 )
 
@@ -244,13 +251,10 @@ const addPayload = (
     if (problem !== undefined) {
       return yield* check.fail("add", queue, new InvalidInput({ field: "queue", problem }))
     }
-    const json = yield* check.payload("add", queue, payload, maxPayloadBytes)
+    const json = yield* check.payload("add", queue, payload, sealed.maxPayloadBytes)
     const delayMs = yield* check.delay("add", queue, options?.delay, maxMs)
     yield* send({ queue, payload: json, delayMs })
   })
-
-/** Limit of SQS in bytes, so that a payload fits every queue. */
-const maxPayloadBytes = 262_144
 
 /** 10 years. */
 const maxMs = 315_360_000_000

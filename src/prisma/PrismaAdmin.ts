@@ -29,6 +29,7 @@ import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
+import { listStreams } from "./internal/driver/streams.ts"
 import * as lists from "./internal/lists.ts"
 import { models } from "./internal/modelQueries.ts"
 import { attributeRow, bigint, json, processInfo } from "./internal/rows.ts"
@@ -75,18 +76,22 @@ const openStore = Effect.fnUntraced(function*(options?: Options) {
   const database = yield* Database
   const { client, query, schemaSql } = database
   const { answer, rows } = statements.make(database, options)
-  const { readHistory, readInstances, readPaused } = yield* ProviderDriver
+  const { readChunks, readHistory, readInstances, readPaused } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return { answer, client, nowMs, only, query, readHistory, readInstances, readPaused, rows, schemaSql }
+  return { answer, client, nowMs, only, query, readChunks, readHistory, readInstances, readPaused, rows, schemaSql }
 })
 
-const reads = ({ client, only, query, readHistory, readInstances, schemaSql }: Store) => ({
+const reads = ({ client, only, query, readChunks, readHistory, readInstances, rows, schemaSql }: Store) => ({
   readInstances,
+
+  readChunks,
+
+  listStreams: listStreams(rows),
 
   readHistory,
 

@@ -269,6 +269,8 @@ const readsBy = (
     list: (search) => send((reads) => reads.list(search)),
     count: (options) => send((reads) => reads.count(options)),
     explain: (instanceId) => send((reads) => reads.explain(instanceId)),
+    listStreams: (instanceId) => send((reads) => reads.listStreams(instanceId)),
+    readChunks: (instanceId, stream, selection) => send((reads) => reads.readChunks(instanceId, stream, selection)),
     listExecutions: (instanceId) => send((reads) => reads.listExecutions(instanceId)),
     latestExecutionId: (instanceId) => send((reads) => reads.latestExecutionId(instanceId)),
     readHistory: (instanceId) => send((reads) => reads.readHistory(instanceId)),

@@ -6,11 +6,15 @@
  *
  * @since 0.1.0
  */
-import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
+import type * as pg from "pg"
+import type { TransactionConnection, Transactions } from "../model/shared/transactionConnection.ts"
 import type { OutboxDriver } from "../outbox/OutboxDriver.ts"
+import * as sealedOutbox from "../outbox/shared/sealed.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
+import type { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { DatasetDriver } from "../recipes/DatasetDriver.ts"
+import * as sealedTasks from "../tasks/shared/sealedDriver.ts"
 import type { TaskDriver } from "../tasks/TaskDriver.ts"
 import * as datasetDrivers from "./internal/datasets/driver.ts"
 import * as drivers from "./internal/driver.ts"
@@ -18,7 +22,7 @@ import * as outboxDrivers from "./internal/outbox/driver.ts"
 import * as taskDrivers from "./internal/tasks/driver.ts"
 import { statementsOn } from "./internal/transactionQuery.ts"
 
-export type { TransactionConnection } from "../model/shared/transactionConnection.ts"
+export type { TransactionConnection, Transactions } from "../model/shared/transactionConnection.ts"
 
 /**
  * Where the tables are.
@@ -32,6 +36,11 @@ export interface Options {
    * applies here: what is written into another schema waits there until a runtime serves it.
    */
   readonly schema: string
+  /**
+   * Encodes the payloads of what joins the transaction: the codec of the runtimes that read it. Defaults to none, which
+   * stores plain text.
+   */
+  readonly payloads?: PayloadCodec["Service"] | undefined
 }
 
 /**
@@ -88,10 +97,65 @@ export interface Joined extends
  */
 export const make = (
   connection: TransactionConnection,
-  { schema }: Options
+  { payloads, schema }: Options
 ): Joined => ({
-  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema))),
-  outbox: outboxDrivers.addingOn(connection, schema),
-  tasks: taskDrivers.creatingOn(connection, schema),
+  ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema)), payloads),
+  outbox: sealedOutbox.adding(outboxDrivers.addingOn(connection, schema), payloads),
+  tasks: sealedTasks.creating(taskDrivers.creatingOn(connection, schema), payloads),
   datasets: datasetDrivers.makeOn(connection, schema)
+})
+
+/**
+ * Transactions on connections of a `pg.Pool`, for `Activity.transactional`.
+ *
+ * **Details**
+ *
+ * A connection whose transaction did not end as asked is closed, not used again. `begin` is the statement that begins a
+ * transaction; defaults to `BEGIN`.
+ *
+ * @category constructors
+ * @since 0.3.0
+ */
+export const ofPool = (
+  pool: Pick<pg.Pool, "connect">,
+  { begin = "BEGIN" }: { readonly begin?: string | undefined } = {}
+): Transactions<pg.PoolClient> => ({
+  connection: (client) => client,
+  run: async (body) => {
+    const client = await pool.connect()
+    // Without a listener, a connection that breaks between two statements ends the process.
+    let fault: Error | undefined
+    const onError = (error: Error) => void (fault = error)
+    client.on("error", onError)
+    try {
+      await client.query(begin)
+      const result = await body(client)
+      const { command } = await client.query("COMMIT")
+      if (command !== "COMMIT") throw new Error("the transaction was rolled back: a statement of it had failed before")
+      return result
+    } catch (error) {
+      await client.query("ROLLBACK").catch((thrown: Error) => void (fault = thrown))
+      throw error
+    } finally {
+      client.off("error", onError)
+      client.release(fault)
+    }
+  }
+})
+
+/**
+ * Interactive transactions of a Prisma client, for `Activity.transactional`. `options` are those of `$transaction`: its
+ * `timeout` (5 seconds by default) is the longest run of the handler.
+ *
+ * @category constructors
+ * @since 0.3.0
+ */
+export const ofPrisma = <Tx extends TransactionConnection, Options>(
+  prisma: {
+    readonly $transaction: (body: (tx: Tx) => Promise<any>, options?: Options) => Promise<any>
+  },
+  options?: Options
+): Transactions<Tx> => ({
+  connection: (tx) => tx,
+  run: (body) => prisma.$transaction(body, options)
 })

@@ -13,6 +13,7 @@ import type * as Attribute from "../model/Attribute.ts"
 import type * as Event from "../model/Event.ts"
 import type { ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { Pause, PauseTarget } from "../model/Pause.ts"
+import type { ProgressChunk, ProgressStreamInfo } from "../model/ProgressChunk.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type {
   ActionRecord,
@@ -414,6 +415,33 @@ export interface RetriedActivity {
   readonly eventId: number
 }
 
+/**
+ * Which chunks of a stream to read: from an offset on, or the newest. Defaults to the oldest that are kept.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type ChunksSelection =
+  | { readonly from?: number | undefined; readonly last?: undefined }
+  | { readonly last: number; readonly from?: undefined }
+
+/**
+ * Chunks of a stream, and where it is.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface ChunksPage {
+  /** At most 256 KiB, and the rest of the last one. Empty also if the offset asked for is no longer kept. */
+  readonly chunks: ReadonlyArray<ProgressChunk>
+  /** Offset of the oldest chunk that is kept. */
+  readonly firstOffset: number
+  /** Offset of the next chunk that is appended. */
+  readonly nextOffset: number
+  /** Whether the instance has ended, so that no chunk follows. */
+  readonly hasEnded: boolean
+}
+
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -449,6 +477,10 @@ export class Admin extends Context.Service<Admin, {
    * and its parts. Reads the history of its current execution. Fails with `InstanceNotFound`.
    */
   readonly explain: (instanceId: string) => Call<Explanation>
+  /** The streams of an instance to which something was appended, by name; empty for an unknown instance. */
+  readonly listStreams: (instanceId: string) => Call<ReadonlyArray<ProgressStreamInfo>>
+  /** A page of a stream, without waiting; empty without such a stream. Chunks are JSON text. */
+  readonly readChunks: (instanceId: string, stream: string, selection?: ChunksSelection) => Call<ChunksPage>
   /** Ascending; empty for an unknown instance. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
   /** Fails with `InstanceNotFound`. */

@@ -10,6 +10,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
 import type { PauseTarget } from "../model/Pause.ts"
+import type { ProgressStreamInfo } from "../model/ProgressChunk.ts"
 import type { Condition, Encoded } from "../model/shared/attributes.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { AttributeChange, EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
@@ -478,6 +479,10 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
   /** Attributes of the given instances, those of an instance by name. */
   readonly readAttributes: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<StoredAttribute>>
+  /** The streams of an instance, by name; empty for an unknown instance. */
+  readonly listStreams: (instanceId: string) => Call<ReadonlyArray<ProgressStreamInfo>>
+  /** `readChunks` of `ProviderDriver`. */
+  readonly readChunks: ProviderDriver["Service"]["readChunks"]
   /** `readHistory` of `ProviderDriver`. */
   readonly readHistory: ProviderDriver["Service"]["readHistory"]
   /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */

@@ -78,6 +78,8 @@ export interface AwaitedActivity {
  * - `ActivityRuns`: a worker runs it; the lock ends then unless the worker renews it.
  * - `Child`: it waits for the end of a child.
  * - `Task`: it waits for the end of a task.
+ * - `Completion`: it waits for someone to complete activity `name` from outside, until `untilMs`; with the last
+ *   heartbeat, whose `details` are JSON text.
  * - `Signal`: it waits for a signal, at most until `untilMs`, null without a limit.
  * - `Request`: it waits for requests alone, at most until `untilMs`, null without a limit.
  * - `Timer`: it sleeps until then.
@@ -108,6 +110,12 @@ export type Cause = Data.TaggedEnum<{
     readonly isInterrupted: boolean
   }
   Task: { readonly name: string; readonly sinceMs: number }
+  Completion: {
+    readonly name: string
+    readonly sinceMs: number
+    readonly untilMs: number | null
+    readonly heartbeat: { readonly atMs: number; readonly details: string } | null
+  }
   Signal: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
   Request: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
   Timer: { readonly untilMs: number }
@@ -131,7 +139,7 @@ export const Cause = Data.taggedEnum<Cause>()
 export interface Explanation {
   readonly instanceId: string
   readonly status: InstanceStatus
-  /** In one sentence, for people; it has no payloads but the text of an error. */
+  /** In one sentence, for people; it has no payloads but the text of an error, and what a heartbeat said. */
   readonly sentence: string
   readonly cause: Cause
   /** All that could continue it, in the order they began; one of them is enough. */

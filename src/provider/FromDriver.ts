@@ -16,6 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import * as Event from "../model/Event.ts"
 import { durationOf } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -34,9 +35,13 @@ import * as orchestrations from "./internal/orchestrations.ts"
 import * as pausesOf from "./internal/pauses.ts"
 import * as processes from "./internal/processes.ts"
 import * as reads from "./internal/reads.ts"
+import * as sealedEnqueue from "./internal/sealedEnqueue.ts"
+import * as sealedProvider from "./internal/sealedProvider.ts"
+import * as sealings from "./internal/sealing.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
 import * as waits from "./internal/waits.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
+import { PayloadCodec } from "./PayloadCodec.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
 
@@ -106,8 +111,8 @@ export interface Options {
  *
  * **Details**
  *
- * If the context has a `Notifier`, hints of other processes wake it, and it sends hints to them. Its loops end with the
- * scope. Callers must be gone by then.
+ * If the context has a `Notifier`, hints of other processes wake it, and it sends hints to them. If it has a
+ * `PayloadCodec`, payloads pass through that. Its loops end with the scope. Callers must be gone by then.
  *
  * @category constructors
  * @since 0.2.0
@@ -148,23 +153,32 @@ export const make: (
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
   const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock)
-  const ofActivities = yield* activities.make(store, wakeups, settings)
+  const codec = yield* Effect.serviceOption(PayloadCodec)
+  const sealing = Option.getOrUndefined(Option.map(codec, (codec) => sealings.make(codec, reads.isOfRust(store))))
+  const released = (lockToken: string) => locks.worker.release(lockToken)
+  const ofActivities = yield* activities.make(store, wakeups, { ...settings, released })
   const ofReads = yield* reads.make(store, settings)
   yield* storeGauges.make(ofReads.readBacklog, hints)
-  return {
+  const provider: Provider["Service"] = {
     ...(yield* orchestrations.make(store, wakeups, storeClock, settings)),
     ...ofActivities,
     ...(yield* optimistic.make(store, wakeups, storeClock, ofActivities.ackWorkItem, settings)),
-    ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
+    ...enqueue.make({
+      ...(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
+      sealTurn: sealing?.turn
+    }),
     ...processes.make(store, hints, Option.getOrUndefined(notifier)),
     activity: wakeups.activity,
     onStart: firstTurns.onStart,
     storeNowMs,
+    sealsPayloads: sealing !== undefined,
+    storedText: Event.encode,
     ...ofReads,
     ...waiting.operations,
     onPaused: pauses.onPaused,
     onCancelled: wakeups.onCancelled
   }
+  return sealing === undefined ? provider : sealedProvider.make(provider, sealing, clock)
 }, Effect.updateContext(tracing.withoutSpan))
 
 /**
@@ -173,21 +187,28 @@ export const make: (
  * **Details**
  *
  * Each call is one statement: it is not batched with others and never retried, and it wakes no caller of this process,
- * because nothing is visible before the commit.
+ * because nothing is visible before the commit. `payloads` is what encodes payloads; without it they are stored plain.
  *
  * @category constructors
  * @since 0.2.0
  */
 export const makeEnqueue = (
-  driver: Pick<ProviderDriver["Service"], "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker">
+  driver: Pick<
+    ProviderDriver["Service"],
+    "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker" | "readProgress"
+  >,
+  payloads?: PayloadCodec["Service"]
 ): enqueue.Enqueue => {
   const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
-  return enqueue.make({
+  const provider = enqueue.make({
     sendStarts: startOrchestrations,
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
     sendMessage: (message) => Effect.map(enqueueForOrchestrator([message]), ([answer]) => answer!),
     sendActivity: (activity) => enqueueForWorker([activity])
   })
+  return payloads === undefined
+    ? provider
+    : sealedEnqueue.make(provider, sealings.make(payloads, reads.isOfRust(driver)))
 }
 
 /**

@@ -18,11 +18,13 @@ import type { BlockReport } from "../model/Block.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type { Pause } from "../model/Pause.ts"
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { Backlog } from "./Backlog.ts"
 import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
 import type { Start, StartOutcome } from "./calls/starts.ts"
+import type { ReadStream, StreamPage } from "./calls/streams.ts"
 import type {
   Claimed,
   FirstTurn,
@@ -33,11 +35,18 @@ import type {
   SessionConfig,
   Turn
 } from "./calls/turns.ts"
-import type { ProcessDuties, ServedOrchestration } from "./ProviderDriver.ts"
+import type {
+  ChunksAppend,
+  ChunksAppended,
+  ProcessDuties,
+  ResumedChunks,
+  ServedOrchestration
+} from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 export type * from "./calls/reads.ts"
 export type * from "./calls/starts.ts"
+export type * from "./calls/streams.ts"
 export type * from "./calls/turns.ts"
 
 /**
@@ -233,6 +242,22 @@ export class Provider extends Context.Service<Provider, {
   ) => Effect.Effect<void, ProviderError>
 
   /**
+   * `ackWorkItem` in a transaction of the application, by one statement on its connection. Nothing has happened until
+   * that commits; then run `committed`, which wakes the instance. If the answer to the commit is lost,
+   * `renewWorkItemLock` says how it has ended: it succeeds after a rollback, and fails with `LockLost` after a commit,
+   * and with `Contention` while the server has not ended the transaction.
+   *
+   * Absent if the driver cannot join transactions.
+   */
+  readonly ackWorkItemWithin?: (
+    options: {
+      readonly connection: TransactionConnection
+      readonly lockToken: string
+      readonly completion: WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
+    }
+  ) => Effect.Effect<{ readonly committed: Effect.Effect<void> }, ProviderError>
+
+  /**
    * Abandons the claim of an activity, which is visible again after `delay`; otherwise as `abandonOrchestrationItem`.
    */
   readonly abandonWorkItem: (options: {
@@ -252,6 +277,35 @@ export class Provider extends Context.Service<Provider, {
     /** A lock that lasts longer than this may be left as it is: the call then only asks whether it is still held. */
     readonly sufficient?: Duration.Duration | undefined
   }) => Effect.Effect<void, ProviderError>
+
+  /** Whether payloads pass through a `PayloadCodec`: then they are not logged either, as parts of defects. */
+  readonly sealsPayloads: boolean
+
+  /**
+   * The row text of an event that this provider has read or stored: `HistoryEnd.lastEvent` of a history that ends with
+   * it.
+   */
+  readonly storedText: (event: Event.Event) => string
+
+  /**
+   * Appends chunks of a claimed activity to a stream of its instance. Sent once: after a failure they may be stored,
+   * and a call with `isRepeat` stores those that are missing. `LockLost` is an answer here, not a failure. After `Held`
+   * the call is to be repeated.
+   */
+  readonly appendChunks: (append: ChunksAppend) => Effect.Effect<ChunksAppended, ProviderError>
+
+  /** What the tries of a call have appended to a stream. `call` is `<execution>/<first try>/`. */
+  readonly resumeChunks: (options: {
+    readonly instanceId: string
+    readonly stream: string
+    readonly call: string
+  }) => Effect.Effect<ResumedChunks, ProviderError>
+
+  /**
+   * The next page of a stream of an instance, which need not exist yet: at most 256 KiB of chunks and the rest of the
+   * last one. With `waits`, it waits for a page that has news.
+   */
+  readonly readStream: (options: ReadStream) => Effect.Effect<StreamPage, ProviderError>
 
   /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */
   readonly read: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>

@@ -45,6 +45,7 @@ import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { InstanceState } from "../model/Instance.ts"
 import type { Pause } from "../model/Pause.ts"
+import type { TransactionConnection } from "../model/shared/transactionConnection.ts"
 import type { Backlog } from "./Backlog.ts"
 import type {
   Abandon,
@@ -58,6 +59,7 @@ import type {
 } from "./driver/claims.ts"
 import type { ProcessRegistration } from "./driver/processes.ts"
 import type { EndedInstance, InstanceProgress, LiveLocks, NextDue, ReadProgress, StoredSizes } from "./driver/reads.ts"
+import type { ChunksAppend, ChunksAppended, ChunksPage, ReadChunks, ResumedChunks } from "./driver/streams.ts"
 import type {
   EncodedActivity,
   EncodedEvent,
@@ -73,6 +75,7 @@ import type { ProviderError } from "./ProviderError.ts"
 export * from "./driver/claims.ts"
 export type * from "./driver/processes.ts"
 export type * from "./driver/reads.ts"
+export type * from "./driver/streams.ts"
 export { groupOf, makeAdmission, suspectAfter, suspectGroups } from "./driver/suspects.ts"
 export * from "./driver/turns.ts"
 
@@ -168,6 +171,18 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
       }
     >
   ) => Call<ReadonlyArray<Settled>>
+  /**
+   * `ackWorkItems` of one item by a statement on a connection of the application, in its transaction: the answer counts
+   * once that commits. Until then the row of the activity stays locked, so that a renewal answers `Held`. Optional:
+   * without it, no activity can be transactional.
+   */
+  readonly ackWorkItemWithin?: (
+    options: {
+      readonly connection: TransactionConnection
+      readonly lockToken: string
+      readonly completion: { readonly instanceId: string; readonly workItem: string }
+    }
+  ) => Call<Settled>
   /** Abandons claims of activities. The lock may have expired, but not have been taken over. */
   readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
   /**
@@ -177,6 +192,21 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly renewWorkItemLocks: (
     items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
   ) => Call<ReadonlyArray<WorkItemRenewed>>
+
+  /**
+   * Appends chunks of claimed activities to streams of their instances; offsets count from 0 without gaps. Needs a lock
+   * that no other worker has taken over: a chunk of an older delivery never follows one of a newer delivery.
+   */
+  readonly appendChunks: (items: ReadonlyArray<ChunksAppend>) => Call<ReadonlyArray<ChunksAppended>>
+  /** Where streams are, and chunks of them. Unknown instances and streams without chunks are accepted. */
+  readonly readChunks: (items: ReadonlyArray<ReadChunks>) => Call<ReadonlyArray<ChunksPage>>
+  /**
+   * What the tries of a call have appended. `call` is what their writers begin with, `<execution>/<first try>/`. Waits
+   * for appends that are under way.
+   */
+  readonly resumeChunks: (
+    options: { readonly instanceId: string; readonly stream: string; readonly call: string }
+  ) => Call<ResumedChunks>
 
   /** Events of one execution by event id; null means the highest execution. Unknown: empty. */
   readonly readHistory: (

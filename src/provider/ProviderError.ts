@@ -337,6 +337,24 @@ export class Unavailable extends Schema.TaggedError<Unavailable>(id("Unavailable
 }
 
 /**
+ * The `PayloadCodec` cannot encode a payload, or not fetch it now, as while its object store does not answer. Nothing
+ * was written.
+ *
+ * @category reasons
+ * @since 0.3.0
+ */
+export class PayloadUnavailable
+  extends Schema.TaggedError<PayloadUnavailable>(id("PayloadUnavailable"))("PayloadUnavailable", {
+    problem: Schema.String
+  })
+{
+  readonly isRetryable = true
+  override get message() {
+    return `a payload cannot be encoded or decoded now: ${this.problem}`
+  }
+}
+
+/**
  * The database refused the data (SQLSTATE class 22, 23 or 54).
  *
  * @category reasons
@@ -428,6 +446,7 @@ export const Reason = Schema.Union([
   SchemaMismatch,
   Contention,
   Unavailable,
+  PayloadUnavailable,
   DataRefused,
   TransactionAborted,
   Closed,

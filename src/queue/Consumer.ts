@@ -13,10 +13,14 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { wholeMs } from "../model/shared/durations.ts"
+import { ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { PayloadFields } from "../model/shared/payload.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
+import * as sealed from "./internal/sealed.ts"
 import type { Message, Value } from "./Message.ts"
 import type { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
@@ -153,8 +157,9 @@ const consume = Effect.fnUntraced(function*<R>(
 ): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
   const settings = yield* readSettings(options)
   const receive = (queue: Queue["Service"]) => Effect.succeed(consuming.receiving(settings, queue))
+  const opened = sealed.opening(Option.getOrUndefined(yield* Effect.serviceOption(PayloadCodec)))
   yield* consuming.consume<R, Received>(settings, [...settings.handlers.keys()], receive, (tools) => {
-    const handle = handling(settings, tools)
+    const handle = handling(settings, tools, opened)
     const running = new Set<Fiber.Fiber<void>>()
     const start = (received: Received) => {
       const fiber = tools.fork(
@@ -182,7 +187,8 @@ const consume = Effect.fnUntraced(function*<R>(
 /** Handles and settles one message. Never fails; when interrupted, it gives the message back. */
 const handling = <R>(
   { handlers, queue: name }: Settings<R>,
-  { keeper, settling }: consuming.Tools<R>
+  { keeper, settling }: consuming.Tools<R>,
+  opened: sealed.Opening
 ) => {
   /** While it runs, the message stays hidden. */
   const hidden = <A, E>(receipt: string, run: Effect.Effect<A, E, R>) =>
@@ -202,7 +208,7 @@ const handling = <R>(
         }))
     })
 
-  return (received: Received) => {
+  const handle = (received: Received) => {
     const { deliveryCount, payload, receipt } = received
     const handler = handlers.get(payload.kind)
     if (handler === undefined) return settling.refuse(received, `no handler for messages of kind "${payload.kind}"`)
@@ -225,5 +231,20 @@ const handling = <R>(
           )
       })
     )
+  }
+  return (received: Received) => {
+    const payload = opened(received.payload)
+    if (payload === undefined) return handle(received)
+    return Effect.matchEffect(payload, {
+      onSuccess: (payload) => handle({ ...received, payload }),
+      // Another process may have its key, or the object store answer again.
+      onFailure: ({ problem }) =>
+        Effect.andThen(
+          Effect.logError("Consumer: the payload of a message cannot be decoded; it comes again").pipe(
+            ours({ queue: name, error: problem })
+          ),
+          settling.giveBack(received.receipt, Duration.minutes(1))
+        )
+    })
   }
 }

@@ -8,7 +8,9 @@ import type * as Scope from "effect/Scope"
 import type * as Event from "../model/Event.ts"
 import type { EncodedAttributes } from "../model/shared/attributes.ts"
 import type { PayloadMismatch } from "../model/shared/payload.ts"
+import type { NewChunk } from "../provider/ProviderDriver.ts"
 import type { Awaited, Immediate } from "./action.ts"
+import type { Decode } from "./difference.ts"
 
 interface Answers {
   readonly CallActivity: Event.Of<"ActivityCompleted"> | Event.Of<"ActivityFailed">
@@ -32,6 +34,11 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
   readonly isReplaying: Effect.Effect<boolean>
 }>()("duroxide-prisma/OrchestrationContext") {}
 
+/** A chunk that a program appends. */
+export interface AppendedChunk extends NewChunk {
+  readonly decode: Decode
+}
+
 /** The port through which durable operations reach the turn. */
 export interface Engine {
   /**
@@ -44,6 +51,8 @@ export interface Engine {
   ) => Effect.Effect<Answer<A>>
   /** Records a request that needs no answer. */
   readonly request: (action: Immediate) => Effect.Effect<void>
+  /** Appends a chunk to a stream, with the turn that stores it. Not recorded: a replay appends nothing. */
+  readonly append: (chunk: AppendedChunk) => Effect.Effect<void>
   /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */
   readonly changed: (id: string) => Effect.Effect<boolean>
   /**
@@ -79,6 +88,25 @@ export const Engine = Context.Reference<Engine>("duroxide-prisma/Engine", {
   }
 })
 
+/**
+ * What programs and handlers append to streams with. It stands in the types of both; a handler's layer provides that of
+ * its activity, and without it the chunk goes to the engine of the calling orchestration.
+ */
+export interface StreamWriter {
+  readonly _: unique symbol
+}
+
+/** How a chunk reaches its stream. */
+export interface ChunkPort {
+  readonly append: (chunks: ReadonlyArray<AppendedChunk>) => Effect.Effect<void>
+}
+
+export const ChunkPort = Context.Reference<ChunkPort>("duroxide-prisma/ChunkPort", {
+  defaultValue: () => ({
+    append: (chunks) => Effect.flatMap(Engine, ({ append }) => Effect.forEach(chunks, append, { discard: true }))
+  })
+})
+
 /** The engine of the calling orchestration. */
 export const engine: Effect.Effect<Engine, never, OrchestrationContext> = Effect.flatMap(
   OrchestrationContext,
@@ -89,10 +117,12 @@ export const engine: Effect.Effect<Engine, never, OrchestrationContext> = Effect
  * Intersected with the type of a program that requires the services `R`. Accepts programs that require only
  * `Orchestration.Instance`; for others it is a text, which the compiler shows in its error.
  */
-export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [never] ? unknown
-  : [Exclude<R, OrchestrationContext | Scope.Scope>] extends [never]
+export type WithoutServices<R> = [Exclude<R, OrchestrationContext | StreamWriter>] extends [never] ? unknown
+  : [Exclude<R, OrchestrationContext | StreamWriter | Scope.Scope>] extends [never]
     ? "an orchestration has no scope of its own: close this one with Effect.scoped"
-  : `an orchestration has no services: use ${NameOf<Exclude<R, OrchestrationContext | Scope.Scope>>} in an activity`
+  : `an orchestration has no services: use ${NameOf<
+    Exclude<R, OrchestrationContext | StreamWriter | Scope.Scope>
+  >} in an activity`
 
 /** The value of a stored text. */
 export const decoded = <A>(stored: Exit.Exit<A, PayloadMismatch>): Effect.Effect<A, never, OrchestrationContext> =>

@@ -16,6 +16,7 @@ import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
 import * as attributes from "../model/shared/attributes.ts"
+import * as completion from "../model/shared/completion.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import type { Delivery } from "../model/shared/ledger.ts"
 import { linked } from "../model/shared/logging.ts"
@@ -26,6 +27,7 @@ import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { Changes } from "./changes.ts"
 import { Engine, OrchestrationContext } from "./context.ts"
+import type { AppendedChunk } from "./context.ts"
 import type { Decode } from "./difference.ts"
 import * as fibers from "./fibers.ts"
 import type { ProgramSpan } from "./programSpans.ts"
@@ -115,6 +117,7 @@ export class Interpreter {
   private readonly undelivered: Array<Event.Of<"ExternalEventPersistent">> = []
   private dropped: Array<Dropped> = []
   private endedSpans: Array<ProgramSpan> = []
+  private appended: Array<AppendedChunk> = []
   private taken: Handle | Immediate | undefined
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
@@ -203,11 +206,11 @@ export class Interpreter {
 
   /**
    * Signals for the next execution: those that the code has not taken, and questions that it has not answered, oldest
-   * first. No call of a task outlives its execution.
+   * first. No call of a task, or of an activity that is completed from outside, outlives its execution.
    */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
     return [...new Set([...this.ledger.unread(), ...this.undelivered, ...this.ledger.unansweredQuestions()])]
-      .filter(({ name }) => !taskSignal.isName(name) && name !== retrySignal.name)
+      .filter(({ name }) => !taskSignal.isName(name) && !completion.isName(name) && name !== retrySignal.name)
       .sort((a, b) => a.eventId - b.eventId)
   }
 
@@ -237,6 +240,13 @@ export class Interpreter {
   takeDropped(): ReadonlyArray<Dropped> {
     const taken = this.dropped
     this.dropped = []
+    return taken
+  }
+
+  /** Chunks that the code appended in new events since the last call. */
+  takeAppended(): ReadonlyArray<AppendedChunk> {
+    const taken = this.appended
+    if (taken.length > 0) this.appended = []
     return taken
   }
 
@@ -317,6 +327,15 @@ export class Interpreter {
           this.emitted.push(action)
           this.state.change(action, this.nowMs)
         }
+        return Effect.void
+      }),
+    append: (chunk) =>
+      Effect.suspend(() => {
+        if (!this.isInTurn) {
+          this.options.onStray()
+          return Effect.never
+        }
+        if (!this.isReplaying && this.continuation === undefined) this.appended.push(chunk)
         return Effect.void
       }),
     changed: (id) =>

@@ -22,6 +22,7 @@ import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
 import { conclude, record } from "./conclude.ts"
 import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
+import type { AppendedChunk } from "./context.ts"
 import { Interpreter, InvalidProgram, Nondeterminism, Unreadable } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
 import { limitExceeded } from "./limits.ts"
@@ -62,6 +63,8 @@ export interface Ran extends Decided {
   readonly diedOf?: Cause.Cause<never> | undefined
   /** The new requests of the program. */
   readonly requests: ReadonlyArray<Request>
+  /** What the program appends to streams: `chunks` of the turn, with what decodes them. */
+  readonly appended: ReadonlyArray<AppendedChunk>
   /** How many lossy signals of this turn found no open wait. */
   readonly lostSignals: number
   /** Spans that the program ended in this turn. Export them only if the turn is stored. */
@@ -173,13 +176,17 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   }
   const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
+  const diedOf = program.diedOf()
+  // What a program appends before it dies is stored as well: it may say why.
+  const appended = diedOf === undefined ? [] : program.takeAppended()
   return {
-    ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end, started }),
+    ...appending(conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end, started }), appended),
     warnings: arrived.warnings,
     warm: undefined,
     requests: [],
+    appended,
     lostSignals: lostSince(stored, lastEventId),
-    diedOf: program.diedOf(),
+    diedOf,
     spans: program.takeEndedSpans()
   }
 }
@@ -354,11 +361,17 @@ class Program {
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
     const lostSignals = lostSince(this.ledger, execution.lastEventId)
-    return Result.succeed({ ...decided, warnings, warm, requests, lostSignals, spans: this.takeEndedSpans() })
+    const appended = interpreter.takeAppended()
+    const spans = this.takeEndedSpans()
+    return Result.succeed({ ...appending(decided, appended), warnings, warm, requests, appended, lostSignals, spans })
   }
 
   takeEndedSpans(): ReadonlyArray<ProgramSpan> {
     return this.interpreter.takeEndedSpans()
+  }
+
+  takeAppended(): ReadonlyArray<AppendedChunk> {
+    return this.interpreter.takeAppended()
   }
 
   diedOf(): Cause.Cause<never> | undefined {
@@ -463,6 +476,19 @@ class Program {
     )
   }
 }
+
+/** The turn stores what the program has appended. */
+const appending = <Decision extends Omit<Decided, "warnings">>(
+  decided: Decision,
+  appended: ReadonlyArray<AppendedChunk>
+): Decision =>
+  appended.length === 0 ? decided : {
+    ...decided,
+    turn: {
+      ...decided.turn,
+      chunks: appended.map(({ chunk, keepBytes, keepChunks, stream }) => ({ stream, chunk, keepChunks, keepBytes }))
+    }
+  }
 
 /** Whether the event was written because of what the code did in its turn. */
 const isOfCode = (event: Event.Event) => action.isRequest(event) || breadcrumbs.has(event._tag)

@@ -3,6 +3,10 @@
  */
 import * as Context from "effect/Context"
 import type * as Option from "effect/Option"
+import type { Held } from "./heldActivities.ts"
+
+/** Leads from a call to the claim that its handler runs under. */
+export const held: unique symbol = Symbol.for("duroxide-prisma/held")
 
 /**
  * What a handler can read about the call it serves.
@@ -35,4 +39,6 @@ export class Call extends Context.Service<Call, {
   readonly tag: Option.Option<string>
   /** Id of the process: `RuntimeConfig.workerId`, or the id that its runtime gave itself. */
   readonly workerId: string
+  /** @internal */
+  readonly [held]?: Held
 }>()("duroxide-prisma/Activity/Call") {}

@@ -17,6 +17,7 @@ import { verdict } from "../provider/shared/unstored.ts"
 import type { WarmProgram } from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
+import type { NotCommitted, Within } from "./handlers.ts"
 import type { Registration, Registry } from "./registry.ts"
 import type { Settings } from "./settings.ts"
 
@@ -239,6 +240,11 @@ export const activity = <Handler>(
   return handler === undefined ? unserved(item.name) : { _tag: "Run", handler }
 }
 
+export const completed = (
+  { executionId, id, instance }: Activity,
+  result: string
+): WorkItem.Of<"ActivityCompleted"> => ({ _tag: "ActivityCompleted", instance, executionId, id, result })
+
 /** What happens when a handler has ended. */
 export type HandlerEnd =
   | {
@@ -247,20 +253,25 @@ export type HandlerEnd =
     /** The handler never ran, because its Schema refuses the payload: to be logged as a death. */
     readonly unread?: PayloadMismatch
   }
-  | Abandon<"HandlerInterrupted" | "Blocked">
+  /** Its transaction has settled the claim, or the lock is lost. */
+  | Within
+  | Abandon<"HandlerInterrupted" | "Blocked" | "NotCommitted">
 
 export const handlerEnd = (
   item: Activity,
-  exit: Exit.Exit<string, ErrorDetails.ErrorDetails | PayloadMismatch>,
+  exit: Exit.Exit<string | Within, ErrorDetails.ErrorDetails | PayloadMismatch | NotCommitted>,
   mayBlock: boolean
 ): HandlerEnd => {
   if (Exit.isSuccess(exit)) {
-    const { executionId, id, instance } = item
-    return { _tag: "Store", completion: { _tag: "ActivityCompleted", instance, executionId, id, result: exit.value } }
+    const { value } = exit
+    return typeof value === "string" ? { _tag: "Store", completion: completed(item, value) } : value
   }
   const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
   if (reason !== undefined) {
     const { error } = reason
+    if (error._tag === "NotCommitted") {
+      return { _tag: "Abandon", because: "NotCommitted", pause: "growing", counts: error.counts }
+    }
     if (error._tag !== "PayloadMismatch") return { _tag: "Store", completion: failed(item, error) }
     // Only this package writes the start of the execution; others' activities fail as they do in Duroxide.
     return mayBlock && item.startedAtMs !== undefined

@@ -13,11 +13,13 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
+import type * as Semaphore from "effect/Semaphore"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "../provider/shared/unstored.ts"
+import type { AppendedChunk } from "../replay/context.ts"
 import * as renewal from "../waking/renewal.ts"
 import { activityRenewal, announcedRenewal } from "./settings.ts"
 import type { Settings } from "./settings.ts"
@@ -45,6 +47,18 @@ export interface HeldActivities {
   readonly inTouch: Effect.Effect<void>
 }
 
+/** What the handler of a claimed activity has appended to a stream. */
+export interface Writing {
+  readonly turn: Semaphore.Semaphore
+  readonly writer: string
+  /** Number of the first unsettled chunk. */
+  next: number
+  /** Chunks that may not be stored. */
+  unsettled: Array<AppendedChunk>
+  /** Whether an earlier statement may have stored some of them. */
+  isRepeat: boolean
+}
+
 /** A claimed activity. */
 export class Held {
   readonly item: WorkItem.Of<"ActivityExecute">
@@ -59,6 +73,8 @@ export class Held {
   checkedAtMs = 0
   /** Monotonic milliseconds until which its lock is certain to be live. */
   lockedUntilMs = 0
+  /** What its handler has appended, by stream; undefined if nothing. */
+  writings: Map<string, Writing> | undefined
   /** How long its handler ran, milliseconds; undefined while it has not ended. */
   ranMs: number | undefined
 
@@ -68,6 +84,13 @@ export class Held {
     this.attemptCount = attemptCount
     this.key = keyOf(item.instance, item.executionId, item.id)
   }
+}
+
+/** The activity was cancelled, or taken over by another process. */
+export const lose = (held: Held): undefined => {
+  if (held.isLost) return
+  held.isLost = true
+  held.onLost()
 }
 
 /** Renews the locks of held activities until its scope is closed. */
@@ -91,12 +114,6 @@ export const make = Effect.fnUntraced(function*(
 
   /** How often it is checked now. Rust's orchestrations announce no cancellation. */
   const checksOf = ({ item }: Held) => item.startedAtMs !== undefined && provider.isNotified() ? rare : frequent
-
-  const lose = (held: Held): undefined => {
-    if (held.isLost) return
-    held.isLost = true
-    held.onLost()
-  }
 
   const renew = (held: Held) =>
     Effect.suspend(() => {

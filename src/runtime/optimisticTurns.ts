@@ -108,7 +108,7 @@ export const make = Effect.fnUntraced(function*(options: {
     ran: turns.Ran,
     turnSpan: spans.TurnSpan
   ) => {
-    if (ran.warm !== undefined) warm.add(instanceId, ran.warm)
+    if (ran.warm !== undefined) warm.add(instanceId, ran.warm, provider.storedText)
     return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(turnSpan.stored(ran)),
       Effect.andThen(report(executionOf(name, first, ran.turn), ran)),

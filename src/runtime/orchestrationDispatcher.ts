@@ -270,7 +270,7 @@ const deliver = (
     turnSpan.ran(ran)
     return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(store(withRejections(ran.turn, batch), item, origin, () => {
-        if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm)
+        if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm, provider.storedText)
         return Effect.andThen(turnSpan.stored(ran), Effect.andThen(report(execution, ran), reportWarm(parts.warm)))
       }))
     )

@@ -11,6 +11,7 @@ import * as Metrics from "../model/Metrics.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { isOfTheCall } from "../provider/shared/isOfTheCall.ts"
 import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
 import * as blockReports from "./blockReports.ts"
 import * as decide from "./decide.ts"
@@ -24,6 +25,10 @@ export const component = "Worker dispatcher"
 export interface Outcomes {
   /** Repeats until the store has the outcome, or the lock is lost. */
   readonly store: (held: Held, completion: Completion) => Effect.Effect<void>
+  /** The transaction of its handler has settled the claim, or the lock is lost. */
+  readonly within: (held: Held, outcome: "Stored" | "Lost") => Effect.Effect<void>
+  /** Whether its claim is still held. Repeats until the store knows: it may be about to commit. */
+  readonly isHeld: (held: Held) => Effect.Effect<boolean, ProviderError>
   readonly abandon: (
     held: Held,
     decision: Pick<decide.Abandon<string>, "counts" | "pause" | "block">
@@ -56,16 +61,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
     return Effect.matchEffect(
       heldActivities.isLocked(held) ? ack : Effect.andThen(heldActivities.renew(held), ack),
       {
-        onSuccess: () => {
-          const outcome = completion._tag === "ActivityCompleted" ? "success" : "app_error"
-          return Effect.andThen(
-            count(held, outcome),
-            Effect.annotateLogs(Effect.logDebug(`${component}: outcome stored`), {
-              outcome,
-              duration_ms: Math.round(held.ranMs ?? 0)
-            })
-          )
-        },
+        onSuccess: () => stored(held, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
         onFailure: (error) => settleUnstored(held, completion, error, failures)
       }
     )
@@ -75,12 +71,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
     const decision = decide.unstoredOutcome(held.item, completion, error)
     switch (decision._tag) {
       case "Leave":
-        // Its orchestration gave it up while its outcome was on its way, as a race does with the one that comes second.
-        return held.isLost ?
-          Effect.logDebug(`${component}: outcome not stored, the activity was cancelled`) :
-          Effect.logWarning(
-            `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
-          )
+        return left(held)
       case "Fail":
         return Effect.andThen(logRefusal(error), Effect.suspend(() => store(held, decision.completion)))
       case "Abandon":
@@ -119,7 +110,27 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
       )
     )
 
-  return { store, abandon }
+  const isHeld = (held: Held, failures = 0): Effect.Effect<boolean, ProviderError> =>
+    Effect.matchEffect(Effect.suspend(() => heldActivities.renew(held)), {
+      onSuccess: () => Effect.succeed(true),
+      onFailure: (error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.succeed(false)
+          : isOfTheCall(error)
+          ? Effect.fail(error)
+          : Effect.logDebug(`${component}: end of a transaction not known yet`).pipe(
+            problem(error),
+            Effect.andThen(Effect.sleep(storePauseAfter(failures))),
+            Effect.andThen(Effect.suspend(() => isHeld(held, failures + 1)))
+          )
+    })
+
+  return {
+    store,
+    abandon,
+    isHeld,
+    within: (held, outcome) => outcome === "Stored" ? stored(held, "success") : left(held)
+  }
 }
 
 const executions = seriesOf(Metrics.activityExecutions)
@@ -136,6 +147,23 @@ export const count = ({ item: { name, tag }, ranMs }: Held, outcome: "success" |
   })
 
 // internal
+
+const stored = (held: Held, outcome: "success" | "app_error") =>
+  Effect.andThen(
+    count(held, outcome),
+    Effect.annotateLogs(Effect.logDebug(`${component}: outcome stored`), {
+      outcome,
+      duration_ms: Math.round(held.ranMs ?? 0)
+    })
+  )
+
+/** Its orchestration may give it up while its outcome is on its way, as a race does with the one that comes second. */
+const left = (held: Held) =>
+  held.isLost ?
+    Effect.logDebug(`${component}: outcome not stored, the activity was cancelled`) :
+    Effect.logWarning(
+      `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
+    )
 
 const logRefusal = (error: ProviderError) =>
   problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))

@@ -1,12 +1,14 @@
 /**
  * Logs and metrics of turns.
  */
+import * as Cause from "effect/Cause"
 import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
+import { logDeath } from "../model/shared/defect.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import { aboutInstance, isDebugging } from "../model/shared/logging.ts"
 import type { Turn } from "../provider/Provider.ts"
@@ -99,7 +101,7 @@ const lineOf = ({ diedOf, outcome }: turns.Ran): Effect.Effect<void> =>
     : isExpected(outcome.details)
     ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
     : diedOf !== undefined
-    ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
+    ? logDeath(`${component}: program died, its instance fails`, Cause.squash(diedOf))
     : isChangedCode(outcome.details)
     ? Effect.annotateLogs(
       Effect.logError(

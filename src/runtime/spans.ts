@@ -18,6 +18,7 @@ import * as programSpans from "../replay/programSpans.ts"
 import { Blocked } from "../replay/turn.ts"
 import type { Outcome, Ran, WarmProgram } from "../replay/turn.ts"
 import type { Activity } from "./decide.ts"
+import type { NotCommitted } from "./handlers.ts"
 
 // -- turns -----------------------------------------------------------------------------------------
 
@@ -193,12 +194,14 @@ export const openAttempt = (
 /** Ends it with its handler: what follows is stored in statements of their own. */
 export const endAttempt = (
   span: Tracer.Span,
-  exit: Exit.Exit<string, ErrorDetails | PayloadMismatch>,
+  exit: Exit.Exit<unknown, ErrorDetails | PayloadMismatch | NotCommitted>,
   clock: Clock.Clock
 ): void => {
   const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
   if (reason === undefined) return tracing.endUnsafe(span, exit, clock)
-  const type = reason.error._tag === "PayloadMismatch" ? reason.error._tag : tracing.errorType(reason.error)
+  const { error } = reason
+  const isDetails = error._tag !== "PayloadMismatch" && error._tag !== "NotCommitted"
+  const type = isDetails ? tracing.errorType(error) : error._tag
   if (span.sampled) span.attribute("error.type", type)
   tracing.endUnsafe(span, tracing.failure(type), clock)
 }

@@ -208,6 +208,7 @@ const agreed = (
     ),
     warm: undefined,
     requests: [],
+    appended: [],
     lostSignals: 0,
     spans: []
   }
@@ -234,6 +235,10 @@ const sameValues = (a: turns.Ran, b: turns.Ran, { decodes }: Code): ReadonlyMap<
     if (other === undefined) continue
     if ("input" in action && "input" in other) pair(action.input, other.input, action.decode)
     if ("value" in action && "value" in other) pair(action.value, other.value, action.decode)
+  }
+  for (const [index, { chunk, decode }] of a.appended.entries()) {
+    const other = b.appended[index]
+    if (other !== undefined) pair(chunk, other.chunk, decode)
   }
   const [one, other] = [a.outcome, b.outcome]
   if (one._tag === "Completed" && other._tag === "Completed") pair(one.output, other.output, decodes?.success)

@@ -4,7 +4,7 @@
  * Correctness does not depend on them. A warm program resumes only if the history in the store is the one it has seen;
  * otherwise it is discarded. When there are too many, the least recently used are discarded first.
  */
-import * as Event from "../model/Event.ts"
+import type * as Event from "../model/Event.ts"
 import type { HistoryEnd } from "../provider/Provider.ts"
 import type { WarmProgram } from "../replay/turn.ts"
 import type { Settings } from "./settings.ts"
@@ -55,9 +55,10 @@ export class WarmInstances {
     return entry.program
   }
 
-  add(instanceId: string, program: WarmProgram): void {
+  /** `storedText` is that of the provider. */
+  add(instanceId: string, program: WarmProgram, storedText: (event: Event.Event) => string): void {
     this.take(instanceId)
-    this.entries.set(instanceId, { program, lastEvent: Event.encode(program.lastEvent) })
+    this.entries.set(instanceId, { program, lastEvent: storedText(program.lastEvent) })
     this.total += program.bytes
     for (const oldest of this.entries.keys()) {
       if (this.count <= this.limits.warmInstances && this.total <= this.limits.warmInstanceBytes) break

@@ -4,7 +4,6 @@
  * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out.
  * An activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
  */
-import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -19,16 +18,19 @@ import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import * as Metrics from "../model/Metrics.ts"
+import { logDeath } from "../model/shared/defect.ts"
 import { linked, ours } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
-import { Call } from "./activityCall.ts"
+import { ChunkPort } from "../replay/context.ts"
+import { Call, held } from "./activityCall.ts"
 import { ActivitySlots } from "./activitySlots.ts"
+import * as activityStreams from "./activityStreams.ts"
 import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
-import type { ActivityCode } from "./handlers.ts"
+import type { ActivityCode, Settlement } from "./handlers.ts"
 import { Held } from "./heldActivities.ts"
 import type { HeldActivities } from "./heldActivities.ts"
 import type { HandOverSlots } from "./optimisticTurns.ts"
@@ -75,12 +77,17 @@ export const make = Effect.fnUntraced(function*(options: {
     Effect.annotateLogs(effect, annotationsOf(services, item))
   // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
   // activities allocates. A handler's own annotations and those of the runtime are both in its log lines.
+  const streams = activityStreams.make(provider)
   const handlerServices = new Map(Array.from(handlers, ([name, own]) => [
     name,
-    Context.add(Context.merge(services, own.services), References.CurrentLogAnnotations, {
-      ...Context.get(own.services, References.CurrentLogAnnotations),
-      ...Context.get(services, References.CurrentLogAnnotations)
-    })
+    Context.merge(services, own.services).pipe(
+      Context.add(References.CurrentLogAnnotations, {
+        ...Context.get(own.services, References.CurrentLogAnnotations),
+        ...Context.get(services, References.CurrentLogAnnotations)
+      }),
+      Context.add(ChunkPort, streams),
+      Context.add(activityStreams.ActivityStreams, streams)
+    )
   ]))
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const deliveries = new Set<Delivery>()
@@ -195,7 +202,7 @@ export const make = Effect.fnUntraced(function*(options: {
     const ofHandler = Context.add(
       annotated(handlerServices.get(item.name)!, annotations),
       Call,
-      callOf(item, delivery.attemptCount, sessions.workerId)
+      callOf(delivery, sessions.workerId)
     )
     const performed = perform(delivery, span, tracing.withSpan(ofHandler, span))
     const fiber = Effect.runForkWith(tracing.withSpan(context, span))(performed)
@@ -212,22 +219,44 @@ export const make = Effect.fnUntraced(function*(options: {
   ): Effect.Effect<void> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
-        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input, context)))),
+        Effect.exit(
+          restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input, context, () => settlement(delivery))))
+        ),
         (exit) => {
           if (span !== undefined) spans.endAttempt(span, exit, clock)
           delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
           // The one that interrupted it settles its claim.
           if (delivery.phase !== "Running") return Effect.void
           const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
+          if (decision._tag === "Within") return settled(delivery, outcomes.within(delivery, decision.outcome))
           return decision._tag === "Store"
             ? Effect.andThen(
-              decision.unread === undefined ? Effect.void : logDeath(decision.unread),
+              decision.unread === undefined ? Effect.void : logDeath(`${component}: activity died`, decision.unread),
               settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
             )
             : settled(delivery, restore(outcomes.abandon(delivery, decision)))
         }
       )
     )
+
+  /** How the transaction of a handler settles its claim. */
+  const settlement = (delivery: Delivery): Settlement => ({
+    store: (connection, result) =>
+      Effect.tap(
+        provider.ackWorkItemWithin!({
+          connection,
+          lockToken: delivery.lockToken,
+          completion: decide.completed(delivery.item, result)
+        }),
+        // That its claim has ended is what it wants.
+        () => Effect.sync(() => void (delivery.onLost = () => {}))
+      ),
+    isHeld: outcomes.isHeld(delivery),
+    rolledBack: Effect.sync(() => {
+      delivery.onLost = () => cancel(delivery)
+      if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
+    })
+  })
 
   /** Settles a claim with an outcome of `bytes`, and frees the slot of its handler at once. */
   const settled = (delivery: Delivery, settlement: Effect.Effect<void>, bytes = 0) => {
@@ -394,9 +423,6 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** A logger that throws must not change what is recorded. */
-const logDeath = (defect: unknown) => Effect.exit(Effect.logError(`${component}: activity died`, Cause.die(defect)))
-
 /** A claimed activity, until its claim is settled. */
 class Delivery extends Held {
   readonly claimSpan: Claimed<Activity>["claimSpan"]
@@ -441,18 +467,22 @@ const annotated = (services: Context.Context<never>, annotations: Readonly<Recor
     ...annotations
   })
 
-const callOf = (item: Activity, deliveryNumber: number, workerId: string): Call["Service"] => ({
-  activityName: item.name,
-  instanceId: item.instance,
-  executionId: item.executionId,
-  activityId: item.id,
-  tryNumber: item.tryNumber ?? 1,
-  deliveryNumber,
-  idempotencyKey: keyOf(item),
-  sessionId: Option.fromUndefinedOr(item.sessionId),
-  tag: Option.fromUndefinedOr(item.tag),
-  workerId
-})
+const callOf = (delivery: Delivery, workerId: string): Call["Service"] => {
+  const { attemptCount, item } = delivery
+  return {
+    activityName: item.name,
+    instanceId: item.instance,
+    executionId: item.executionId,
+    activityId: item.id,
+    tryNumber: item.tryNumber ?? 1,
+    deliveryNumber: attemptCount,
+    idempotencyKey: keyOf(item),
+    sessionId: Option.fromUndefinedOr(item.sessionId),
+    tag: Option.fromUndefinedOr(item.tag),
+    workerId,
+    [held]: delivery
+  }
+}
 
 /** Rust does not send the start time of the execution. */
 const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: Activity) =>

@@ -13,13 +13,16 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
+import { SealsDefects } from "../model/shared/defect.ts"
 import { problemOfName } from "../model/shared/identifiers.ts"
 import { ours, withHarmlessLoggers } from "../model/shared/logging.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Queue } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
@@ -32,6 +35,7 @@ import * as claimRights from "./internal/claimRights.ts"
 import * as sweeps from "./internal/sweep.ts"
 import * as wakeupWork from "./internal/wakeupWork.ts"
 import { servedOf } from "./shared/code.ts"
+import * as sealedDriver from "./shared/sealedDriver.ts"
 import type * as Task from "./Task.ts"
 import { TaskDriver } from "./TaskDriver.ts"
 
@@ -143,7 +147,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
     TaskWorker,
     Effect.gen(function*() {
       const served = yield* servedOf(options.tasks)
-      const driver = yield* TaskDriver
+      const driver = yield* sealedDriver.driver
       const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
       const problem = problemOfName(workerId, maxWorkerIdBytes)
       if (problem !== undefined) {
@@ -209,7 +213,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       })
       yield* Effect.forkScoped(Effect.flatMap(Deferred.await(rights.denied), stop))
       return TaskWorker.of({ failure: Deferred.await(failure) })
-    })
+    }).pipe(
+      Effect.updateContext((context: Context.Context<any>) =>
+        Context.add(context, SealsDefects, Option.isSome(Context.getOption(context, PayloadCodec)))
+      )
+    )
   ) as never
 
 /**

@@ -22,6 +22,7 @@ import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
 import * as sweeps from "./internal/sweep.ts"
 import type { TaskNotFound, TaskWaitTimeout } from "./shared/errors.ts"
 import type { CreateOptions } from "./shared/newTask.ts"
+import * as sealedDriver from "./shared/sealedDriver.ts"
 import * as service from "./shared/service.ts"
 import * as waits from "./shared/waits.ts"
 import type * as Task from "./Task.ts"
@@ -170,7 +171,7 @@ export {
  */
 export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
-    const driver = yield* TaskDriver
+    const driver = yield* sealedDriver.driver
     const topics = yield* Topics
     const wait = yield* waits.make(driver)
     const written = topics.announce([{ topic: Topic.outbox }])
@@ -250,7 +251,7 @@ export const layerActivities: Layer.Layer<
 > = Layer.unwrap(Effect.gen(function*() {
   const topics = yield* Topics
   return service.activityHandlers({
-    store: yield* patient(yield* TaskDriver),
+    store: yield* patient(yield* sealedDriver.driver),
     written: topics.announce([{ topic: Topic.outbox }])
   })
 }))

@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Duration from "effect/Duration"
@@ -14,20 +15,25 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
 import { idOf } from "../model/shared/definitions.ts"
 import { InBackground } from "../model/shared/inBackground.ts"
+import { Rest } from "../model/shared/rest.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import * as memory from "../provider/memory/driver.ts"
 import * as tables from "../provider/memory/tables.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { openingProgress } from "../provider/shared/openingProgress.ts"
+import * as sealing from "../provider/shared/sealing.ts"
 import { Retention } from "../Retention.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
 import { keepsAll } from "../runtime/retentionPolicy.ts"
@@ -101,7 +107,8 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * **Details**
  *
  * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
- * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
+ * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own. With a
+ * `PayloadCodec` in the context of the layer, that store has sealed payloads, and `history` and `Admin` show them so.
  *
  * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus`, `waitForValue` and
  * `request` until the status, the value or the answer is there. Its other methods begin and end at rest: everything
@@ -222,10 +229,11 @@ export const layer = <A, E, R>(
 
     const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
-    const { awaitProgress, handlersReady, untilDone, untilEnded } = untils.make({
+    const { awaitProgress, handlersReady, readStream, untilDone, untilEnded } = untils.make({
       time,
       store,
       readProgress: Context.get(drivers, ProviderDriver).readProgress,
+      readPage: provider.readStream,
       history,
       claimed,
       handlers,
@@ -235,7 +243,19 @@ export const layer = <A, E, R>(
     })
     const waiting = Context.get(
       yield* Layer.buildWithScope(Client.layer, scope).pipe(
-        Effect.provideService(Provider.Provider, { ...provider, awaitProgress })
+        Effect.provideService(Provider.Provider, {
+          ...provider,
+          awaitProgress: Option.match(yield* Effect.serviceOption(PayloadCodec), {
+            onNone: () => awaitProgress,
+            onSome: (codec) =>
+              openingProgress(
+                { awaitProgress },
+                sealing.make(codec, "instance_id"),
+                Context.get(time.context, Clock.Clock)
+              )
+          }),
+          readStream
+        })
       ),
       Client.Client
     )
@@ -258,6 +278,7 @@ export const layer = <A, E, R>(
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      readStream: waiting.readStream,
       request: waiting.request,
       watch: waiting.watch,
       waitForStatus: waiting.waitForStatus,
@@ -300,6 +321,7 @@ export const layer = <A, E, R>(
       Context.merge(services),
       Context.add(Client.Client, patient),
       Context.add(TestRuntime, testRuntime),
+      Context.add(Rest, time.rest),
       Context.merge(time.context)
     )
   }))
@@ -405,6 +427,11 @@ const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service
   })
   return Provider.Provider.of({
     ...provider,
+    // The transaction of a handler is in no store of the test: its result is stored when that has committed.
+    ackWorkItemWithin: ({ completion, lockToken }) =>
+      provider.renewWorkItemLock({ lockToken, extendFor: Duration.seconds(1), sufficient: Duration.millis(1) }).pipe(
+        Effect.as({ committed: Effect.ignore(provider.ackWorkItem(lockToken, Option.some(completion))) })
+      ),
     // An activity that waits for an instance is asleep: time passes for it.
     awaitEnd: (options) => Effect.raceFirst(provider.awaitEnd(options), asleep),
     awaitProgress: (options) => Effect.raceFirst(provider.awaitProgress(options), asleep)

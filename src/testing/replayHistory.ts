@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Event from "../model/Event.ts"
@@ -18,7 +19,9 @@ import { isClosing, isEnd, isOwnEnd } from "../model/shared/recordedEnds.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Admin } from "../provider/Admin.ts"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { reveal } from "../provider/shared/revealing.ts"
 import { isRequest, mismatch } from "../replay/action.ts"
 import { codeAfter, diesAfter, isDeath } from "../replay/codeAfter.ts"
 import type { Code, StoredValue } from "../replay/codeAfter.ts"
@@ -108,7 +111,8 @@ export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
  * where that version is missing. Given one definition, all executions are replayed with it, whatever their versions:
  * this shows whether a change needs a new version.
  *
- * The values of an instance pass from one execution to the next, so give the history of all executions.
+ * The values of an instance pass from one execution to the next, so give the history of all executions. One with sealed
+ * payloads needs the `PayloadCodec` that has stored it in the context.
  *
  * **Example** (A history of production in the test suite)
  *
@@ -131,7 +135,9 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
   Effect.gen(function*() {
     const definitions: Versions = "name" in orchestration ? [orchestration] : orchestration
     const { name } = definitions[0]
-    const executions = yield* Effect.fromResult(read(name, history))
+    const stored = yield* Effect.fromResult(read(name, history))
+    const codec = yield* Effect.serviceOption(PayloadCodec)
+    const executions = Option.isNone(codec) ? stored : yield* reveal(stored, codec.value)
     const keyValues = new Map<string, StoredValue>()
     for (const events of executions) {
       const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]

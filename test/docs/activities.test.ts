@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Transaction } from "duroxide-prisma/prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -7,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import * as pg from "pg"
 import * as App from "../utils/app.ts"
 import * as Docs from "../utils/docs.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
@@ -83,6 +85,29 @@ const Purchase = Orchestration.make("Purchase", {
 
 const PurchaseLive = Purchase.toLayer((order) => Charge.execute(order))
 
+class OutOfStock extends Schema.TaggedError<OutOfStock>()("OutOfStock", { item: Schema.String }) {}
+
+const TakeStock = Activity.make("TakeStock", {
+  payload: { item: Schema.String, quantity: Schema.Int },
+  error: OutOfStock
+})
+
+const TakeStockLive = (pool: pg.Pool) =>
+  TakeStock.toLayer(
+    Activity.transactional(Transaction.ofPool(pool), ({ item, quantity }, tx) =>
+      Effect.gen(function*() {
+        const taken = yield* Effect.promise(() =>
+          tx.query("UPDATE stock SET available = available - $2 WHERE item = $1 AND available >= $2", [item, quantity])
+        )
+        if (taken.rowCount === 0) return yield* new OutOfStock({ item })
+      }))
+  )
+
+const Buy = Orchestration.make("Buy", {
+  payload: { item: Schema.String, quantity: Schema.Int },
+  error: OutOfStock
+})
+
 const calls: Array<string> = []
 
 const handlers = Layer.merge(
@@ -107,9 +132,11 @@ const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(
 )
 
 it("docs/activities.md: its examples are those tested here", () => {
-  const here = Docs.withoutIndentation(Docs.read("test/docs/activities.test.ts"))
+  const here = Docs.withoutIndentation(
+    Docs.read("test/docs/activities.test.ts") + Docs.read("test/utils/transactions.ts")
+  )
   const examples = Docs.blocks(Docs.read("docs/activities.md"), "ts")
-  assert.lengthOf(examples, 6)
+  assert.lengthOf(examples, 9)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
@@ -139,3 +166,26 @@ it.effect("docs/activities.md: a call that is over time, caught and passed on", 
     assert.instanceOf(error, Activity.ActivityTimedOut)
   }).pipe(Effect.provide(TestRuntime.layer(runtime)))
 })
+
+it.live("docs/activities.md, Exactly once in PostgreSQL: stock is taken, or is too low", () =>
+  Effect.gen(function*() {
+    const { schema, sql, url } = yield* PgServer.database
+    yield* sql("CREATE TABLE stock AS SELECT 'tea' AS item, 5 AS available")
+    const pool = yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        new pg.Pool({ connectionString: url.replace(/\?.*$/, ""), options: `-c search_path=${schema}` })
+      ),
+      (pool) => Effect.promise(() => pool.end())
+    )
+    const services = yield* Layer.build(
+      Runtime.layer({ orchestrations: [Buy], activities: [TakeStock] }).pipe(
+        Layer.provide([Buy.toLayer((order) => TakeStock.execute(order)), TakeStockLive(pool)]),
+        Layer.provideMerge(App.store(url))
+      )
+    )
+    const client = yield* Effect.provide(Client.Client, services)
+    yield* client.execute(Buy, { instanceId: "b1", payload: { item: "tea", quantity: 3 } })
+    const error = yield* Effect.flip(client.execute(Buy, { instanceId: "b2", payload: { item: "tea", quantity: 3 } }))
+    assert.instanceOf(error, OutOfStock)
+    assert.deepStrictEqual(yield* sql("SELECT available FROM stock"), [{ available: 2 }])
+  }).pipe(Effect.scoped, Effect.provide(PgServer.layer)))

@@ -10,6 +10,7 @@ import * as prisma from "duroxide-prisma/prisma"
 import * as provider from "duroxide-prisma/provider"
 import * as queue from "duroxide-prisma/queue"
 import * as sqs from "duroxide-prisma/queue/sqs"
+import * as completions from "duroxide-prisma/recipes/completions"
 import * as datasets from "duroxide-prisma/recipes/datasets"
 import * as deliveries from "duroxide-prisma/recipes/deliveries"
 import * as triggers from "duroxide-prisma/recipes/triggers"
@@ -38,6 +39,7 @@ const ours: Record<string, object> = {
   "duroxide-prisma/outbox": outbox,
   "duroxide-prisma/queue": queue,
   "duroxide-prisma/queue/sqs": sqs,
+  "duroxide-prisma/recipes/completions": completions,
   "duroxide-prisma/recipes/datasets": datasets,
   "duroxide-prisma/recipes/deliveries": deliveries,
   "duroxide-prisma/recipes/triggers": triggers,

@@ -23,13 +23,15 @@ const calls: ReadonlyArray<{ readonly call: string; readonly level: string; read
   { call: "Effect.logWarning", level: "Warn" },
   { call: "Effect.logError", level: "Error" },
   { call: "Effect.logFatal", level: "Fatal" },
+  // What a handler or a program has died of.
+  { call: "logDeath", level: "Error" },
   // An instance that is abandoned.
   { call: "errorOnce", level: "Error", component: "Orchestration dispatcher: " },
   // What a turn found in its messages.
   { call: "warnings.push", level: "Warn", component: "Orchestration dispatcher: " }
 ]
-/** They log the lines of the last two. */
-const passesOn = /Effect\.logError\(line\)|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
+/** They log the lines of `logDeath` and of the last two. */
+const passesOn = /Effect\.logError\(line[),]|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
 
 const naming = /const component = "([^"]+)"/
 /** The parts of a dispatcher share the name that one of them gives it. */

@@ -25,6 +25,23 @@ describe("docs/outcomes.md", () => {
     )
   })
 
+  it("every row on transactional activities and on completions is the beginning of a test", () => {
+    for (
+      const [heading, count, ...files] of [
+        ["Transactional activities", 10, "runtime/transactional.postgres", "runtime/transactional"],
+        ["Completions from outside", 7, "recipes/Completion"]
+      ] as const
+    ) {
+      const section = Docs.read("docs/outcomes.md").split(`## ${heading}\n`)[1]!.split("\n##")[0]!
+      const cases = section.split("\n").filter((line) => /^\| [a-z]/.test(line)).map((line) =>
+        line.split("|")[1]!.trim()
+      )
+      assert.lengthOf(cases, count)
+      const tests = files.map((file) => Docs.read(`test/${file}.test.ts`)).join("\n")
+      for (const name of cases) assert.include(tests, `"${name}`)
+    }
+  })
+
   it("every row on poison is the name of a test", () => {
     const section = Docs.read("docs/outcomes.md").split("## Poison")[1]!.split("\n## ")[0]!
     const cases = section.split("\n").filter((line) => /^\| [a-z]/.test(line)).map((line) => line.split("|")[1]!.trim())

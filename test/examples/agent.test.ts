@@ -1,12 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client } from "duroxide-prisma"
+import { Client, ProgressStream } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Chat, Conversation, Messages, RuntimeLive } from "../../examples/agent/agent.ts"
+import * as Stream from "effect/Stream"
+import { Chat, Conversation, Messages, RuntimeLive, Tokens } from "../../examples/agent/agent.ts"
 import { Model, Overloaded } from "../../examples/agent/model.ts"
 import * as Printed from "./printed.ts"
 
@@ -51,10 +52,11 @@ describe("agent", () => {
       yield* start
       assert.strictEqual(yield* status, "waiting for you")
       yield* send("hello")
+      yield* TestRuntime.advance("1 second")
       assert.deepStrictEqual(yield* said, ["user: hello", "assistant: You said: hello"])
       yield* send("where is order 42?")
       assert.strictEqual(yield* status, "using LookUpOrder and Research")
-      yield* TestRuntime.advance("1 second")
+      yield* TestRuntime.advance("2 seconds")
       assert.deepStrictEqual((yield* said).slice(2), tools)
       assert.strictEqual(yield* client.wait(Chat, "c"), 2)
     })))
@@ -79,11 +81,28 @@ describe("agent", () => {
       ])
     })))
 
+  it.effect("streams its words; a reader sees where an answer begins anew after a crash, and drops what it has", () =>
+    on(Effect.fnUntraced(function*() {
+      const client = yield* Client.Client
+      yield* start
+      yield* send("hello")
+      yield* TestRuntime.advance("30 millis")
+      const words = Stream.runCollect(client.readStream(Tokens, "c", { follow: false }))
+      assert.deepStrictEqual((yield* words).map(({ chunk }) => chunk), ["You ", "said: "])
+      yield* TestRuntime.crash
+      yield* TestRuntime.advance("1 minute")
+      assert.strictEqual((yield* said).at(-1), "assistant: You said: hello")
+      const all = yield* words
+      assert.deepStrictEqual(all.map(({ chunk }) => chunk), ["You ", "said: ", "You ", "said: ", "hello"])
+      const shown = all.reduce((text, entry) => ProgressStream.startsOver(entry) ? entry.chunk : text + entry.chunk, "")
+      assert.strictEqual(shown, "You said: hello")
+    })))
+
   it.effect("gives the failure of a tool to the model", () =>
     on(Effect.fnUntraced(function*() {
       yield* start
       yield* send("where is order 7?")
-      yield* TestRuntime.advance("1 second")
+      yield* TestRuntime.advance("2 seconds")
       assert.include((yield* said).at(-1), "assistant: there is no order 7; ")
     })))
 
@@ -106,7 +125,10 @@ describe("agent", () => {
     on(Effect.fnUntraced(function*() {
       const admin = yield* Admin.Admin
       yield* start
-      for (let message = 1; message <= 40; message++) yield* send(`${message}`)
+      for (let message = 1; message <= 40; message++) {
+        yield* send(`${message}`)
+        yield* TestRuntime.advance("1 second")
+      }
       assert.lengthOf(yield* said, 30)
       assert.strictEqual((yield* said).at(-1), "assistant: You said: 40")
       const executions = yield* admin.listExecutions("c")

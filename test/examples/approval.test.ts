@@ -1,18 +1,23 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
+import { Completion } from "duroxide-prisma/recipes/completions"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import {
   Decide,
+  Inbox,
   NoAnswer,
-  OwnExpense,
+  NotYours,
   policy,
   Refused,
   Reimburse,
-  RuntimeLive
+  RuntimeLive,
+  Withdraw,
+  Withdrawn
 } from "../../examples/approval/approval.ts"
 import * as Printed from "./printed.ts"
 
@@ -26,6 +31,9 @@ const submit = (cents: number) =>
     return client.start(Reimburse, { instanceId: "e", payload: { expense, policy } })
   })
 
+const decide = (decision: typeof Decide.success.Type) =>
+  Effect.flatMap(Inbox, (inbox) => Decide.complete(inbox.get("e")!, decision))
+
 const stage = Effect.flatMap(Client.Client, (client) => client.status("e")).pipe(
   Effect.map((status) => status._tag === "NotFound" ? undefined : Option.getOrUndefined(status.customStatus))
 )
@@ -33,7 +41,14 @@ const stage = Effect.flatMap(Client.Client, (client) => client.status("e")).pipe
 /** Runs a test in virtual time, with the lines the activities print. */
 const on = <A, E, R>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>) => {
   const { layer, lines } = Printed.make()
-  return test(lines).pipe(Effect.provide(TestRuntime.layer(RuntimeLive).pipe(Layer.provide(layer))))
+  return test(lines).pipe(Effect.provide(
+    Completion.layer({ activities: [Decide] }).pipe(
+      Layer.provideMerge(TestRuntime.layer(RuntimeLive)),
+      Layer.provide(Completion.layerKeys([Redacted.make("k".repeat(32))])),
+      Layer.provideMerge(Layer.succeed(Inbox, new Map())),
+      Layer.provide(layer)
+    )
+  ))
 }
 
 describe("approval", () => {
@@ -55,9 +70,7 @@ describe("approval", () => {
       assert.strictEqual(yield* stage, "waiting for the manager")
       yield* TestRuntime.advance("1 day")
       assert.strictEqual(yield* stage, "waiting for the director")
-      const own = yield* Effect.flip(client.request(Decide, "e", { by: "Ada", approved: true }))
-      assert.deepStrictEqual(own, new OwnExpense())
-      assert.strictEqual(yield* client.request(Decide, "e", { by: "the director", approved: true }), "will be paid")
+      yield* decide({ by: "the director", approved: true })
       assert.deepStrictEqual(yield* client.wait(Reimburse, "e"), { approvedBy: "the director" })
       assert.strictEqual(yield* stage, "paid, approved by the director")
       assert.strictEqual(yield* days, 3.5)
@@ -76,9 +89,23 @@ describe("approval", () => {
       yield* submit(20_000)
       yield* TestRuntime.advance("5 days")
       yield* TestRuntime.crash
-      assert.strictEqual(yield* client.request(Decide, "e", { by: "the manager", approved: false }), "will not be paid")
+      yield* decide({ by: "the manager", approved: false })
       assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Refused({ by: "the manager" }))
       assert.strictEqual(yield* stage, "refused by the manager")
+    })))
+
+  it.effect("only who has asked may take it back", () =>
+    on(Effect.fnUntraced(function*(lines) {
+      const client = yield* Client.Client
+      yield* submit(20_000)
+      yield* TestRuntime.advance("1.5 days")
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Withdraw, "e", { by: "Bob" })), new NotYours())
+      assert.strictEqual(yield* stage, "waiting for the manager")
+      yield* client.request(Withdraw, "e", { by: "Ada" })
+      assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Withdrawn())
+      assert.strictEqual(yield* stage, "withdrawn")
+      assert.strictEqual(yield* days, 1.5)
+      assert.lengthOf(lines.filter((line) => line.startsWith("paid")), 0)
     })))
 
   it.effect("after seven days it stops waiting", () =>

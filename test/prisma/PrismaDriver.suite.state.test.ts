@@ -1,3 +1,3 @@
 import { suite } from "../utils/prismaSuite.ts"
 
-suite("attributes", "capabilityFiltering", "customStatus", "kvStore", "serving")
+suite("attributes", "capabilityFiltering", "customStatus", "kvStore", "serving", "streams")

@@ -113,6 +113,12 @@ export const held = `
   INSERT INTO instance_locks SELECT 'locked' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks SELECT 'paused' || g, '', ${now - 60_000} + g % 2 * 120000, 1
     FROM generate_series(1, ${many}) AS g;
+  INSERT INTO progress_streams (id, instance_id, name, next_offset, next_bytes, appended_at)
+    SELECT g, 'i' || g, 's', 3, 3, now() FROM generate_series(1, ${many}) AS g ON CONFLICT DO NOTHING;
+  INSERT INTO progress_streams (id, instance_id, name, next_offset, next_bytes, appended_at)
+    VALUES (${many} + 1, 'idle', 's', 3, 3, now()) ON CONFLICT DO NOTHING;
+  INSERT INTO progress_chunks SELECT g, c, c, '1/1/1/1/x', c + 1, '1', now()
+    FROM generate_series(1, ${many} + 1) AS g, generate_series(0, 2) AS c ON CONFLICT DO NOTHING;
   INSERT INTO operator_actions (actor, action, target, details, outcome)
     SELECT 'a', 'retry', 'i' || g, '', 'done' FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
@@ -428,6 +434,9 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
       "kv_delta_pkey",
       "attributes_pkey",
       "removed_events_pkey",
+      "progress_streams_instance_id_name_idx",
+      "progress_streams_pkey",
+      "progress_chunks_pkey",
       "worker_queue_instance_id_execution_id_activity_id_idx",
       "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_instance_id_idx"
@@ -440,6 +449,36 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["executions_pkey"],
     20
   ],
+  "appendChunks": [
+    `SELECT dx_append_chunks(
+      jsonb_build_array(jsonb_build_object(
+        'token', (SELECT id || '.${uuid}' FROM worker_queue WHERE instance_id = 'idle' LIMIT 1),
+        'instance_id', 'idle', 'stream', 's', 'writer', '1/1/1/1/x', 'number', 3, 'is_repeat', true,
+        'chunks', '["1", "2"]'::jsonb, 'keep_chunks', 3, 'keep_bytes', 100
+      )), ${now}
+    )`,
+    [
+      "progress_streams_instance_id_name_idx",
+      "progress_streams_pkey",
+      "progress_chunks_pkey",
+      "worker_queue_pkey",
+      "executions_pkey"
+    ],
+    40
+  ],
+  "readChunks": [
+    `SELECT * FROM dx_read_chunks(
+      '[{"instance_id":"i5","stream":"s","max_bytes":1000},{"instance_id":"unknown","stream":"s","max_bytes":1000}]'
+    )`,
+    ["instances_pkey", "executions_pkey", "progress_streams_instance_id_name_idx", "progress_chunks_pkey"],
+    20
+  ],
+  "resumeChunks": [
+    "SELECT * FROM dx_resume_chunks('i5', 's', '1/1/')",
+    ["progress_streams_instance_id_name_idx", "progress_chunks_pkey"],
+    20
+  ],
+  "listStreams": ["SELECT * FROM dx_read_streams('i5')", ["progress_streams_instance_id_name_idx"], 20],
   "readHistory": ["SELECT * FROM dx_read_history('i5', NULL, 0, 1000000)", ["executions_pkey", "history_pkey"], 250],
   "readEnds": [
     "SELECT * FROM dx_read_ends('{i5,i6,unknown}', 1000000)",

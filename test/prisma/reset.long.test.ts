@@ -70,6 +70,7 @@ const triggers = (sql: PgServer.TestDatabase["sql"]) =>
   )
 const triggersOfLaterRelease = [
   "dx_added",
+  "dx_delete_streams",
   "dx_notify_end",
   "dx_notify_moved_activity",
   "dx_notify_moved_message",
@@ -80,7 +81,8 @@ const triggersOfLaterRelease = [
 ]
 
 /** A table that Duroxide does not have. */
-const ourTable = /^((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|removed_events)$)/
+const ourTable =
+  /^((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events)$)/
 
 describe("a schema of our own", () => {
   it.live("reset: removes triggers with the functions they call", () =>
@@ -102,7 +104,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 27)
+      assert.lengthOf(removed.tables, 29)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -256,11 +258,11 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 18)
+      assert.lengthOf(removed.tables, 20)
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 27)
+      assert.lengthOf(removed.indexes, 28)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

@@ -2,6 +2,7 @@
 // serves.
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { PayloadCodec } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,10 +13,12 @@ interface Options {
   readonly optimisticTurns?: boolean
   /** Instances that it starts itself, twenty at a time, so that it may store their first turns. */
   readonly starts?: ReadonlyArray<string>
+  /** Encrypts payloads with the first of these keys, as `PayloadCodec.parseKeys` reads them. Defaults to plain text. */
+  readonly keys?: string
 }
 
 const url = process.argv[2]!
-const { optimisticTurns = true, starts = [] } = JSON.parse(process.argv[3] ?? "{}") as Options
+const { keys, optimisticTurns = true, starts = [] } = JSON.parse(process.argv[3] ?? "{}") as Options
 
 const App = RuntimeLive.pipe(
   // Short locks: the work of a killed process is taken over within a second.
@@ -23,7 +26,12 @@ const App = RuntimeLive.pipe(
     RuntimeConfig.layer({ optimisticTurns, orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })
   ),
   Layer.merge(Client.layer),
-  Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
+  Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
+  Layer.provide(
+    keys === undefined
+      ? Layer.empty
+      : PayloadCodec.layer([PayloadCodec.encryption(PayloadCodec.parseKeys(keys))])
+  )
 )
 
 const main = Effect.runFork(Effect.scoped(Effect.gen(function*() {

@@ -283,6 +283,7 @@ export class Uninterrupted {
       perform: perform as Engine["perform"],
       request,
       changed: () => Effect.succeed(true),
+      append: () => Effect.void,
       historySize: Effect.succeed(0),
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),

@@ -11,6 +11,7 @@ import type * as WorkItem from "../../src/model/WorkItem.ts"
 import type { OrchestrationItem } from "../../src/provider/Provider.ts"
 import type { WarmProgram } from "../../src/replay/turn.ts"
 import * as decide from "../../src/runtime/decide.ts"
+import type { Within } from "../../src/runtime/handlers.ts"
 import * as registries from "../../src/runtime/registry.ts"
 
 const maxAttempts = 3
@@ -248,11 +249,15 @@ describe("An activity that is delivered", () => {
     completion._tag === "ActivityFailed" ? completion.details._tag : completion.result
   const application = ErrorDetails.application("ActivityFailed", "no")
   const ended = (
-    exit: Exit.Exit<string, ErrorDetails.ErrorDetails | PayloadMismatch>,
+    exit: Exit.Exit<string | Within, ErrorDetails.ErrorDetails | PayloadMismatch>,
     { item = job, mayBlock = true } = {}
   ) => {
     const decision = decide.handlerEnd(item, exit, mayBlock)
-    return decision._tag === "Store" ? `Store ${outcome(decision.completion)}` : abandoned(decision)
+    return decision._tag === "Store"
+      ? `Store ${outcome(decision.completion)}`
+      : decision._tag === "Within"
+      ? decision.outcome
+      : abandoned(decision)
   }
   const completion = (details?: ErrorDetails.ErrorDetails): decide.Completion => {
     const of = { instance: "i", executionId: 1, id: 2 }

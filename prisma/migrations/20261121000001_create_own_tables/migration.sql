@@ -1,4 +1,4 @@
--- Purpose: creates the tables that only this package has: of blocked instances, attributes, pauses, actions of operators, queues, outbox, tasks, data sets and imports. Records in
+-- Purpose: creates the tables that only this package has: of blocked instances, attributes, progress streams, pauses, actions of operators, queues, outbox, tasks, data sets and imports. Records in
 -- every queued row which processes may take it, so that a claim never reads work of others, and in every message since
 -- when it may be delivered, whatever the clock does afterwards.
 -- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of
@@ -42,6 +42,35 @@ CREATE INDEX attributes_name_number_value_created_at_instance_id_idx ON attribut
 CREATE INDEX attributes_name_time_value_created_at_instance_id_idx ON attributes (name, time_value, created_at, instance_id)
   WHERE time_value IS NOT NULL;
 CREATE INDEX attributes_name_created_at_instance_id_idx ON attributes (name, created_at, instance_id);
+
+-- Streams of chunks that instances and their activities append for readers, besides their histories. The row of a stream is
+-- locked by whoever appends, so that offsets have no gaps; an append changes no column that an index has.
+CREATE TABLE progress_streams (
+  id BIGSERIAL NOT NULL,
+  instance_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  first_offset BIGINT NOT NULL DEFAULT 0, -- of the oldest chunk that is kept
+  next_offset BIGINT NOT NULL DEFAULT 0,
+  first_bytes BIGINT NOT NULL DEFAULT 0, -- bytes of all chunks before the oldest one that is kept
+  next_bytes BIGINT NOT NULL DEFAULT 0, -- bytes of all chunks so far
+  appended_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT progress_streams_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX progress_streams_instance_id_name_idx ON progress_streams (instance_id, name);
+
+CREATE TABLE progress_chunks (
+  stream_id BIGINT NOT NULL,
+  chunk_offset BIGINT NOT NULL,
+  bytes_before BIGINT NOT NULL, -- bytes of all chunks before this one
+  writer TEXT NOT NULL, -- <execution>, or of an activity <execution>/<first try>/<try>/<delivery>/<random>
+  number BIGINT NOT NULL, -- among the chunks of its writer, from 1; goes on where a later delivery goes on
+  chunk TEXT NOT NULL,
+  appended_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT progress_chunks_pkey PRIMARY KEY (stream_id, chunk_offset)
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+); -- written once, deleted when newer ones need the room, or with the instance
 
 -- Events that a retry has removed from a history, for people: who wants to know what was tried before.
 CREATE TABLE removed_events (

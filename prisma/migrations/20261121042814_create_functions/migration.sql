@@ -321,6 +321,131 @@ BEGIN
 END
 $$;
 
+-- Locks the row of a stream, and creates it where there is none. Returns its id; null without the instance, or if
+-- another transaction has locked that for a deletion and p_waits is false. A part of dx_append_chunks and
+-- dx_store_chunks.
+--
+-- Bound: the stream. Locks: the row of the instance where the stream is new (key share), then that of the stream.
+CREATE OR REPLACE FUNCTION dx_lock_stream(
+  p_instance_id text, p_name text, p_waits boolean, p_now timestamptz
+) RETURNS bigint LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_id bigint;
+BEGIN
+  SELECT s.id INTO v_id FROM progress_streams AS s
+  WHERE s.instance_id = p_instance_id AND s.name = p_name
+  FOR UPDATE;
+  IF FOUND THEN
+    RETURN v_id;
+  END IF;
+  -- A deletion that comes now waits, and finds the row.
+  IF p_waits THEN
+    PERFORM FROM instances AS i WHERE i.instance_id = p_instance_id FOR KEY SHARE;
+  ELSE
+    PERFORM FROM instances AS i WHERE i.instance_id = p_instance_id FOR KEY SHARE SKIP LOCKED;
+  END IF;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO progress_streams AS s (instance_id, name, appended_at) VALUES (p_instance_id, p_name, p_now)
+  ON CONFLICT (instance_id, name) DO UPDATE SET appended_at = s.appended_at -- locks it
+  RETURNING s.id INTO v_id;
+  RETURN v_id;
+END
+$$;
+
+-- Appends chunks to a stream that the caller has locked, and deletes the oldest ones that are then too many. The newest
+-- chunk always stays. A part of dx_append_chunks and dx_store_chunks.
+--
+-- Bound: the chunks given, and those deleted. Locks: rows of progress_streams and progress_chunks.
+CREATE OR REPLACE FUNCTION dx_insert_chunks(
+  p_stream_id bigint,
+  p_writer text,
+  p_number bigint,                 -- of the first chunk
+  p_chunks text[],                 -- at least one
+  p_keep_chunks bigint,
+  p_keep_bytes bigint,
+  p_now timestamptz
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_stream progress_streams;
+  v_bytes bigint;
+BEGIN
+  SELECT s.* INTO v_stream FROM progress_streams AS s WHERE s.id = p_stream_id;
+  INSERT INTO progress_chunks (stream_id, chunk_offset, bytes_before, writer, number, chunk, appended_at)
+  SELECT
+    p_stream_id, v_stream.next_offset + c.position - 1,
+    v_stream.next_bytes + COALESCE(
+      sum(octet_length(c.chunk)) OVER (ORDER BY c.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0
+    ),
+    p_writer, p_number + c.position - 1, c.chunk, p_now
+  FROM unnest(p_chunks) WITH ORDINALITY AS c (chunk, position);
+  SELECT sum(octet_length(chunk)) INTO v_bytes FROM unnest(p_chunks) AS given (chunk);
+
+  v_stream.next_offset := v_stream.next_offset + cardinality(p_chunks);
+  v_stream.next_bytes := v_stream.next_bytes + v_bytes;
+  IF v_stream.next_offset - v_stream.first_offset > p_keep_chunks
+    OR v_stream.next_bytes - v_stream.first_bytes > p_keep_bytes
+  THEN
+    -- Reads what is deleted next, and one more.
+    SELECT c.chunk_offset, c.bytes_before INTO v_stream.first_offset, v_stream.first_bytes
+    FROM progress_chunks AS c
+    WHERE c.stream_id = p_stream_id
+      AND c.chunk_offset >= GREATEST(v_stream.first_offset, v_stream.next_offset - p_keep_chunks)
+      AND (c.bytes_before >= v_stream.next_bytes - p_keep_bytes OR c.chunk_offset = v_stream.next_offset - 1)
+    ORDER BY c.chunk_offset LIMIT 1;
+    DELETE FROM progress_chunks AS c
+    WHERE c.stream_id = p_stream_id AND c.chunk_offset < v_stream.first_offset;
+  END IF;
+  UPDATE progress_streams AS s
+  SET first_offset = v_stream.first_offset, next_offset = v_stream.next_offset, first_bytes = v_stream.first_bytes,
+      next_bytes = v_stream.next_bytes, appended_at = p_now
+  WHERE s.id = p_stream_id;
+END
+$$;
+
+-- Stores the chunks that programs append. A part of dx_store_turns, so that a chunk is there if and only if its turn is.
+--
+-- Bound: the chunks, and those that they drive out. Locks: rows of progress_streams by instance and name. The caller has
+-- excluded deletions of these instances.
+CREATE OR REPLACE FUNCTION dx_store_chunks(
+  p_turns dx_turn[],
+  p_changes jsonb,                 -- [{ack, action: chunk, stream, chunk, keep_chunks, keep_bytes}]. Other actions are
+                                   --   left out
+  p_now timestamptz
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_stream record;
+  v_stream_id bigint;
+BEGIN
+  FOR v_stream IN
+    SELECT
+      turn.instance_id, turn.execution_id, c.stream, array_agg(c.chunk ORDER BY c.position) AS chunks,
+      min(c.keep_chunks) AS keep_chunks, min(c.keep_bytes) AS keep_bytes
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_changes)
+        AS (ack bigint, action text, stream text, chunk text, keep_chunks bigint, keep_bytes bigint)
+    ) WITH ORDINALITY AS c (ack, action, stream, chunk, keep_chunks, keep_bytes, position)
+    CROSS JOIN LATERAL (SELECT p_turns[c.ack].instance_id, p_turns[c.ack].execution_id) AS turn
+    WHERE c.action = 'chunk' AND turn.execution_id IS NOT NULL
+    GROUP BY turn.instance_id, turn.execution_id, c.stream
+    ORDER BY turn.instance_id COLLATE "C", c.stream COLLATE "C"
+  LOOP
+    v_stream_id := dx_lock_stream(v_stream.instance_id, v_stream.stream, true, p_now);
+    CONTINUE WHEN v_stream_id IS NULL; -- a turn of an instance that has no row
+    PERFORM dx_insert_chunks(
+      v_stream_id, v_stream.execution_id::text, 0, v_stream.chunks, v_stream.keep_chunks, v_stream.keep_bytes, p_now
+    );
+  END LOOP;
+END
+$$;
+
 -- How many suspects one process may hold together if work with these deliveries without an end is one of them. The
 -- number of p_groups that counts: the first one after two deliveries, the last one for all that were delivered more
 -- often. Work that was delivered less than twice is not a suspect: the largest integer.
@@ -1852,14 +1977,15 @@ $$;
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks, in the order of the steps below: parent rows (key share), then instance rows by id, then the rows of starts by
--- id; executions, history, key-values, attributes; worker rows by id; queue rows.
+-- id; executions, history, key-values, attributes, streams; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
   p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
                                    --   created with their final values: the children that it has created with them
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply;
-                                   --   and changes of attributes, for dx_store_attributes
+                                   --   and changes of attributes, for dx_store_attributes, and
+                                   --   chunks of streams, for dx_store_chunks
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
@@ -1936,6 +2062,9 @@ BEGIN
     PERFORM dx_store_key_values(p_turns, p_key_values, v_ends, p_now_ms);
     IF p_key_values @? '$[*] ? (@.action == "attribute")' THEN
       PERFORM dx_store_attributes(p_turns, p_key_values);
+    END IF;
+    IF p_key_values @? '$[*] ? (@.action == "chunk")' THEN
+      PERFORM dx_store_chunks(p_turns, p_key_values, v_now);
     END IF;
   END IF;
 
@@ -2902,6 +3031,116 @@ BEGIN
     ) AS task
     GROUP BY task.part;
   END IF;
+END
+$$;
+
+-- Appends chunks of running activities to streams of their instances.
+--
+-- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the activity
+-- was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity or the
+-- instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a renewal.
+--
+-- Of an item with is_repeat, chunks are left out that an earlier call has stored, whose answer was lost.
+--
+-- A chunk of an older delivery never follows one of a newer delivery: the token is compared while the row of the stream
+-- is locked.
+--
+-- Bound: the items given; of a repeated one the chunks of its stream. Locks: rows of progress_streams by instance and
+-- name, before each new one that of its instance (key share, skip locked); then worker rows (key share, skip locked). It
+-- waits for streams alone, and so for no transaction that waits for it.
+CREATE OR REPLACE FUNCTION dx_append_chunks(
+  p_items jsonb,                   -- [{token, instance_id, stream, writer, number, is_repeat, chunks, keep_chunks,
+                                   --   keep_bytes}]
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(
+    COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)::float8 / 1000
+  );
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_streams bigint[] := array_fill(NULL::bigint, ARRAY[jsonb_array_length(p_items)]);
+  v_empty bigint[] := '{}';
+  v_item record;
+  v_stream_id bigint;
+  v_stored bigint;
+BEGIN
+  FOR v_item IN
+    SELECT item.instance_id, item.stream, array_agg(item.position) AS positions
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, stream text))
+      WITH ORDINALITY AS item (instance_id, stream, position)
+    GROUP BY item.instance_id, item.stream
+    ORDER BY item.instance_id COLLATE "C", item.stream COLLATE "C"
+  LOOP
+    v_stream_id := dx_lock_stream(v_item.instance_id, v_item.stream, false, v_now);
+    FOR v_index IN 1 .. cardinality(v_item.positions) LOOP
+      v_streams[v_item.positions[v_index]] := v_stream_id;
+    END LOOP;
+  END LOOP;
+
+  -- These look-ups see what was committed before the streams were locked.
+  FOR v_item IN
+    SELECT
+      item.position, item.instance_id, item.writer, item.number, item.is_repeat, item.chunks, item.keep_chunks,
+      item.keep_bytes, v_streams[item.position] AS stream_id, found.execution_id AS found, held.id AS held
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_items) AS (
+        token text, instance_id text, writer text, number bigint, is_repeat boolean, chunks text[], keep_chunks bigint,
+        keep_bytes bigint
+      )
+    ) WITH ORDINALITY
+      AS item (token, instance_id, writer, number, is_repeat, chunks, keep_chunks, keep_bytes, position)
+    CROSS JOIN LATERAL (
+      SELECT w.execution_id FROM worker_queue AS w
+      WHERE w.id = dx_row_id(item.token)
+        AND w.lock_token = split_part(item.token, '.', 2)
+        AND w.instance_id || '' = item.instance_id
+      OFFSET 0
+    ) AS found
+    LEFT JOIN LATERAL (
+      SELECT w.id FROM worker_queue AS w
+      WHERE w.id = dx_row_id(item.token) AND w.lock_token = split_part(item.token, '.', 2)
+      FOR KEY SHARE SKIP LOCKED
+    ) AS held ON true
+    ORDER BY item.position
+  LOOP
+    IF v_item.held IS NULL OR v_item.stream_id IS NULL THEN
+      v_outcomes[v_item.position] := CASE
+        WHEN (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_item.instance_id) IS NULL THEN 'LockLost'
+        ELSE 'Held'
+      END;
+      CONTINUE;
+    END IF;
+    CONTINUE WHEN NOT dx_is_execution_running(v_item.instance_id, v_item.found);
+    v_outcomes[v_item.position] := 'Done';
+    IF v_item.is_repeat THEN
+      SELECT count(*) INTO v_stored FROM progress_chunks AS c
+      WHERE c.stream_id = v_item.stream_id AND c.writer = v_item.writer AND c.number >= v_item.number;
+      CONTINUE WHEN v_stored >= cardinality(v_item.chunks);
+    ELSE
+      v_stored := 0;
+    END IF;
+    PERFORM dx_insert_chunks(
+      v_item.stream_id, v_item.writer, v_item.number + v_stored, v_item.chunks[v_stored + 1 :], v_item.keep_chunks,
+      v_item.keep_bytes, v_now
+    );
+  END LOOP;
+
+  v_empty := ARRAY(
+    SELECT DISTINCT v_streams[outcome.position] FROM unnest(v_outcomes) WITH ORDINALITY AS outcome (what, position)
+    WHERE outcome.what <> 'Done' AND v_streams[outcome.position] IS NOT NULL
+  );
+  IF v_empty <> '{}' THEN
+    DELETE FROM progress_streams AS s WHERE s.id = ANY (v_empty) AND s.next_offset = 0;
+  END IF;
+  RETURN v_outcomes;
 END
 $$;
 
@@ -4776,6 +5015,37 @@ BEGIN
     EXIT WHEN v_deletion.out_child_left_behind IS NULL;
     v_children := v_tree;
   END LOOP;
+END
+$$;
+
+-- Trigger: deletes the streams of deleted instances, with their chunks.
+--
+-- Bound: the streams of the deleted instances. Locks: rows of progress_streams by instance and name. Who appends to one
+-- of them has locked it, or the row of the instance: so no chunk outlives its instance.
+CREATE OR REPLACE FUNCTION dx_delete_streams() RETURNS trigger LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_instance text;
+  v_ids bigint[] := '{}';
+BEGIN
+  FOR v_instance IN SELECT gone.instance_id FROM gone ORDER BY gone.instance_id COLLATE "C" LOOP
+    v_ids := v_ids || ARRAY(
+      SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
+      ORDER BY s.name COLLATE "C" FOR UPDATE
+    );
+  END LOOP;
+  IF v_ids <> '{}' THEN
+    DELETE FROM progress_streams AS s WHERE s.id = ANY (v_ids);
+    DELETE FROM progress_chunks AS c WHERE c.stream_id = ANY (v_ids);
+  END IF;
+  RETURN NULL;
 END
 $$;
 
@@ -6735,6 +7005,65 @@ BEGIN
 END
 $$;
 
+-- Returns where streams of instances are, and chunks of them from an offset on: one row for each item, in order. All of it
+-- is read at one moment: after has_ended, no chunk follows.
+--
+-- An item gets as many chunks as fit into its max_bytes, at least one if there is one and max_bytes is not 0.
+-- Bound: four index lookups per item, and the chunks returned, at most 10,000 of each item. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_chunks(
+  p_items jsonb                    -- [{instance_id, stream, from, max_bytes}]; without from: from the oldest
+) RETURNS TABLE (
+  out_stream_id bigint,            -- null without a stream, and the next two are 0
+  out_first_offset bigint, out_next_offset bigint,
+  out_is_known boolean,            -- whether there is such an instance
+  out_has_ended boolean,
+  out_chunks json                  -- [[offset, writer, number, appended at (ms), chunk]]; null without any
+) LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  SELECT
+    s.id, COALESCE(s.first_offset, 0), COALESCE(s.next_offset, 0), i.instance_id IS NOT NULL,
+    COALESCE((
+      SELECT e.status IN ('Completed', 'Failed') FROM executions AS e
+      WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+    ), false),
+    CASE WHEN s.id IS NOT NULL AND item.max_bytes > 0 THEN (
+      SELECT json_agg(
+        json_build_array(
+          c.chunk_offset, c.writer, c.number, floor(extract(epoch FROM c.appended_at) * 1000)::bigint, c.chunk
+        )
+        ORDER BY c.chunk_offset
+      )
+      FROM progress_chunks AS c
+      WHERE c.stream_id = s.id
+        AND c.chunk_offset >= COALESCE(item."from", s.first_offset)
+        AND c.chunk_offset < COALESCE(item."from", s.first_offset) + 10000
+        AND c.bytes_before < item.max_bytes + (
+          SELECT first.bytes_before FROM progress_chunks AS first
+          WHERE first.stream_id = s.id AND first.chunk_offset = COALESCE(item."from", s.first_offset)
+        )
+    ) END
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_items) AS (instance_id text, stream text, "from" bigint, max_bytes bigint)
+  ) WITH ORDINALITY AS item (instance_id, stream, "from", max_bytes, position)
+  LEFT JOIN LATERAL (
+    SELECT i.instance_id, i.current_execution_id FROM instances AS i WHERE i.instance_id = item.instance_id
+    OFFSET 0
+  ) AS i ON true
+  LEFT JOIN LATERAL (
+    SELECT s.id, s.first_offset, s.next_offset FROM progress_streams AS s
+    WHERE s.instance_id = item.instance_id AND s.name = item.stream
+    OFFSET 0
+  ) AS s ON true
+  ORDER BY item.position
+$$;
+
 -- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
 --
 -- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have
@@ -7454,6 +7783,28 @@ BEGIN
 END
 $$;
 
+-- Returns the streams of an instance, by name.
+-- Bound: the streams of the instance. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_streams(p_instance_id text) RETURNS TABLE (
+  out_name text, out_first_offset bigint, out_next_offset bigint,
+  out_bytes bigint,                -- of the chunks that are kept
+  out_appended_at_ms bigint        -- when the last one was appended
+) LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  SELECT
+    s.name, s.first_offset, s.next_offset, s.next_bytes - s.first_bytes,
+    floor(extract(epoch FROM s.appended_at) * 1000)::bigint
+  FROM progress_streams AS s WHERE s.instance_id = p_instance_id
+  ORDER BY s.name COLLATE "C"
+$$;
+
 -- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
 -- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until
 -- the version is committed.
@@ -8048,6 +8399,41 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
   END IF;
   RETURN true;
+END
+$$;
+
+-- Returns what the tries of a call have appended to a stream since the last of them began anew: how many chunks, and
+-- those of them that are kept. One row, without a stream as well.
+--
+-- It waits for an append of an earlier delivery that is under way. A later one finds its lock lost.
+--
+-- Bound: the chunks of the stream. Locks: the row of the stream (share).
+CREATE OR REPLACE FUNCTION dx_resume_chunks(
+  p_instance_id text, p_stream text,
+  p_call text                      -- <execution>/<first try>/, the beginning of its writers
+) RETURNS TABLE (out_count bigint, out_chunks text[]) LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_stream_id bigint;
+BEGIN
+  SELECT s.id INTO v_stream_id FROM progress_streams AS s
+  WHERE s.instance_id = p_instance_id AND s.name = p_stream
+  FOR SHARE;
+  RETURN QUERY
+  WITH of_call AS (
+    SELECT c.chunk_offset, c.number, c.chunk FROM progress_chunks AS c
+    WHERE c.stream_id = v_stream_id AND starts_with(c.writer, p_call)
+  )
+  SELECT COALESCE(max(c.number), 0), COALESCE(array_agg(c.chunk ORDER BY c.chunk_offset), '{}')
+  FROM of_call AS c
+  WHERE c.chunk_offset >= COALESCE((SELECT max(first.chunk_offset) FROM of_call AS first WHERE first.number = 1), 0);
 END
 $$;
 

@@ -1,5 +1,5 @@
 -- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before;
--- notifies listeners of them, of rows that get a new time, and of ends.
+-- notifies listeners of them, of rows that get a new time, and of ends; deletes the streams of deleted instances.
 -- Effect on running workers: rows of our own turns and results have their route, and our own statements are quiet. Those of
 -- duroxide-pg wait until what is queued has its route, renewals as well: an adoption routes all but the newest rows before.
 
@@ -33,6 +33,10 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
 -- The function compares the status: a longer condition costs each statement more.
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
+
+-- Whoever deletes an instance, also Duroxide, deletes its streams: they are too big to be left behind.
+CREATE TRIGGER dx_delete_streams AFTER DELETE ON instances REFERENCING OLD TABLE AS gone
+  FOR EACH STATEMENT EXECUTE FUNCTION dx_delete_streams();
 
 CREATE TRIGGER dx_notify_outbox AFTER INSERT ON queue_outbox
   FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')

@@ -125,13 +125,16 @@ const runList = Effect.fnUntraced(function*({ cursor, limit, name, payloads, sta
   readonly limit: number
 }) {
   const { answer, columns, style } = yield* Output
-  const page = yield* TaskReport.list({
-    name: Option.getOrUndefined(name),
-    status: Option.getOrUndefined(status),
-    hasPayloads: payloads,
-    cursor: Option.getOrUndefined(cursor),
-    limit
-  })
+  const page = yield* Effect.flatMap(
+    TaskReport.list({
+      name: Option.getOrUndefined(name),
+      status: Option.getOrUndefined(status),
+      hasPayloads: payloads,
+      cursor: Option.getOrUndefined(cursor),
+      limit
+    }),
+    Store.shown
+  )
   const nowMs = yield* Clock.currentTimeMillis
   yield* answer({
     json: { tasks: page.tasks.map(toJson), next: page.next },

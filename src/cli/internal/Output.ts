@@ -3,9 +3,12 @@
  *
  * Standard output has the answer and nothing else: text for people, or one JSON value with `--json`. Progress, log
  * lines and errors go to standard error; with `--json` each of them is a JSON object on a line of its own.
+ *
+ * Payloads that a codec has sealed are shown as what they say of themselves, everywhere.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as sealed from "../../model/shared/sealed.ts"
 import type { Io, Stream } from "./io.ts"
 import { withoutPasswords } from "./secrets.ts"
 
@@ -66,7 +69,7 @@ export const make = (io: Io): Output["Service"] => {
   }
   const noteUnsafe = (text: string, json: object) => {
     erase()
-    io.stderr.write(`${withoutPasswords(isJson ? jsonOf(json) : text)}\n`)
+    io.stderr.write(`${withoutPasswords(isJson ? jsonOf(json) : sealed.concealIn(text))}\n`)
   }
   const errorStyle = styleOf(io.stderr)
   return Output.of({
@@ -80,7 +83,7 @@ export const make = (io: Io): Output["Service"] => {
     answer: ({ json, text }) =>
       Effect.sync(() => {
         erase()
-        io.stdout.write(isJson ? `${jsonOf(json, 2)}\n` : text.map((line) => `${line}\n`).join(""))
+        io.stdout.write(isJson ? `${jsonOf(json, 2)}\n` : text.map((line) => `${sealed.concealIn(line)}\n`).join(""))
       }),
     part: ({ json, text }) =>
       Effect.sync(() => {
@@ -114,7 +117,7 @@ export const make = (io: Io): Output["Service"] => {
 
 /** Escapes what a terminal would obey and `JSON.stringify` leaves as it is. */
 const jsonOf = (json: unknown, indent?: number): string =>
-  JSON.stringify(json, null, indent).replace(
+  JSON.stringify(sealed.conceal(json), null, indent).replace(
     /[\u007f-\u009f\p{Bidi_Control}]/gu,
     (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`
   )

@@ -150,13 +150,17 @@ const answers: ReadonlySet<string> = new Set([
   "MigrationsDiffer",
   "MigrationFailed",
   "LayoutMismatch",
-  "IdsTaken"
+  "IdsTaken",
+  "AlreadyCompleted",
+  "CompletionExpired",
+  "NotAwaited"
 ])
 
 const inputs: ReadonlySet<string> = new Set([
   "ConfigurationInvalid",
   "InvalidInput",
   "PayloadTooLarge",
+  "TokenInvalid",
   "PackageMissing",
   "FileUnreadable",
   "NotDuroxide",

@@ -21,6 +21,7 @@ import * as Findings from "./findings.ts"
 import type { Programs } from "./programs.ts"
 import * as Progress from "./Progress.ts"
 import * as Sample from "./sample.ts"
+import * as Store from "./store.ts"
 import { oneLine } from "./table.ts"
 
 export interface Options {
@@ -108,7 +109,14 @@ export const run = Effect.fnUntraced(function*(programs: Programs, options: Opti
   yield* Stream.runForEach(
     Stream.mapEffect(
       chosen,
-      (instance) => Effect.map(readReplayable(instance.instanceId), (stored) => [instance, stored] as const),
+      (instance) =>
+        readReplayable(instance.instanceId).pipe(
+          Effect.flatMap(Option.match({
+            onNone: () => Effect.succeedNone,
+            onSome: (stored) => Effect.asSome(Store.shown(stored))
+          })),
+          Effect.map((stored) => [instance, stored] as const)
+        ),
       { concurrency }
     ),
     ([instance, stored]) => {

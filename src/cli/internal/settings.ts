@@ -17,6 +17,7 @@ import { resolve } from "node:path"
 import * as Credentials from "../../prisma/Credentials.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import * as ConnectionUrl from "../../prisma/shared/connectionUrl.ts"
+import * as PayloadCodec from "../../provider/PayloadCodec.ts"
 import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
 import * as EmbeddedServer from "../../server/shared/embedded.ts"
 import { CommandError } from "./failure.ts"
@@ -64,8 +65,24 @@ const Verbose = GlobalFlag.Setting("verbose")({
   )
 })
 
+const Keys = GlobalFlag.Setting("keys")({
+  flag: Flag.String("keys").pipe(
+    Flag.withMetavar("<path>"),
+    Flag.withDescription("File with the keys of encrypted payloads. Defaults to DUROXIDE_PAYLOAD_KEYS"),
+    Flag.optional
+  )
+})
+
+const Decode = GlobalFlag.Setting("decode")({
+  flag: Flag.Boolean("decode").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Show encrypted and compressed payloads in plain text"),
+    Flag.withDefault(false)
+  )
+})
+
 /** Flags of every command, accepted before and after its name. */
-export const flags = [Url, SchemaName, EnvFile, Json, Verbose] as const
+export const flags = [Url, SchemaName, EnvFile, Keys, Decode, Json, Verbose] as const
 
 /** The database a command is for. */
 export interface Target {
@@ -84,6 +101,12 @@ export interface Target {
 export class Settings extends Context.Service<Settings, {
   /** Fails with `CommandError` or `ConfigError` if no URL is given, or if a variable cannot be used. */
   readonly target: Effect.Effect<Target, CommandError | Config.ConfigError>
+  /**
+   * What decodes payloads, and encodes what a command sends; undefined without keys. With `--decode`, it fails without.
+   */
+  readonly payloads: Effect.Effect<PayloadCodec.PayloadCodec["Service"] | undefined, CommandError | Config.ConfigError>
+  /** Whether payloads are shown in plain text. */
+  readonly decodes: boolean
 }>()("duroxide-prisma/cli/Settings") {}
 
 /** The settings, and what they set: the configuration, how connections log in, and which log lines are shown. */
@@ -131,8 +154,30 @@ const makeSettings = Effect.gen(function*() {
       options
     }
   })
-  return Settings.of({ target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider) })
+  const decodes = yield* Decode
+  const payloads = Effect.gen(function*() {
+    const keys = yield* Config.String(keysVariable).pipe(Config.withDefault(""))
+    if (keys.trim() !== "") {
+      const encryption = PayloadCodec.encryption(yield* PayloadCodec.environment)
+      // What a command sends is small, and is not compressed: not every process may know how to decompress.
+      return PayloadCodec.make([PayloadCodec.compression({ above: Infinity }), encryption])
+    }
+    return decodes
+      ? yield* new CommandError({
+        code: "NoKeys",
+        message: `--decode needs keys: set ${keysVariable}, or give a file with --keys`,
+        exit: "usage"
+      })
+      : undefined
+  })
+  return Settings.of({
+    target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider),
+    payloads: Effect.provideService(payloads, ConfigProvider.ConfigProvider, provider),
+    decodes
+  })
 })
+
+const keysVariable = "DUROXIDE_PAYLOAD_KEYS"
 
 /** What to do without a database. */
 const unnamed = (embedded: Embedded["Service"]) => {
@@ -195,6 +240,8 @@ const makeConfiguration = Effect.fnUntraced(function*({ env, folder }: Pick<Io, 
   }
   const schema = yield* SchemaName
   if (Option.isSome(schema)) known.DUROXIDE_PG_SCHEMA = schema.value
+  const keys = yield* Keys
+  if (Option.isSome(keys)) known[keysVariable] = yield* readKeys(folder, keys.value)
   const file = ConfigProvider.fromDotEnvContents(yield* readEnvFile(folder))
   const given = providerOf(known, file)
   const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault("")).parse(given)
@@ -229,3 +276,20 @@ const readEnvFile = Effect.fnUntraced(function*(folder: string) {
     )
   )
 })
+
+const readKeys = (folder: string, path: string) =>
+  Effect.try({
+    try: () => {
+      const text = readFileSync(resolve(folder, path), "utf8")
+      PayloadCodec.parseKeys(text)
+      return text
+    },
+    catch: (thrown) => {
+      const problem = thrown instanceof RangeError ? thrown.message : (thrown as NodeJS.ErrnoException).code
+      return new CommandError({
+        code: "KeysUnreadable",
+        message: `the keys in ${path} cannot be read (${problem}). Correct --keys, or leave it out`,
+        exit: "usage"
+      })
+    }
+  })

@@ -2,6 +2,7 @@
  * Text for people: tables, fields, numbers, times.
  */
 import { displayWidth } from "effect/cli/CliOutput"
+import { concealIn } from "../../model/shared/sealed.ts"
 import type { Style } from "./Output.ts"
 
 export interface Column<Row> {
@@ -124,5 +125,8 @@ export const bytes = (value: number): string => {
 /** Columns that something which is shortened keeps. */
 const shortest = 16
 
-/** Without line breaks, other control characters and marks of direction, which a terminal would obey. */
-export const oneLine = (text: string) => text.replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, " ")
+/**
+ * Without line breaks, other control characters and marks of direction, which a terminal would obey, and with what
+ * sealed payloads show of themselves.
+ */
+export const oneLine = (text: string) => concealIn(text).replace(/[\p{Control}\p{Bidi_Control}\u2028\u2029]+/gu, " ")

@@ -77,7 +77,7 @@ export const makePast = (): Past => ({ minute: [], paces: [], lastMs: undefined,
 
 // internal
 
-/** Reads take a fiftieth of the time, so that work hardly notices; but whoever acts soon sees what came of it. */
+/** Reads take a fiftieth of the time, so that work hardly notices; but operators soon see what they have done. */
 const pauseAfter = (tookMs: number) => Math.min(Math.max(everyMs, tookMs * 50), longestPauseMs)
 const everyMs = 2_000
 const longestPauseMs = 10_000

@@ -2,6 +2,9 @@
  * The stored form of the defect that ended a handler or a program.
  */
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import { errorTypeOf } from "./errorType.ts"
 import { replaceUnstorable } from "./text.ts"
 
 export interface Described {
@@ -19,7 +22,27 @@ export const describe = (defect: unknown): Described => {
   return { message: cut(message, maxMessageLength), stack: cut(stack, maxStackLength) }
 }
 
+/** Whether a `PayloadCodec` seals what defects say: then logs have their types and frames. */
+export const SealsDefects = Context.Reference<boolean>("duroxide-prisma/internal/SealsDefects", {
+  defaultValue: () => false
+})
+
+/** Logs what a handler or a program has died of. A logger that throws must not change what is recorded. */
+export const logDeath = (line: string, defect: unknown): Effect.Effect<void> =>
+  Effect.flatMap(SealsDefects, (seals) => Effect.logError(line, Cause.die(seals ? concealed(defect) : defect))).pipe(
+    Effect.exit,
+    Effect.asVoid
+  )
+
 // internal
+
+const concealed = (defect: unknown): Error => {
+  const error = new Error("what it says is a payload, and not logged")
+  error.name = errorTypeOf(defect)
+  const frames = defect instanceof Error ? defect.stack?.split("\n").filter((line) => /^ +at /.test(line)) ?? [] : []
+  error.stack = [`${error.name}: ${error.message}`, ...frames].join("\n")
+  return error
+}
 
 const shown = (defect: unknown): Described => {
   try {

@@ -6,6 +6,7 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { describe } from "./schemaIssue.ts"
+import * as sealed from "./sealed.ts"
 
 /** A Schema that needs no services to encode and decode. */
 export type PayloadSchema = Schema.Codec<any, any>
@@ -77,6 +78,8 @@ export interface Payload<A> {
   readonly encode: (value: A) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
   readonly decode: (text: string) => Exit.Exit<A, PayloadMismatch>
   readonly decodeOption: (text: string) => Option.Option<A>
+  /** Refuses a failure that this process cannot read, so that no other one is taken for it. */
+  readonly checkOpened: (failure: { readonly message: string | null }) => Exit.Exit<void, PayloadMismatch>
 }
 
 export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S["Type"]> => {
@@ -84,6 +87,7 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
+    if (sealed.isSealed(text)) return Exit.fail(new PayloadMismatch({ of, problem: sealed.problemOf(text) }))
     // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is JSON that does not match
     // the Schema, is such a string, unless it has quotes.
     let json: unknown
@@ -104,11 +108,16 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
         if (Exit.isFailure(json)) return Exit.failCause(json.cause)
         // JSON has no undefined; `null` is what Duroxide's Node binding writes for it.
         const text = JSON.stringify(json.value) ?? "null"
+        if (sealed.isSealed(text)) return Exit.fail(new PayloadMismatch({ of, problem: reservedField }))
         const bytes = text.length * 3 <= maxPayloadBytes ? 0 : new TextEncoder().encode(text).length
         return bytes > maxPayloadBytes ? Exit.fail(new PayloadTooLarge({ of, bytes })) : Exit.succeed(text)
       }),
     decode,
-    decodeOption: (text) => Exit.getSuccess(decode(text))
+    decodeOption: (text) => Exit.getSuccess(decode(text)),
+    checkOpened: ({ message }) =>
+      message !== null && sealed.isSealed(message)
+        ? Exit.fail(new PayloadMismatch({ of, problem: sealed.problemOf(message) }))
+        : Exit.void
   }
 }
 
@@ -120,6 +129,10 @@ export const encodeError = <A>(self: Pick<Payload<A>, "encode">, error: A) =>
       : failure)
 
 // internal
+
+const reservedField = `the field ${
+  JSON.stringify(sealed.field)
+} cannot be the first one: it marks what a PayloadCodec stores`
 
 /** What the code calls an error, never what it holds. */
 const nameOf = (error: unknown): string => {

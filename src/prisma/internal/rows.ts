@@ -22,6 +22,7 @@ import type {
   InstanceProgress,
   KeyValueChange,
   LiveLocks,
+  NewChunk,
   NextDue,
   OrchestrationAck,
   ProcessRegistration,
@@ -59,7 +60,7 @@ export const turnParts = (turns: ReadonlyArray<Parts | undefined>, texts: Texts)
 
 type Parts = Pick<
   OrchestrationAck,
-  "history" | "keyValues" | "attributes" | "workerItems" | "cancelledActivities" | "orchestratorItems"
+  "history" | "keyValues" | "attributes" | "chunks" | "workerItems" | "cancelledActivities" | "orchestratorItems"
 >
 
 /** The parts of all turns in one list. Each names its turn by position, from 1. Null if no turn has such a part. */
@@ -144,16 +145,26 @@ export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">, text
 export const appends = ({ history }: Pick<Parts, "history">, lastEventId: number) =>
   history.every(({ eventId }, index) => eventId === lastEventId + 1 + index)
 
-/** One argument has both: so a turn that changes neither costs one look at a null. */
-const changesOf = ({ attributes, keyValues }: Parts): ReadonlyArray<KeyValueChange | AttributeChange> =>
-  attributes === undefined ? keyValues : [...keyValues, ...attributes]
+/** One argument has all three: so a turn without any costs one look at a null. */
+const changesOf = ({ attributes, chunks, keyValues }: Parts): ReadonlyArray<Change> =>
+  attributes === undefined && chunks === undefined ? keyValues : [...keyValues, ...attributes ?? [], ...chunks ?? []]
 
-const changeRow = (change: KeyValueChange | AttributeChange) =>
-  !("action" in change)
+type Change = KeyValueChange | AttributeChange | NewChunk
+
+const changeRow = (change: Change) =>
+  "stream" in change
+    ? { action: "chunk", stream: change.stream, ...keptRow(change), chunk: change.chunk }
+    : !("action" in change)
     ? { action: "attribute", ...attributeRow(change) }
     : change.action === "set"
     ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
     : change
+
+/** What a stream keeps. */
+export const keptRow = ({ keepBytes, keepChunks }: Pick<NewChunk, "keepBytes" | "keepChunks">) => ({
+  keep_chunks: keepChunks,
+  keep_bytes: keepBytes
+})
 
 /** JSON leaves out what is undefined. */
 export const attributeRow = ({ name, value }: AttributeChange) => ({

@@ -25,13 +25,14 @@ export const statementsOn = (connection: TransactionConnection, schema: string):
     })
   })
 
-// internal
+export const queryOn =
+  (connection: TransactionConnection): Statements["query"] => <Row>(operation: string, sql: Prisma.Sql) =>
+    Effect.tryPromise({
+      try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
+      catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
+    })
 
-const queryOn = (connection: TransactionConnection): Statements["query"] => <Row>(operation: string, sql: Prisma.Sql) =>
-  Effect.tryPromise({
-    try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
-    catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
-  })
+// internal
 
 const send = async (connection: TransactionConnection, sql: Prisma.Sql): Promise<unknown> => {
   // As a template call: the client of the application may come from another Prisma, which does not know our `Sql`.

@@ -7,6 +7,7 @@ import type * as Tracer from "effect/Tracer"
 import type * as Event from "../../model/Event.ts"
 import type { CoreVersion, ExecutionStatus, TagFilter } from "../../model/Instance.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
+import type { NewChunk } from "../driver/streams.ts"
 
 /**
  * Everything one turn reads.
@@ -108,6 +109,8 @@ export interface Turn {
    * instance again: in the order of the ids, after what begins the next execution, before all other messages.
    */
   readonly requeued?: ReadonlyArray<number>
+  /** What the program appends to streams of the instance, in order. Absent: nothing. */
+  readonly chunks?: ReadonlyArray<NewChunk>
 }
 
 /**

@@ -3,6 +3,7 @@
  */
 import type { CoreVersion, ExecutionStatus, TagFilter } from "../../model/Instance.ts"
 import type { Encoded } from "../../model/shared/attributes.ts"
+import type { NewChunk } from "./streams.ts"
 
 /**
  * What one turn stores.
@@ -21,6 +22,8 @@ export interface OrchestrationAck {
   readonly keyValues: ReadonlyArray<KeyValueChange>
   /** Changes of the instance's attributes; the last one of a name counts. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
+  /** Appended to streams of the instance, in order. Absent: none. */
+  readonly chunks?: ReadonlyArray<NewChunk>
   /** Null leaves status, output and end time alone. */
   readonly status: ExecutionStatus | null
   readonly output: string | null

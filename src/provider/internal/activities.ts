@@ -40,7 +40,10 @@ interface Parts {
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
   wakeups: Wakeups,
-  options: Sharing & pump.Polling
+  options: Sharing & pump.Polling & {
+    /** The lock of an activity has ended with a transaction of the application. */
+    readonly released: (lockToken: string) => void
+  }
 ) {
   const clock = yield* Clock.Clock
   const parts: Parts = {
@@ -64,6 +67,9 @@ export const make = Effect.fnUntraced(function*(
   return {
     fetchWorkItems: fetchWorkItems(parts, take),
     ackWorkItem: ackWorkItem(parts),
+    ...(driver.ackWorkItemWithin !== undefined && {
+      ackWorkItemWithin: ackWorkItemWithin(parts, driver.ackWorkItemWithin, options.released)
+    }),
     abandonWorkItem: abandonWorkItem(parts),
     renewWorkItemLock: renewWorkItemLock(parts),
     renewSessionLock: renewSessionLock(parts),
@@ -171,6 +177,28 @@ const ackWorkItem = (parts: Parts): Service["ackWorkItem"] => (lockToken, comple
           parts.wakeups.messageSent(message.value.instanceId, null, () => message.value.workItem)
         )
       )
+    )
+  })
+
+const ackWorkItemWithin = (
+  parts: Parts,
+  send: NonNullable<Driver["ackWorkItemWithin"]>,
+  released: (lockToken: string) => void
+): NonNullable<Service["ackWorkItemWithin"]> =>
+({ completion, connection, lockToken }) =>
+  checked("ackWorkItemWithin", [check.text("lockToken", lockToken)], () => {
+    const message = { instanceId: completion.instance, workItem: encodeItem(completion) }
+    return measured(Metrics.ackWorkerDuration, send({ connection, lockToken, completion: message })).pipe(
+      Effect.flatMap((settled) => failUnlessDone("ackWorkItemWithin", lockToken, settled)),
+      Effect.as({
+        committed: Effect.andThen(
+          release(parts, lockToken),
+          Effect.sync(() => {
+            released(lockToken)
+            parts.wakeups.messageSent(message.instanceId, null, () => message.workItem)
+          })
+        )
+      })
     )
   })
 

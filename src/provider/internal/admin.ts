@@ -30,6 +30,7 @@ import { forks } from "./fork.ts"
 import { cursorOf, everything, lists, positionOf, withAttributes } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
+import { streams } from "./streamReads.ts"
 
 type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
@@ -109,6 +110,7 @@ const reads = (driver: Driver) => {
         Effect.flatMap(readOne(driver, "getInstanceInfo", instanceId), (state) => withAttributes(driver, [state])),
         ([info]) => info!
       ),
+    ...streams(driver),
     getExecutionInfo,
     getSystemMetrics: driver.systemMetrics,
     listChildren,

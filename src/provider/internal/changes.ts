@@ -23,6 +23,8 @@ import type { Provider, Turn } from "../Provider.ts"
 export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged">, watches.Changes {
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
+  /** This process has stored something else for which watchers of this id may wait. */
+  readonly announce: (id: string) => void
   /** This process may have stored something: all watchers are asked to look. */
   readonly lostAnswer: () => void
 }
@@ -112,6 +114,8 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
     }
   })
 
+  const othersWait = () => !hints.isConnected() || monotonicMs(clock) < othersWaitUntilMs
+
   return {
     watch: (instanceId, watcher) => {
       const key = fingerprintOf(instanceId)
@@ -139,11 +143,13 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
         }),
         (listener) => Effect.sync(() => listeners.delete(listener))
       ).pipe(Effect.asVoid),
+    announce: (id) => {
+      if (othersWait()) hints.announce(Hint.Changed({ fingerprints: [fingerprintOf(id)] }))
+    },
     turnStored: (turn) => {
       const changed = new Set(turn.cancelledActivities.map(({ instanceId }) => instanceId))
-      const othersWait = !hints.isConnected() || monotonicMs(clock) < othersWaitUntilMs
       const instanceId = turn.historyDelta[0]?.instanceId
-      if (othersWait && instanceId !== undefined && isNews(turn)) changed.add(instanceId)
+      if (othersWait() && instanceId !== undefined && isNews(turn)) changed.add(instanceId)
       if (changed.size > 0) hints.announce(Hint.Changed({ fingerprints: [...changed].map(fingerprintOf) }))
     }
   }

@@ -95,6 +95,17 @@ export const message = (item: WorkItem.WorkItem): Problem =>
       : undefined
   )
 
+/** A chunk, or a set of them, for a stream. */
+export const chunk = (chunk: {
+  readonly stream: string
+  readonly chunk?: string
+  readonly chunks?: ReadonlyArray<string>
+  readonly keepChunks: number
+  readonly keepBytes: number
+}): Problem =>
+  name("stream", chunk.stream) ?? text("chunk", chunk.chunk) ?? texts("chunks", chunk.chunks ?? []) ??
+    whole("keepChunks", chunk.keepChunks, 1) ?? whole("keepBytes", chunk.keepBytes, 1)
+
 export const event = (event: Event.Event): Problem => whole("eventId", event.eventId, 1) ?? keyOf(event)
 
 const keyOf = (event: Event.Event): Problem => {
@@ -116,6 +127,7 @@ export const turn = (turn: Turn): ReadonlyArray<Problem> => [
   turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
   ...(turn.left ?? []).map((messageId) => whole("left", messageId, Number.MIN_SAFE_INTEGER)),
   ...(turn.requeued ?? []).map((eventId) => whole("requeued", eventId)),
+  ...(turn.chunks ?? []).map(chunk),
   ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
     text("cancelledActivities", instanceId) ?? whole("cancelledActivities", executionId) ??
       whole("cancelledActivities", activityId)

@@ -117,6 +117,7 @@ export const encodeUnclaimedTurn = (turn: Turn, clockMs?: () => number): Unclaim
   ...encodeMetadata(turn.metadata),
   ...attributesOf(turn.historyDelta),
   ...nextVersion(turn),
+  ...(turn.chunks !== undefined && turn.chunks.length > 0 && { chunks: turn.chunks }),
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
   }),
@@ -192,6 +193,7 @@ export const sizeOfAck = (ack: UnclaimedTurn | OrchestrationAck) => {
   for (const { eventData } of ack.history) size += eventData.length
   for (const item of ack.workerItems) size += sizeOfItem(item)
   for (const item of ack.orchestratorItems) size += sizeOfItem(item)
+  for (const { chunk } of ack.chunks ?? []) size += chunk.length
   for (const change of ack.keyValues) size += change.action === "set" ? change.value.length : 0
   return size
 }

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import type * as Event from "../../model/Event.ts"
 import type { CoreVersion, InstanceStatus } from "../../model/Instance.ts"
 import type { Pause } from "../../model/Pause.ts"
+import * as completion from "../../model/shared/completion.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
 import { explainEnd } from "../../model/shared/explained.ts"
@@ -128,11 +129,30 @@ const ofWaits = (found: Found): Cause => {
   const signals = waits.filter(({ kind }) => kind === "signal")
   const task = signals.find(({ name }) => taskSignal.isName(name!))
   if (task !== undefined) return Cause.Task({ name: taskOf(found.events, task), sinceMs: task.sinceMs })
+  const completed = signals.find(({ name }) => completion.isName(name!))
+  if (completed !== undefined) return ofCompletion(found.events, completed)
   const [signal] = signals
   if (signal !== undefined) return Cause.Signal({ name: signal.name!, sinceMs: signal.sinceMs, untilMs })
   const request = waits.find(({ kind }) => kind === "request")
   if (request !== undefined) return Cause.Request({ name: request.name!, sinceMs: request.sinceMs, untilMs })
   return untilMs === null ? Cause.Nothing() : Cause.Timer({ untilMs })
+}
+
+/** The call of an activity that is completed from outside. */
+const ofCompletion = (events: ReadonlyArray<Event.Event>, { name, sinceMs }: Wait): Cause => {
+  const callId = completion.callIdOf(name!)
+  const scheduled = events.find(({ eventId }) => eventId === callId)
+  const activityName = scheduled?._tag === "ActivityScheduled" ? scheduled.name : "unknown"
+  const state = completion.stateOf(events, { executionId: events[0]!.executionId, callId, activityName })
+  const { expiresAtMs = null, heartbeat } = state._tag === "Open" ? state : {}
+  return Cause.Completion({
+    name: activityName,
+    sinceMs: scheduled?.timestampMs ?? sinceMs,
+    untilMs: expiresAtMs,
+    heartbeat: heartbeat === undefined
+      ? null
+      : { atMs: heartbeat.atMs, details: JSON.stringify(heartbeat.details) ?? "null" }
+  })
 }
 
 /** The name of the task that the last activity before the wait has created. */
@@ -224,6 +244,7 @@ const sentenceOf = (
 const waitsForOthers: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
   "Child",
   "Task",
+  "Completion",
   "Signal",
   "Request",
   "Timer",
@@ -319,6 +340,16 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
         child.isInterrupted ? "; it was interrupted, and cleans up" : ""
       }`,
     Task: (task) => `waits for the end of task ${task.name} ${sinceTime(task.sinceMs, nowMs)}`,
+    Completion: ({ heartbeat, name, sinceMs, untilMs }) =>
+      `waits for a completion of activity ${name} from outside ${sinceTime(sinceMs, nowMs)}${
+        untilMs === null ? "" : `, until ${at(untilMs, nowMs)}`
+      }${
+        heartbeat === null
+          ? ""
+          : `; the last heartbeat ${ago(heartbeat.atMs, nowMs)}${
+            heartbeat.details === "null" ? "" : ` said ${heartbeat.details}`
+          }`
+      }`,
     Signal: ({ name, sinceMs, untilMs }) =>
       `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`

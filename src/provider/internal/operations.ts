@@ -164,10 +164,17 @@ export const operations: Operations = {
 
   fetchWorkItems: { ...claims("worker"), label: "dequeue_worker", repeats: "always" },
   ackWorkItems: { ...settles("worker"), label: "ack_worker" },
+  // Its locks are released after the commit.
+  ackWorkItemWithin: { kind: "write", label: "ack_worker" },
   abandonWorkItems: { ...settles("worker"), label: "abandon_worker" },
   renewWorkItemLocks: { ...renews("worker"), label: "renew_worker" },
   renewSessionLocks: { kind: "plain", repeats: "always" },
   cleanupOrphanedSessions: plain,
+
+  // Their caller repeats them, and says which may be stored already.
+  appendChunks: plain,
+  readChunks: { kind: "plain", repeats: "set" },
+  resumeChunks: read,
 
   readHistory: read,
   readInstances: { kind: "plain", repeats: "set" },

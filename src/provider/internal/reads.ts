@@ -119,6 +119,14 @@ const getInstanceStats = (driver: Driver): Service["getInstanceStats"] => (insta
         }))
     ))
 
+/** Whether an execution of Duroxide in Rust is the current one of the instance. */
+export const isOfRust =
+  ({ readProgress }: Pick<Driver, "readProgress">) => (instanceId: string): Effect.Effect<boolean, ProviderError> =>
+    Effect.map(
+      readProgress([{ instanceId, key: null, executionId: 0, lastEventId: 0 }]),
+      ([progress]) => progress?.isOfRust ?? false
+    )
+
 // -- key-values ------------------------------------------------------------------------------------
 
 const getKvValue = (driver: Driver): Service["getKvValue"] => (instanceId, key) =>

@@ -38,6 +38,8 @@ export interface Senders {
   readonly wakeups?: Wakeups
   readonly firstTurns?: FirstTurns
   readonly storeClock?: StoreClock
+  /** Passes the payloads of a first turn through the codec. */
+  readonly sealTurn?: ((operation: string, turn: Turn) => Effect.Effect<Turn, ProviderError>) | undefined
 }
 
 export interface StartWithTurn extends OrchestrationStart {
@@ -119,18 +121,26 @@ const sendAlone = ({ sendStart, wakeups }: Senders, start: OrchestrationStart) =
  */
 const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
   Effect.suspend(() => {
-    const { sendFirstTurn, storeClock, wakeups } = senders
+    const { sealTurn, sendFirstTurn, storeClock, wakeups } = senders
     const { clockMs, handOver, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
     const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
-    const encoded = isUnstorable ? undefined : encodedOrNot(turn, clockMs)
-    const together = sendFirstTurn === undefined || encoded === undefined || check.turnSize(encoded) !== undefined
-      ? Effect.succeed("Unstored" as const)
-      : Effect.catchIf(
-        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }),
-        isOfOneCall,
-        () => Effect.succeed("Unstored" as const)
-      )
+    const sendTurn = (turn: Turn): Effect.Effect<StartAnswer | "Unstored", ProviderError> => {
+      const encoded = isUnstorable ? undefined : encodedOrNot(turn, clockMs)
+      return sendFirstTurn === undefined || encoded === undefined || check.turnSize(encoded) !== undefined
+        ? Effect.succeed("Unstored")
+        : Effect.catchIf(
+          sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }),
+          isOfOneCall,
+          () => Effect.succeed("Unstored" as const)
+        )
+    }
+    const together = sealTurn === undefined
+      ? sendTurn(turn)
+      : Effect.matchEffect(sealTurn("startOrchestration", turn), {
+        onSuccess: sendTurn,
+        onFailure: () => Effect.succeed("Unstored" as const)
+      })
     const announced = Effect.map(together, (answer) => {
       if (typeof answer === "string") return answer
       if (answer._tag === "Started") {

@@ -1,5 +1,6 @@
 /**
- * What waits for changes of instances: callers for ends, statuses and values, held activities for their cancellation.
+ * What waits for changes of instances: callers for ends, statuses and values, readers for chunks, held activities for
+ * their cancellation.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -14,15 +15,22 @@ import type { Sharing } from "../shared/statement.ts"
 import * as changes from "./changes.ts"
 import * as ends from "./ends.ts"
 import * as progress from "./progress.ts"
+import * as streams from "./streams.ts"
 
 export interface Waits {
-  readonly operations: Pick<Provider["Service"], "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged">
+  readonly operations: Pick<
+    Provider["Service"],
+    "appendChunks" | "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged" | "readStream" | "resumeChunks"
+  >
   /** What this process has stored. */
   readonly stored: Pick<ends.Ends, "started" | "turnStored"> & Pick<changes.Changes, "lostAnswer">
 }
 
 export const make = Effect.fnUntraced(function*(
-  driver: Pick<ProviderDriver["Service"], "readEnds" | "readProgress">,
+  driver: Pick<
+    ProviderDriver["Service"],
+    "appendChunks" | "readChunks" | "readEnds" | "readProgress" | "resumeChunks"
+  >,
   hints: Hints,
   options: Sharing & { readonly longPolling: Pick<Settings, "fallbackPollMs"> }
 ): Effect.fn.Return<Waits, never, Scope.Scope> {
@@ -34,8 +42,10 @@ export const make = Effect.fnUntraced(function*(
   }
   const ofEnds = yield* ends.make(driver, changing, looking)
   const ofProgress = yield* progress.make(driver, changing, looking)
+  const { turnStored, ...ofStreams } = yield* streams.make(driver, changing, looking, options)
   return {
     operations: {
+      ...ofStreams,
       awaitEnd: ofEnds.awaitEnd,
       awaitProgress: ofProgress.awaitProgress,
       isNotified: changing.isNotified,
@@ -47,6 +57,7 @@ export const make = Effect.fnUntraced(function*(
       turnStored: (turn) => {
         ofEnds.turnStored(turn)
         ofProgress.turnStored(turn)
+        turnStored(turn)
         changing.turnStored(turn)
       }
     }

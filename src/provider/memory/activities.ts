@@ -93,6 +93,10 @@ export const isHeld = (store: tables.Tables, lockToken: string, now: number, ins
   return activity !== undefined && (instanceId === undefined || activity.instanceId === instanceId)
 }
 
+/** The activity of a lock that no other worker has taken over, live or expired. */
+export const notTakenOver = (store: tables.Tables, lockToken: string): tables.Activity | undefined =>
+  lockedBy(store, lockToken, "any time")?.activity
+
 /** Deletes a claimed activity; false without a live lock. */
 export const end = (store: tables.Tables, lockToken: string, now: number): boolean => {
   const found = lockedBy(store, lockToken, now)

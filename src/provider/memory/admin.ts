@@ -23,6 +23,7 @@ import type {
 import * as deletions from "./deletions.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
+import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -61,6 +62,10 @@ const reads = (store: tables.Tables) => {
             .map(([name, value]) => ({ instanceId, name, value }))
         )
       ),
+
+    listStreams: (instanceId) => Effect.sync(() => streams.list(store, instanceId)),
+
+    readChunks: streams.make(store).readChunks,
 
     listExecutions: (instanceId) =>
       Effect.sync(() => [...executions.get(instanceId)?.keys() ?? []].sort((a, b) => a - b)),

@@ -31,7 +31,7 @@ export const queuedChildrenOf = ({ instances, messages }: tables.Tables, instanc
 }
 
 export const remove = (
-  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored }:
+  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored, streams }:
     tables.Tables,
   instanceIds: ReadonlyArray<string>
 ): DeleteOutcome => {
@@ -45,7 +45,9 @@ export const remove = (
       }
     }
     if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, blocks, stored, changed, attributes]) table.delete(instanceId)
+    for (const table of [executions, history, locks, blocks, stored, changed, attributes, streams]) {
+      table.delete(instanceId)
+    }
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   return { _tag: "Deleted", deleted }

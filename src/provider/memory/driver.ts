@@ -11,6 +11,7 @@ import * as claims from "./claims.ts"
 import * as messages from "./messages.ts"
 import * as processes from "./processes.ts"
 import * as reads from "./reads.ts"
+import * as streams from "./streams.ts"
 import type { Tables } from "./tables.ts"
 import * as turns from "./turns.ts"
 import * as unclaimedTurns from "./unclaimedTurns.ts"
@@ -24,6 +25,7 @@ export const make = (store: Tables): ProviderDriver["Service"] =>
     ...messages.make(store),
     ...activities.make(store),
     ...processes.make(store),
+    ...streams.make(store),
     ...reads.make(store)
   })
 

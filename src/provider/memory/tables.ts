@@ -80,6 +80,24 @@ export interface StoredBlock extends Block {
   readonly lastEventId: number
 }
 
+export interface ChunkStream {
+  readonly id: string
+  appendedAtMs: number
+  nextOffset: number
+  /** UTF-8 bytes of the chunks that are kept. */
+  bytes: number
+  /** Those that are kept, the oldest first. */
+  readonly chunks: Array<StoredChunk>
+}
+
+export interface StoredChunk {
+  readonly offset: number
+  readonly writer: string
+  readonly number: number
+  readonly chunk: string
+  readonly appendedAtMs: number
+}
+
 export interface Process extends ProcessRegistration {
   readonly sinceMs: number
 }
@@ -110,6 +128,8 @@ export interface Tables {
   readonly changed: Map<string, Map<string, ChangedValue>>
   /** By instance and name. */
   readonly attributes: Map<string, Map<string, Encoded>>
+  /** By instance and name. */
+  readonly streams: Map<string, Map<string, ChunkStream>>
   /** Newest row id of both queues. */
   lastRowId: number
   lastToken: number
@@ -131,6 +151,7 @@ export const make = (): Tables => ({
   stored: new Map(),
   changed: new Map(),
   attributes: new Map(),
+  streams: new Map(),
   lastRowId: 0,
   lastToken: 0
 })

@@ -14,6 +14,7 @@ import type {
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
 import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"
+import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -167,7 +168,10 @@ const storeTurn = (
   }
   execution.pinned = turn.pinnedVersion ?? execution.pinned
   changeKeyValues(store, turn, instanceId, now)
-  if (instance !== undefined) tables.changeAttributes(store, instanceId, turn.attributes)
+  if (instance !== undefined) {
+    tables.changeAttributes(store, instanceId, turn.attributes)
+    streams.storeChunks(store, instanceId, turn, now)
+  }
 }
 
 const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {

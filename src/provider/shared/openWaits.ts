@@ -5,6 +5,7 @@
  * message is deleted. So a timer counts while its message is in the queue.
  */
 import type * as Event from "../../model/Event.ts"
+import * as completion from "../../model/shared/completion.ts"
 import { childId } from "../../model/shared/identifiers.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import { Ledger } from "../../model/shared/ledger.ts"
@@ -176,6 +177,7 @@ const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = 
 
 /** Signals of this package. */
 const isOwnSignal = (name: string) =>
-  name === interruptSignal.name || name === retrySignal.name || taskSignal.isName(name)
+  name === interruptSignal.name || name === retrySignal.name || taskSignal.isName(name) ||
+  completion.isName(name)
 
 const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)

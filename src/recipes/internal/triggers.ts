@@ -4,8 +4,11 @@
 import * as Clock from "effect/Clock"
 import type * as EffectCron from "effect/Cron"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
+import { PayloadCodec } from "../../provider/PayloadCodec.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import * as sealedTasks from "../../tasks/shared/sealedDriver.ts"
 import { creator } from "../../tasks/shared/service.ts"
 import type { NewTask } from "../../tasks/TaskDriver.ts"
 import type { Tasks } from "../../tasks/Tasks.ts"
@@ -96,6 +99,7 @@ export const run = (
   Effect.gen(function*() {
     const driver = yield* TriggerDriver
     const topics = yield* Topics
+    const codec = Option.getOrUndefined(yield* Effect.serviceOption(PayloadCodec))
     const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
     while (true) {
       const firedUntilMs = yield* driver.firedUntil(trigger.name)
@@ -106,7 +110,10 @@ export const run = (
           isFirst = created !== null
           return created ?? []
         })
-      yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
+      yield* due.instants.length === 0 ? fire([]) : trigger.create(
+        creator(sealedTasks.creating({ create: fire }, codec).create),
+        due.instants
+      )
       if (isFirst) {
         if (due.instants.length > 0) yield* topics.announce([{ topic: Topic.outbox }])
         return { instants: due.instants, hasMore: due.hasMore }

@@ -9,6 +9,7 @@ import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Activity from "../../Activity.ts"
 import type * as payloads from "../../model/shared/payload.ts"
+import * as sealed from "../../model/shared/sealed.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type { Instance } from "../../Orchestration.ts"
 import * as Signal from "../../Signal.ts"
@@ -18,11 +19,17 @@ import * as failures from "../shared/failure.ts"
 import { problemOfKey } from "./settings.ts"
 import type { Settings } from "./settings.ts"
 
+/** A text that this process could read to the last part: a sealed one would pass for a result, or another failure. */
+const Opened = Schema.String.check(Schema.makeFilter((text) => {
+  const [unread] = sealed.textsIn(text)
+  return unread === undefined || sealed.problemOf(unread)
+}))
+
 /** What is stored of a task that has ended. */
 export const End = Schema.Struct({
   status: Schema.String,
-  result: Schema.NullOr(Schema.String),
-  error: Schema.NullOr(Schema.String)
+  result: Schema.NullOr(Opened),
+  error: Schema.NullOr(Opened)
 })
 export type End = typeof End.Type
 

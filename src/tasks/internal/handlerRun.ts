@@ -8,16 +8,17 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
-import { describe } from "../../model/shared/defect.ts"
+import { describe, logDeath } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { InHandler } from "../../model/shared/inHandler.ts"
 import * as payloads from "../../model/shared/payload.ts"
+import * as sealed from "../../model/shared/sealed.ts"
+import { outageIn } from "../../provider/shared/outage.ts"
 import { failedUnscheduled } from "../shared/code.ts"
 import type { Failed, TaskCode } from "../shared/code.ts"
 import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "../shared/errors.ts"
 import type { Failure } from "../shared/failure.ts"
 import type { Attempt } from "./attempt.ts"
-import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
   readonly name: string
@@ -53,7 +54,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
     return Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => Effect.fail(new Expired(timeoutMs)) })
   }
 
-  return (text, counted) =>
+  const run: TaskCode["run"] = (text, counted) =>
     Effect.suspend(() => codecs.payload.decode(text)).pipe(
       Effect.orDie,
       Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
@@ -84,16 +85,24 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
           const error = new TaskUnavailable({ taskName: name, problem })
           return failed(counted, error, { _tag: "Unavailable", problem }, errorType)
         }
-        return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
-          // A logger that throws must not change what is recorded.
-          Effect.exit,
-          Effect.andThen(died(counted, message, errorTypeOf(death.defect)))
+        return Effect.andThen(
+          logDeath("Task worker: handler died", death.defect),
+          died(counted, message, errorTypeOf(death.defect))
         )
       })
     )
+  return (text, counted) => sealed.isSealed(text) ? Effect.fail(unread(text)) : run(text, counted)
 }
 
 // internal
+
+/** The task is not at fault: a process with the key may have it next. */
+const unread = (text: string): Failed => ({
+  failure: { _tag: "Unavailable", problem: `of its payload, ${sealed.problemOf(text)}` },
+  errorType: "PayloadSealed",
+  retryAfter: Duration.minutes(1),
+  counts: false
+})
 
 /** A stale `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
 const staleIn = (defect: unknown): StaleAttempt | undefined =>

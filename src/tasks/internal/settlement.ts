@@ -110,9 +110,9 @@ export const make = Effect.fnUntraced(function*({ driver, leaseMsOf, topics }: {
   /** Logs and counts a result that came too late. */
   const tooLate = Effect.andThen(logStale, Effect.as(Metric.update(Metrics.taskStaleCommits, 1), "stale"))
 
-  const failed = (claimed: Claimed, { errorType, failure, retryAfter }: Failed) =>
+  const failed = (claimed: Claimed, { counts = true, errorType, failure, retryAfter }: Failed) =>
     Effect.flatMap(
-      ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts: true }),
+      ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts }),
       (answer) =>
         answer === "Dead"
           ? Effect.as(Effect.logError("Task worker: task is dead; its last attempt failed"), outcomeOf(failure))

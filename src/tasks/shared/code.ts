@@ -26,6 +26,8 @@ export interface Failed {
   readonly errorType: string
   /** Pause before the next attempt; undefined if the task is dead, however many attempts are left. */
   readonly retryAfter: Duration.Duration | undefined
+  /** False for one of the attempts beyond those that the task may have. Defaults to true. */
+  readonly counts?: boolean
 }
 
 /** An attempt that died in a way for which the schedule of its task is not asked. */

@@ -1,6 +1,7 @@
 /**
  * How a task, or an attempt, ended without a result, as it is stored.
  */
+import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 
@@ -31,3 +32,20 @@ export const decode = (text: string | null): Failure =>
     decodeOption(text),
     (): Failure => ({ _tag: "Died", problem: "its failure cannot be read by this version" })
   )
+
+/** The stored text with what a handler has said passed through; what kind of failure it is stays. */
+export const through = <E>(
+  text: string,
+  pass: (text: string) => Effect.Effect<string, E>
+): Effect.Effect<string, E> => {
+  const failure = decode(text)
+  switch (failure._tag) {
+    case "Failed":
+      return Effect.map(pass(failure.error), (error) => encode({ ...failure, error }))
+    case "Died":
+    case "Unavailable":
+      return Effect.map(pass(failure.problem), (problem) => encode({ ...failure, problem }))
+    default:
+      return Effect.succeed(text)
+  }
+}

@@ -32,6 +32,7 @@ import { retries } from "./retries.ts"
 import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
 import { starts } from "./starts.ts"
+import { streams } from "./streams.ts"
 import { tagFiltering } from "./tagFiltering.ts"
 
 export const topics = {
@@ -66,5 +67,6 @@ export const topics = {
   serving,
   sessions,
   starts,
+  streams,
   tagFiltering
 }

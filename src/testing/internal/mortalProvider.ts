@@ -33,6 +33,8 @@ export const make = (
       name,
       typeof member === "function"
         ? (...args: ReadonlyArray<never>) => whileAlive(() => (member as (...args: any) => Effect.Effect<any>)(...args))
+        : typeof member === "boolean"
+        ? member
         : whileAlive<unknown, unknown>(() => member)
     ])
   ) as unknown as Provider["Service"]
@@ -47,6 +49,7 @@ export const make = (
       onChanged: (listener) => provider.onChanged((hasChanged) => alive ? listener(hasChanged) : undefined),
       onPaused: (listener) => provider.onPaused((pauses) => alive ? listener(pauses) : undefined),
       isNotified: provider.isNotified,
+      storedText: provider.storedText,
       onStart: (begin) =>
         provider.onStart((start, nowMs, pinnedVersion) => {
           const first = alive ? begin(start, nowMs, pinnedVersion) : undefined
@@ -59,6 +62,11 @@ export const make = (
             }
           }
         }),
+      ackWorkItemWithin: (options) =>
+        Effect.map(
+          whileAlive(() => provider.ackWorkItemWithin!(options)),
+          ({ committed }) => ({ committed: whileAlive(() => committed) })
+        ),
       advanceOrchestration: (turn) =>
         Effect.tap(
           whileAlive(() => provider.advanceOrchestration(turn)),

@@ -12,6 +12,7 @@ import type { Provider } from "../../provider/Provider.ts"
 import type { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import * as progress from "../../provider/shared/progress.ts"
+import { isNews } from "../../provider/shared/readStream.ts"
 import type { TestProcess } from "./testProcess.ts"
 import * as virtualTime from "./virtualTime.ts"
 import { describeWaits } from "./waits.ts"
@@ -20,6 +21,7 @@ export interface Options {
   readonly time: virtualTime.VirtualTime
   readonly store: tables.Tables
   readonly readProgress: ProviderDriver["Service"]["readProgress"]
+  readonly readPage: Provider["Service"]["readStream"]
   /** Reads the events of all executions of an instance. */
   readonly history: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
   /** By lock token. */
@@ -33,7 +35,7 @@ export interface Options {
 }
 
 export const make = (
-  { claimed, handlers, history, patienceMs, readProgress, store, stuck, time, unserved }: Options
+  { claimed, handlers, history, patienceMs, readPage, readProgress, store, stuck, time, unserved }: Options
 ) => {
   /** Waits, in real time, until a fiber runs; dies of `problem` when none does. */
   const untilProgress = (problem: Effect.Effect<string>) =>
@@ -132,6 +134,17 @@ export const make = (
     }
   )
 
+  /** Lets time pass until the page has news. */
+  const readStream: Provider["Service"]["readStream"] = Effect.fnUntraced(function*(asked) {
+    while (true) {
+      yield* time.rest
+      const page = yield* readPage({ ...asked, waits: false })
+      if (!asked.waits || isNews(page, asked)) return page
+      if ((yield* time.step({ limitMs: Infinity })) === "Moved") continue
+      yield* untilProgress(Effect.orDie(nothingDue(asked.instanceId)))
+    }
+  })
+
   const nothingDue = (instanceId: string) =>
     Effect.map(history(instanceId), (events) => {
       const problem = events.length > 0
@@ -161,5 +174,5 @@ export const make = (
     return [...new Set([...instances, ...activities])]
   }
 
-  return { awaitProgress, handlersReady, untilDone, untilEnded }
+  return { awaitProgress, handlersReady, readStream, untilDone, untilEnded }
 }

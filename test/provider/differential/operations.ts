@@ -112,6 +112,19 @@ interface Renewal {
   readonly extendForMs: number
 }
 
+/** Chunks of a claimed activity, for its own instance or for another one. */
+interface Append {
+  readonly token: Handle
+  readonly otherInstanceId: string | null
+  readonly stream: string
+  readonly delivery: number
+  readonly number: number
+  readonly isRepeat: boolean
+  readonly chunks: ReadonlyArray<string>
+  readonly keepChunks: number
+  readonly keepBytes: number
+}
+
 export type Operation =
   | { readonly call: "wait"; readonly ms: number }
   | {
@@ -179,6 +192,7 @@ export type Operation =
     readonly call: "renewWorkItemLocks"
     readonly items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
   }
+  | { readonly call: "appendChunks"; readonly items: ReadonlyArray<Append> }
   | {
     readonly call: "renewSessionLocks"
     readonly workerIds: ReadonlyArray<string>
@@ -193,6 +207,18 @@ export type Operation =
     readonly history: ReadonlyArray<HistoryEvent>
   }
   | { readonly call: "readInstanceStats"; readonly instanceId: string }
+  | {
+    readonly call: "readChunks"
+    readonly items: ReadonlyArray<
+      {
+        readonly instanceId: string
+        readonly stream: string
+        readonly from: number | null
+        readonly maxBytes: number
+      }
+    >
+  }
+  | { readonly call: "resumeChunks"; readonly instanceId: string; readonly stream: string; readonly activityId: number }
   | { readonly call: "readKeyValues"; readonly instanceId: string; readonly key: string | null }
   | { readonly call: "readHistory"; readonly instanceId: string; readonly executionId: number | null }
   | {

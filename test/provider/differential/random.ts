@@ -68,6 +68,8 @@ const serves: fc.Arbitrary<{ readonly serves?: ReadonlyArray<ServedOrchestration
 const key = fc.constantFrom("k", "K", "", "ключ 😀")
 const text = fc.constantFrom("", "v", "\"quoted\\\"", "ünï 😀", "large, \"quoted\\\" ünï 😀".repeat(60))
 
+const stream = fc.constantFrom("s", "t")
+
 const message: fc.Arbitrary<Message> = fc.record({
   instanceId,
   kind: fc.constantFrom("start", "startOfChild", "namedStart", "continueAsNew", "cancel", "cancel", "brokenStart"),
@@ -301,6 +303,21 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
       2
     )
   }),
+  call(6, "appendChunks", {
+    items: some(
+      fc.record({
+        token: handle,
+        otherInstanceId: orNull(instanceId, 3),
+        stream,
+        delivery: fc.integer({ min: 1, max: 2 }),
+        number: fc.integer({ min: 1, max: 4 }),
+        isRepeat: fc.boolean(),
+        chunks: some(text),
+        keepChunks: fc.constantFrom(1, 2, 5, 100),
+        keepBytes: fc.constantFrom(1, 10, 100, 100_000)
+      })
+    )
+  }),
   call(2, "renewSessionLocks", {
     workerIds: fc.subarray(["me", "you"]),
     extendForMs: lockTimeoutMs,
@@ -309,6 +326,17 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "cleanupOrphanedSessions", {}),
   call(1, "appendHistory", { instanceId, executionId, history: few(event, 3) }),
   call(1, "readInstanceStats", { instanceId }),
+  call(2, "readChunks", {
+    items: some(
+      fc.record({
+        instanceId,
+        stream,
+        from: orNull(fc.nat(6)),
+        maxBytes: fc.constantFrom(0, 1, 30, 100_000)
+      })
+    )
+  }),
+  call(1, "resumeChunks", { instanceId, stream, activityId: fc.integer({ min: 1, max: 3 }) }),
   call(2, "readKeyValues", { instanceId, key: orNull(key) }),
   call(1, "readHistory", { instanceId, executionId: orNull(executionId) }),
   call(1, "holdInstances", {

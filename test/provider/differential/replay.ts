@@ -7,7 +7,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import type { AdminDriver, Listing, ListPosition } from "../../../src/provider/AdminDriver.ts"
-import type { HandedOver, ProviderDriver, UnclaimedTurn } from "../../../src/provider/ProviderDriver.ts"
+import type { ChunksPage, HandedOver, ProviderDriver, UnclaimedTurn } from "../../../src/provider/ProviderDriver.ts"
 import type { ProviderError } from "../../../src/provider/ProviderError.ts"
 import { completed, encoded, encodedEvent, work, workItem } from "./encoded.ts"
 import type * as operations from "./operations.ts"
@@ -25,7 +25,7 @@ interface Side {
   readonly turns: Array<
     Claim & { readonly instanceId: string; readonly executionId: number; readonly ids: ReadonlyArray<number> }
   >
-  readonly activities: Array<Claim & { readonly instanceId: string }>
+  readonly activities: Array<Claim & { readonly instanceId: string; readonly activityId: number }>
 }
 
 interface Claim {
@@ -218,6 +218,20 @@ const perform = Effect.fnUntraced(function*(
       )
     case "renewWorkItemLocks":
       return yield* driver.renewWorkItemLocks(withTokens(side.activities, operation.items))
+    case "appendChunks":
+      return yield* driver.appendChunks(operation.items.map(({ delivery, otherInstanceId, token, ...item }) => {
+        const { activityId = 1, instanceId = "a", lockToken } = find(side.activities, token)
+        return {
+          ...item,
+          lockToken,
+          instanceId: otherInstanceId ?? instanceId,
+          writer: `1/${activityId}/1/${delivery}/x`
+        }
+      }))
+    case "readChunks":
+      return pages(yield* driver.readChunks(operation.items))
+    case "resumeChunks":
+      return yield* driver.resumeChunks({ ...operation, call: `1/${operation.activityId}/` })
     case "renewSessionLocks":
       return yield* driver.renewSessionLocks(operation)
     case "cleanupOrphanedSessions":
@@ -351,6 +365,8 @@ const storedTurn = (
   return {
     ...turn,
     executionId: executionId + turn.executionOffset,
+    // A turn that begins an execution says so: which status its instance has otherwise is unspecified.
+    ...(turn.executionOffset > 0 && turn.status === null && { status: "Running" as const }),
     ...(turn.clockOffMs !== undefined && { clockMs: () => now + turn.clockOffMs! }),
     history,
     workerItems: turn.workerItems.map((activity) => work(activity, step)),
@@ -362,12 +378,26 @@ const storedTurn = (
         ...((step + position) % 7 === 0 ? attributesOf(step + position) : [])
       ]
     }),
+    ...((step + position) % 4 === 0 && {
+      chunks: ["s", "t", "s"].map((stream, index) => ({
+        stream,
+        chunk: text(step, index),
+        keepChunks: 4,
+        keepBytes: 200
+      }))
+    }),
     ...(turn.requeues !== undefined && {
       requeued: turn.requeues.flatMap((place) => [place, ...history.slice(place, place + 1).map(idOf)])
     }),
     ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
   }
 }
+
+const text = (step: number, index: number) => `"${step} ${"ü".repeat(10 * index)}"`
+
+/** The ids of streams differ. */
+const pages = (pages: ReadonlyArray<ChunksPage>) =>
+  pages.map((page) => ({ ...page, streamId: page.streamId === null ? null : "some" }))
 
 /** Each turn takes its instance to be where it is, apart from its offsets. */
 const advance = Effect.fnUntraced(function*(
@@ -424,7 +454,8 @@ const keepClaims = (
   handedOver: ReadonlyArray<HandedOver>
 ) =>
   handedOver.map(({ index, lockToken }) => {
-    activities.push({ lockToken, settled: false, instanceId: workerItems[index]!.instanceId })
+    const { activityId, instanceId } = workerItems[index]!
+    activities.push({ lockToken, settled: false, instanceId, activityId })
     return index
   })
 
@@ -449,8 +480,10 @@ const claimTurns = (side: Side, options: Parameters<Driver["fetchOrchestrationIt
 const claimActivities = (side: Side, options: Parameters<Driver["fetchWorkItems"]>[0]) =>
   Effect.map(side.driver.fetchWorkItems(options), (claims) =>
     claims.map(({ lockToken, ...claim }) => {
-      const { ActivityExecute: { instanceId } } = JSON.parse(claim.workItem) as { ActivityExecute: operations.Activity }
-      side.activities.push({ lockToken, settled: false, instanceId })
+      const { ActivityExecute: { activityId, instanceId } } = JSON.parse(claim.workItem) as {
+        ActivityExecute: operations.Activity
+      }
+      side.activities.push({ lockToken, settled: false, instanceId, activityId })
       return claim
     }))
 
@@ -469,6 +502,12 @@ const read = Effect.fnUntraced(function*({ driver }: Side) {
     perInstance: yield* Effect.forEach(instanceIds, (instanceId) =>
       Effect.all({
         stats: driver.readInstanceStats(instanceId),
+        streams: Effect.map(
+          driver.readChunks(
+            ["s", "t"].map((stream) => ({ instanceId, stream, from: null, maxBytes: 1_000_000 }))
+          ),
+          pages
+        ),
         keyValues: Effect.map(
           driver.readKeyValues({ instanceId, key: null }),
           (entries) => sorted(entries, ({ key }) => key)

@@ -104,6 +104,28 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
         typeof value === "object" ? value.timeMs : null,
         tables.instances.get(instanceId)?.createdAtMs ?? null
       ])
+    ),
+    progress_streams: sorted(
+      nested(tables.streams).map(([instanceId, name, row]) => [
+        instanceId,
+        name,
+        row.chunks[0]?.offset ?? row.nextOffset,
+        row.nextOffset,
+        row.bytes,
+        row.appendedAtMs
+      ])
+    ),
+    progress_chunks: sorted(
+      nested(tables.streams).flatMap(([instanceId, name, { chunks }]) =>
+        chunks.map(({ appendedAtMs, chunk, offset, writer }) => [
+          instanceId,
+          name,
+          offset,
+          writer,
+          chunk,
+          appendedAtMs
+        ])
+      )
     )
   }))
 
@@ -160,6 +182,15 @@ const columns = {
   attributes: {
     by: "instance_id, name",
     of: `instance_id, name, text_value, number_value, ${ms("time_value")}, ${ms("created_at")}`
+  },
+  progress_streams: {
+    by: "instance_id, name",
+    of: `instance_id, name, first_offset, next_offset, next_bytes - first_bytes, ${ms("appended_at")}`
+  },
+  progress_chunks: {
+    by: "stream_id, chunk_offset",
+    of: `(SELECT instance_id FROM progress_streams WHERE id = stream_id),
+         (SELECT name FROM progress_streams WHERE id = stream_id), chunk_offset, writer, chunk, ${ms("appended_at")}`
   }
 }
 

@@ -102,6 +102,9 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
         )
       }),
     deferMessages: unused("deferMessages"),
+    appendChunks: unused("appendChunks"),
+    readChunks: unused("readChunks"),
+    resumeChunks: unused("resumeChunks"),
     retryBlocked: () => Effect.succeed(0),
     registerProcess: () => Effect.succeed(null),
     removeProcess: () => Effect.void,

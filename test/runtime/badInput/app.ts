@@ -1,7 +1,16 @@
 /**
  * The application that `cases.ts` misuses.
  */
-import { Activity, KeyValue, Orchestration, Request, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import {
+  Activity,
+  KeyValue,
+  Orchestration,
+  ProgressStream,
+  Request,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -24,6 +33,8 @@ export const Question = Request.make("Question", { payload: Word, success: Schem
 /** `Question` as defined by a caller with another version of the code. */
 export const OtherQuestion = Request.make("Question", { payload: Schema.Int, success: Schema.String })
 export const Note = KeyValue.make("note", Schema.String)
+export const Lines = ProgressStream.make("lines", { chunk: Schema.String, maxChunkBytes: 10, keepChunks: 2 })
+export const OtherLines = ProgressStream.make("lines", { chunk: Schema.Int })
 export const OtherNote = KeyValue.make("note", Schema.Int)
 
 /** 4 MiB of JSON text, with its quotes, and one byte more than that. */
@@ -96,7 +107,9 @@ export const Does = Orchestration.make("Does", { ...text, error: Schema.String }
 const ask = (what: string) => Effect.orDie(Work.execute(what))
 
 /** Programs with a mistake, by name. */
-const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestration.Instance> } = {
+const deeds: {
+  readonly [name: string]: Effect.Effect<string, never, Orchestration.Instance | ProgressStream.StreamWriter>
+} = {
   throw: Effect.sync(() => {
     throw new Error("thrown")
   }),
@@ -135,6 +148,9 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
     Orchestration.setAttributes(Object.fromEntries(Array.from({ length: 21 }, (_, index) => [`a${index}`, index]))),
     ""
   ),
+  append: Effect.as(Lines.appendAll(["a", "b", "c"]), ""),
+  "append nonsense": Effect.as(Lines.append(1 as unknown as string), ""),
+  "append too much": Effect.as(Lines.append("x".repeat(10)), ""),
   "set an odd status": Effect.as(Orchestration.setCustomStatus(odd), "")
 }
 

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Stream from "effect/Stream"
 import * as App from "./app.ts"
 import * as requests from "./requests.ts"
 import {
@@ -364,6 +365,36 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "read a value with a Schema that refuses it": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Does, { instanceId, payload: "set odd text" })
       yield* refused(client.read(App.OtherNote, instanceId), "PayloadMismatch", `value of key "note"`)
+    }),
+    "read a stream of an unknown id": Effect.fnUntraced(function*(client, instanceId) {
+      const found = yield* Stream.runCollect(client.readStream(App.Lines, instanceId, { follow: false }))
+      assert.deepStrictEqual(found, [])
+      const waited = Effect.timeoutOption(Stream.runCollect(client.readStream(App.Lines, instanceId)), "30 millis")
+      assert.deepStrictEqual(yield* waited, Option.none())
+    }),
+    "read a stream from a chunk that is no longer kept": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Does, { instanceId, payload: "append" })
+      yield* refused(
+        Stream.runCollect(client.readStream(App.Lines, instanceId, { from: 0 })),
+        "ChunksMissing",
+        "no longer has the chunks 0 to 0: read on from 1"
+      )
+    }),
+    "read a stream from an offset that it has not reached": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Does, { instanceId, payload: "append" })
+      yield* refused(
+        Stream.runCollect(client.readStream(App.Lines, instanceId, { from: 4 })),
+        "ChunksMissing",
+        "its next is 3: read it from the beginning"
+      )
+    }),
+    "read a stream with a Schema that refuses a chunk": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Does, { instanceId, payload: "append" })
+      yield* refused(
+        Stream.runCollect(client.readStream(App.OtherLines, instanceId)),
+        "PayloadMismatch",
+        `chunk of stream "lines"`
+      )
     })
   },
 
@@ -515,6 +546,15 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         `${instanceId}, many`
       )
     }),
+    "append a chunk that its Schema refuses, or with more than `maxChunkBytes`": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* deedFails("append nonsense", `chunk of stream "lines" does not match its schema`)(client, instanceId)
+        yield* deedFails("append too much", `a chunk of stream "lines" has 12 bytes, the limit is 10`)(
+          client,
+          `${instanceId}, large`
+        )
+      }
+    ),
     "set a status text with NUL or half a surrogate pair": deedFails(
       "set an odd status",
       "status text is refused: it holds a NUL character"

@@ -2,6 +2,7 @@
  * Activities and their sessions.
  */
 import * as Effect from "effect/Effect"
+import type { TransactionConnection } from "../../../model/shared/transactionConnection.ts"
 import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type { FetchWorkItems, ProviderDriver, Settled, WorkItemRenewed } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
@@ -16,13 +17,21 @@ import {
   renewalRow
 } from "../rows.ts"
 import type { ClaimedWorkItemRow, HeldRow } from "../rows.ts"
+import type { Statements } from "../statements.ts"
 import { withTexts } from "../texts.ts"
 import { claiming, limitOf, plain } from "./calls.ts"
 import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const activities = ({ answer, rows, settle }: Calls) => ({
+export interface Within {
+  (connection: TransactionConnection): Pick<Statements, "answer">
+  /** This process announces what it stores, after the commit. */
+  readonly isQuiet: boolean
+}
+
+/** `within` calls stored functions on a connection of the application; absent on such a connection. */
+export const activities = ({ answer, rows, settle }: Calls, within?: Within) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*(
       { activities, isThorough, limit, lockTimeoutMs, onHeld, session, suspects, tags, takesOver }: FetchWorkItems
@@ -53,6 +62,19 @@ export const activities = ({ answer, rows, settle }: Calls) => ({
         withTexts((texts) => [json(items.map(completionRow(texts)))]),
         { items: items.length }
       ),
+  ...(within !== undefined && {
+    ackWorkItemWithin: ({ completion, connection, lockToken }) =>
+      Effect.map(
+        within(connection).answer<ReadonlyArray<Settled>>(
+          "ackWorkItemWithin",
+          "dx_ack_work_items",
+          withTexts((texts) => [json([completionRow(texts)({ lockToken, completion })])]),
+          // The settings of a write would outlast the statement, in a transaction that is not ours.
+          { kind: "plain", isQuiet: within.isQuiet }
+        ),
+        ([settled]) => settled!
+      )
+  } satisfies Partial<Driver>),
   abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
 
   renewWorkItemLocks: (items) =>

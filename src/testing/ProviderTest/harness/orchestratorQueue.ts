@@ -80,6 +80,7 @@ export interface Ack {
   readonly cancelledTimers?: Turn["cancelledTimers"]
   readonly left?: Turn["left"]
   readonly requeued?: Turn["requeued"]
+  readonly chunks?: Turn["chunks"]
   /** Starts among `items` create their instances, pinned to this version. */
   readonly pinsStartsTo?: string
 }
@@ -96,6 +97,7 @@ export const turnOf = (instanceId: string, executionId: number, turn: Ack): Turn
   ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
   ...(turn.left !== undefined && { left: turn.left }),
   ...(turn.requeued !== undefined && { requeued: turn.requeued }),
+  ...(turn.chunks !== undefined && { chunks: turn.chunks }),
   ...(turn.pinsStartsTo !== undefined && {
     startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
   })

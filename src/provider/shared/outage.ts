@@ -4,7 +4,7 @@
 import * as Predicate from "effect/Predicate"
 import { describe } from "../../model/shared/defect.ts"
 import { errorTypeOf } from "../../model/shared/errorType.ts"
-import { classify } from "../../provider/SqlFault.ts"
+import { classify } from "../SqlFault.ts"
 
 export interface Outage {
   readonly problem: string
@@ -17,23 +17,36 @@ export interface Outage {
  * package and of Effect's SQL clients), one of PostgreSQL, `pg` or Prisma after which the same statement may succeed,
  * or one of a network.
  */
-export const outageIn = (defect: unknown): Outage | undefined => {
-  const errors = [defect]
-  for (let i = 0; i < Math.min(errors.length, mostErrors); i++) {
-    const error = errors[i]
-    if (!Predicate.isObject(error)) continue
-    const outage = outageOf(error)
-    if (outage !== undefined) return outage
-    const { cause, errors: several } = error as { readonly cause?: unknown; readonly errors?: unknown }
-    errors.push(cause, ...(Array.isArray(several) ? several.slice(0, mostErrors) : []))
-  }
-  return undefined
-}
+export const outageIn = (defect: unknown): Outage | undefined => firstOf(defect, outageOf)
+
+/** Whether the server or the way to it has failed, and nothing that was asked of it. */
+export const isOutage = (defect: unknown): boolean =>
+  firstOf(defect, (error) => {
+    const reason = classify(error)
+    return reason._tag === "ConnectionLost" ||
+        reason._tag === "Unavailable" && reason.sqlState !== null && /^(57P|53)|25006/.test(reason.sqlState)
+      ? true
+      : undefined
+  }) === true
 
 // internal
 
 /** They may be each other's causes. */
 const mostErrors = 20
+
+/** What is found of a defect or of one of its causes. */
+const firstOf = <A>(defect: unknown, find: (error: object) => A | undefined): A | undefined => {
+  const errors = [defect]
+  for (let i = 0; i < Math.min(errors.length, mostErrors); i++) {
+    const error = errors[i]
+    if (!Predicate.isObject(error)) continue
+    const found = find(error)
+    if (found !== undefined) return found
+    const { cause, errors: several } = error as { readonly cause?: unknown; readonly errors?: unknown }
+    errors.push(cause, ...(Array.isArray(several) ? several.slice(0, mostErrors) : []))
+  }
+  return undefined
+}
 
 const outageOf = (error: object): Outage | undefined => {
   const { code, errorCode = code, isRetryable } = error as Readonly<Record<string, unknown>>

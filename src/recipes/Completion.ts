@@ -1,0 +1,194 @@
+/**
+ * Ends activities from outside: by a webhook, or by a person. A token names the call (`External`). Who holds it may
+ * complete the call, fail it, or say that the work continues.
+ *
+ * A completion is a message to the instance, so it is stored also while no worker runs. Each call ends once: the first
+ * completion counts, another one is refused.
+ *
+ * @since 0.3.0
+ */
+import * as Config from "effect/Config"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import { durationOf } from "../model/shared/durations.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
+import { Provider } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as service from "./internal/completions.ts"
+import * as tokens from "./internal/completionToken.ts"
+
+export { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
+
+export {
+  /**
+   * The call has ended by another completion. Status 409.
+   *
+   * @category errors
+   * @since 0.3.0
+   */
+  AlreadyCompleted,
+  /**
+   * The call has expired: neither a completion nor a heartbeat came in time. `execute` of the orchestration fails with
+   * it, and so does a completion that comes later. Status 410.
+   *
+   * @category errors
+   * @since 0.3.0
+   */
+  CompletionExpired,
+  /**
+   * Nothing waits for the completion any longer: the instance has ended, was deleted, has continued as new, or has
+   * given up the call. Status 410.
+   *
+   * @category errors
+   * @since 0.3.0
+   */
+  NotAwaited,
+  /**
+   * The token was not made by one of the keys, or is for an activity that is not listed here. Status 401.
+   *
+   * @category errors
+   * @since 0.3.0
+   */
+  TokenInvalid
+} from "./internal/completionErrors.ts"
+
+/**
+ * The keys of tokens: the first one signs, all of them verify. So a new key is put in front of the old one, which is
+ * removed when its tokens have expired.
+ *
+ * @category services
+ * @since 0.3.0
+ */
+export class Keys
+  extends Context.Service<Keys, ReadonlyArray<Redacted.Redacted<string>>>()("duroxide-prisma/recipes/Completion/Keys")
+{}
+
+/**
+ * Keys of at least 32 random characters each, such as 32 bytes in hexadecimal. Throws a `RangeError` on others.
+ *
+ * @category layers
+ * @since 0.3.0
+ */
+export const layerKeys = (keys: ReadonlyArray<Redacted.Redacted<string>>): Layer.Layer<Keys> => {
+  const problem = tokens.problemOfKeys(keys)
+  if (problem !== undefined) throw new RangeError(`keys of completions are refused: ${problem}`)
+  return Layer.succeed(Keys, keys)
+}
+
+/**
+ * Keys from the variable `DUROXIDE_COMPLETION_KEYS`, with commas between them.
+ *
+ * @category layers
+ * @since 0.3.0
+ */
+export const layerKeysConfig: Layer.Layer<Keys, Config.ConfigError> = Layer.unwrap(
+  Effect.map(
+    Config.Redacted("DUROXIDE_COMPLETION_KEYS"),
+    (text) => layerKeys(Redacted.value(text).split(",").map((key) => Redacted.make(key.trim())))
+  )
+)
+
+/**
+ * How a call stands.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Status extends service.Status {}
+
+/**
+ * What came of a completion: `taken`, the instance has received it; or `stored`, it will, unless another completion
+ * that is stored already comes before it.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type Completed = service.Completed
+
+/**
+ * Why a completion is refused; nothing was sent. After a `ProviderError` it may be stored: send the same one again.
+ *
+ * @category errors
+ * @since 0.3.0
+ */
+export type Refusal = service.Refusal | ProviderError
+
+/**
+ * Completes calls by their tokens. It needs a store and the keys, but no runtime.
+ *
+ * @category services
+ * @since 0.3.0
+ */
+export class Completion extends Context.Service<Completion, {
+  /**
+   * Completes the call. `result` is JSON, as the Schema of the activity encodes it.
+   *
+   * Repeating a completion with the same result answers as the first time, also after the instance has ended.
+   * Otherwise a call that has ended fails with `AlreadyCompleted`.
+   */
+  readonly complete: (
+    token: string,
+    result: unknown
+  ) => Effect.Effect<Completed, Refusal | PayloadMismatch | PayloadTooLarge>
+  /** Fails the call with a typed error of the activity; otherwise as `complete`. */
+  readonly fail: (
+    token: string,
+    error: unknown
+  ) => Effect.Effect<Completed, Refusal | PayloadMismatch | PayloadTooLarge>
+  /**
+   * Says that the work continues: the call expires so much later. `details`, any JSON of up to 1,000 characters, are
+   * shown to operators (`explain`). Each heartbeat is an event of the history: send one every few minutes, not every
+   * second.
+   */
+  readonly heartbeat: (
+    token: string,
+    details?: unknown
+  ) => Effect.Effect<{ readonly expiresAtMs: number }, Refusal | PayloadMismatch>
+  /** Says what the token names, without a look at the store. */
+  readonly named: (
+    token: string
+  ) => Effect.Effect<{ readonly instanceId: string; readonly activityName: string }, service.TokenRefused>
+  /** Reads how the call stands. */
+  readonly status: (token: string) => Effect.Effect<Status, Refusal>
+}>()("duroxide-prisma/recipes/Completion") {}
+
+/**
+ * Options of `layer`.
+ *
+ * @category options
+ * @since 0.3.0
+ */
+export interface Options {
+  /**
+   * The activities that it completes: results and errors are checked by their Schemas, and tokens of others are
+   * refused. Without it every activity, unchecked: the orchestration dies of a result that it cannot read.
+   */
+  readonly activities?: ReadonlyArray<service.Definition> | undefined
+  /** How long a completion waits for its instance to take it. Defaults to 2 seconds. */
+  readonly wait?: Duration.Input | undefined
+}
+
+/**
+ * Completes calls in the store of the `Provider`.
+ *
+ * @category layers
+ * @since 0.3.0
+ */
+export const layer = (options: Options = {}): Layer.Layer<Completion, never, Provider | Keys> => {
+  const wait = durationOf(options.wait ?? "2 seconds")
+  if (wait === undefined || Duration.isNegative(wait)) throw new RangeError("wait of completions is not a duration")
+  return Layer.effect(
+    Completion,
+    Effect.gen(function*() {
+      return Completion.of(service.make({
+        provider: yield* Provider,
+        keys: yield* Keys,
+        activities: options.activities,
+        waitMs: Duration.toMillis(wait)
+      }))
+    })
+  )
+}
