@@ -25,6 +25,7 @@ import type {
   SchemaOf
 } from "./model/shared/payload.ts"
 import * as requestSignal from "./model/shared/requestSignal.ts"
+import * as sealed from "./model/shared/sealed.ts"
 import { valueBytes } from "./model/shared/valueBytes.ts"
 import { decoded, engine } from "./replay/context.ts"
 import type { OrchestrationContext, WithoutServices } from "./replay/context.ts"
@@ -178,6 +179,8 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
     const { keyValues, perform, verdict } = yield* engine
     while (true) {
       const event = yield* perform({ _tag: "DequeueEvent", name: requestSignal.nameOf(name) })
+      // It waits for a process that has the key.
+      if (sealed.isSealed(event.data)) yield* decoded(codecs.payload.decode(event.data))
       const question = requestSignal.decode(event.data)
       if (question === undefined || (yield* keyValues).has(requestSignal.answerKey(question.id))) continue
       const { id } = question

@@ -11,6 +11,7 @@ import { problemOfName } from "../model/shared/identifiers.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import type { Payload as Codec, PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
 import * as requestSignal from "../model/shared/requestSignal.ts"
+import * as sealed from "../model/shared/sealed.ts"
 import * as tracing from "../model/shared/tracing.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Provider } from "../provider/Provider.ts"
@@ -102,6 +103,7 @@ export const ask = Effect.fnUntraced(
       }
       text = answer
     }
+    if (sealed.isSealed(text)) return yield* codecs.success.decode(text)
     const decoded = requestSignal.decodeAnswer(text)
     switch (decoded._tag) {
       case "Success":

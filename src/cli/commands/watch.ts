@@ -2,12 +2,14 @@ import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Client from "../../Client.ts"
 import * as KeyValue from "../../KeyValue.ts"
 import { explain } from "../../model/shared/explained.ts"
+import * as sealed from "../../model/shared/sealed.ts"
 import { Provider } from "../../provider/Provider.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -51,11 +53,19 @@ const run = Effect.fnUntraced(function*({ after, id, keys }: {
   yield* Stream.runForEach(
     client.watch(id, {
       after: Option.getOrUndefined(after),
-      keys: keys.map((key) => KeyValue.make(key, Schema.Unknown))
+      keys: keys.map(asStored)
     }),
     (event) => part({ json: jsonOf(id, event), text: [oneLine(textOf(event))] })
   )
 })
+
+/** A value that is sealed is one here. */
+const asStored = (key: string): KeyValue.KeyValue<typeof Schema.Unknown> => {
+  const value = KeyValue.make(key, Schema.Unknown)
+  const { codec } = value
+  const decode = (text: string) => sealed.isSealed(text) ? Exit.succeed<unknown>(JSON.parse(text)) : codec.decode(text)
+  return { ...value, codec: { ...codec, decode } }
+}
 
 type Event = Client.WatchEvent<unknown>
 

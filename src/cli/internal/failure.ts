@@ -137,6 +137,7 @@ const answers: ReadonlySet<string> = new Set([
   "RetryRefused",
   "ForkRefused",
   "RequestFailed",
+  "PayloadMismatch",
   "InstanceAlreadyExists",
   "InstanceEnded",
   "InstanceRunning",
