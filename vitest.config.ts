@@ -25,7 +25,8 @@ export const base = defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       {
-        find: /^duroxide-prisma\/(dashboard|observability|outbox|prisma|provider|queue|server|sqlite|tasks|testing)$/,
+        find:
+          /^duroxide-prisma\/(agents|dashboard|observability|outbox|prisma|provider|queue|schedules|server|sqlite|tasks|testing)$/,
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },
@@ -33,7 +34,7 @@ export const base = defineConfig({
         find: /^duroxide-prisma\/recipes\/(completions|datasets|deliveries|triggers)$/,
         replacement: source("recipes/$1.ts")
       },
-      { find: /^duroxide-prisma\/testing\/(provider|queue|tasks)$/, replacement: source("testing/$1.ts") }
+      { find: /^duroxide-prisma\/testing\/(provider|queue|schedules|tasks)$/, replacement: source("testing/$1.ts") }
     ]
   },
   test: {

@@ -16,6 +16,7 @@ const rooms = JSON.parse(readFileSync(new URL("rooms.json", import.meta.url), "u
 /** What applications may import, as in `exports` of package.json. */
 const entryPoints = new Set([
   "src/index.ts",
+  "src/agents/index.ts",
   "src/dashboard/index.ts",
   "src/prisma/index.ts",
   "src/provider/index.ts",
@@ -27,12 +28,14 @@ const entryPoints = new Set([
   "src/recipes/datasets.ts",
   "src/recipes/deliveries.ts",
   "src/recipes/triggers.ts",
+  "src/schedules/index.ts",
   "src/server/index.ts",
   "src/sqlite/index.ts",
   "src/tasks/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts",
   "src/testing/queue.ts",
+  "src/testing/schedules.ts",
   "src/testing/tasks.ts"
 ])
 

@@ -292,17 +292,28 @@ export const make = <
       readonly error?: Error
       /** Which processes run it: those of this package, or those of Duroxide in Rust. Defaults to `typescript`. */
       readonly servedBy?: By
+      /**
+       * The key of a call, by which limits of this activity distinguish calls: a tenant, a customer, an API. 1 to 256
+       * bytes. Defaults to no key. `Admin.setLimit` and `Limits.layer` set the limits.
+       *
+       * **Gotchas**
+       *
+       * It is stored with the call, beside its payload. One that throws, or returns a text that is refused, is a defect
+       * of the orchestration.
+       */
+      readonly limitKey?: (payload: SchemaOf<Payload>["Type"]) => string
     }
     & Omit<Options<SchemaOf<Error>["Type"], Timeout, TotalTimeout>, "sessionId">
 ): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, TimedOutBy<Timeout | TotalTimeout>> => {
   checkNameUnsafe("activity", name)
-  const { error, payload, servedBy = "typescript", success, ...calls } = options ?? {}
+  const { error, limitKey, payload, servedBy = "typescript", success, ...calls } = options ?? {}
   return makeWith({
     name,
     servedBy,
     payload: payloads.schemaOf(payload),
     success: payloads.schemaOf(success),
-    error: payloads.schemaOf(error, Schema.Never)
+    error: payloads.schemaOf(error, Schema.Never),
+    limitKey
   }, calls) as Made<
     By,
     Name,
@@ -391,11 +402,13 @@ const makeWith = <
     readonly payload: Payload
     readonly success: Success
     readonly error: Error
+    readonly limitKey: ((payload: Payload["Type"]) => string) | undefined
   },
   options: Options<Error["Type"]>
 ) => {
   type WithHandler = Activity<Name, Payload, Success, Error, never>
-  const { error, name, payload, servedBy, success } = definition
+  const { limitKey, ...shown } = definition
+  const { error, name, payload, servedBy, success } = shown
   const input = payloads.make(`payload of activity "${name}"`, payload)
   const result = payloads.make(`result of activity "${name}"`, success)
   const failure = payloads.make(`error of activity "${name}"`, error)
@@ -410,7 +423,8 @@ const makeWith = <
       ...route,
       servedBy,
       tryOf,
-      decode: input.decode
+      decode: input.decode,
+      ...(limitKey !== undefined && { limitKey: checks.limitKeyUnsafe(`activity "${name}"`, limitKey(value)) })
     })
     if (answer._tag === "ActivityCompleted") return yield* decoded(result.decode(answer.result))
     const { details } = answer
@@ -426,7 +440,7 @@ const makeWith = <
   ): Callable<Name, Payload, Success, Error, never> & Pick<WithHandler, "toLayer"> => {
     const policy = policyUnsafe(name, options)
     return {
-      ...definition,
+      ...shown,
       toLayer,
       execute: (value) =>
         Effect.suspend(() => {

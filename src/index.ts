@@ -1,6 +1,7 @@
 export * as Activity from "./Activity.ts"
 export * as Client from "./Client.ts"
 export * as KeyValue from "./KeyValue.ts"
+export * as Limits from "./Limits.ts"
 export * as Metrics from "./model/Metrics.ts"
 export * as Orchestration from "./Orchestration.ts"
 export * as ProgressStream from "./ProgressStream.ts"

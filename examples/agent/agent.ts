@@ -4,49 +4,61 @@
  * the middle of a tool call costs nothing but time.
  */
 import { Activity, KeyValue, Orchestration, ProgressStream, Runtime, Signal } from "duroxide-prisma"
-import { Console, Effect, Layer, Option, Schedule, Schema } from "effect"
-import { Entry, Model, Overloaded, Reply, type ToolCall } from "./model.ts"
+import { Budget, Conversation, DurableModel, DurableToolkit } from "duroxide-prisma/agents"
+import { Console, Effect, Layer, Option, Ref, Schema } from "effect"
+import { Chat as AiChat, Prompt, Tool, Toolkit } from "effect/ai"
 
 // -----------------------------------------------------------------------------
-// tools
+// model and tools
 // -----------------------------------------------------------------------------
 
-export class UnknownOrder extends Schema.TaggedError<UnknownOrder>()("UnknownOrder", { number: Schema.String }) {}
+/** What the model says, word by word. It cannot repeat an answer, so a new try of `Think` begins anew. */
+export const Tokens = ProgressStream.make("tokens", { chunk: Schema.String })
 
-export const LookUpOrder = Activity.make("LookUpOrder", {
-  payload: Schema.String,
+export const Think = DurableModel.make("Think", { tokens: Tokens })
+
+const LookUpOrder = Tool.make("LookUpOrder", {
+  parameters: Schema.Struct({ number: Schema.String }),
   success: Schema.String,
-  error: UnknownOrder
+  failure: Schema.String,
+  failureMode: "return" // the model reads it
 })
 
-export const Search = Activity.make("Search", {
-  payload: Schema.Struct({ source: Schema.String, question: Schema.String }),
+const Refund = Tool.make("Refund", {
+  parameters: Schema.Struct({ number: Schema.String }),
+  success: Schema.String,
+  needsApproval: true
+})
+
+const Orders = DurableToolkit.make(Toolkit.make(LookUpOrder, Refund))
+
+/** A tool of several steps is a part of the program. */
+const Research = Tool.make("Research", {
+  parameters: Schema.Struct({ question: Schema.String }),
+  success: Schema.String,
+  dependencies: [Orchestration.Instance]
+})
+
+const Researches = Toolkit.make(Research)
+
+const Search = Activity.make("Search", {
+  payload: { source: Schema.String, question: Schema.String },
   success: Schema.String
 })
 
-/** A tool of several steps is an orchestration of its own. */
-export const Research = Orchestration.make("Research", { payload: Schema.String, success: Schema.String })
+const ResearchesLive = Researches.toLayer({
+  Research: Effect.fn(function*({ question }) {
+    yield* Orchestration.setCustomStatus("searching")
+    const found = yield* Effect.forEach(
+      ["the handbook", "the web"],
+      (source) => Search.execute({ source, question }),
+      { concurrency: "unbounded" }
+    )
+    return found.join(", ")
+  })
+})
 
-const ResearchLive = Research.toLayer(Effect.fn(function*(question) {
-  const found = yield* Effect.forEach(
-    ["the handbook", "the web"],
-    (source) => Search.execute({ source, question }),
-    { concurrency: "unbounded" }
-  )
-  return found.join(", ")
-}))
-
-/** Whatever a tool answers, its failure too, is for the model to read. */
-const useTool = (call: ToolCall): Effect.Effect<string, never, Orchestration.Instance> => {
-  switch (call._tag) {
-    case "LookUpOrder":
-      return LookUpOrder.execute(call.number).pipe(
-        Effect.catchTag("UnknownOrder", ({ number }) => Effect.succeed(`there is no order ${number}`))
-      )
-    case "Research":
-      return Research.execute(call.question)
-  }
-}
+const toolkit = Toolkit.merge(Orders.toolkit, Researches)
 
 // -----------------------------------------------------------------------------
 // conversation
@@ -54,74 +66,71 @@ const useTool = (call: ToolCall): Effect.Effect<string, never, Orchestration.Ins
 
 export const Messages = Signal.make("Messages", { payload: Schema.String })
 
-/** All that was said, as far as it fits. */
-export const Conversation = KeyValue.make("conversation", Schema.Array(Entry))
+/** All that was said, as far as it fits: a value holds 65,536 bytes. */
+export const Said = KeyValue.make("said", Prompt.Prompt)
 
-/** What the model says, word by word. It cannot repeat an answer, so a new try of `Think` begins anew. */
-export const Tokens = ProgressStream.make("tokens", { chunk: Schema.String })
-
-export const Think = Activity.make("Think", {
-  payload: Schema.Array(Entry),
-  success: Reply,
-  error: Overloaded,
-  retry: { schedule: Schedule.exponential("500 millis"), times: 5 }
-})
+export const Allowance = Budget.make("allowance", { calls: 100 })
 
 /** Ends when no message has arrived for `idleFor`; its result is the number of answers. */
 export const Chat = Orchestration.make("Chat", {
-  payload: Schema.Struct({ idleFor: Schema.DurationFromString, answers: Schema.Int }),
+  payload: { idleFor: Schema.DurationFromString, answers: Schema.Int },
   success: Schema.Int
 })
 
-const ChatLive = Chat.toLayer(Effect.fn(function*({ answers, idleFor }) {
-  yield* Orchestration.setCustomStatus("waiting for you")
-  const message = yield* Effect.timeoutOption(Messages.wait, idleFor)
-  if (Option.isNone(message)) return answers
-
-  yield* say("user", message.value)
-  while (true) {
-    yield* Orchestration.setCustomStatus("thinking")
-    const reply = yield* Think.execute(yield* conversation).pipe(
-      Effect.catchTag("Overloaded", () => Effect.succeed({ _tag: "Answer", text: "I am overloaded, sorry." } as const))
+const ChatLive = Chat.toLayer(Effect.fn(
+  function*({ answers, idleFor }) {
+    yield* Orchestration.setCustomStatus("waiting for you")
+    const message = yield* Effect.timeoutOption(Messages.wait, idleFor)
+    if (Option.isNone(message)) return answers
+    // People press enter too early: what follows quickly belongs to the same message.
+    const lines = [message.value]
+    yield* Effect.timeoutOption(
+      Effect.forever(Effect.map(Messages.wait, (line) => void lines.push(line))),
+      "100 millis"
     )
-    if (reply._tag === "Answer") {
-      yield* say("assistant", reply.text)
-      break
-    }
-    yield* Orchestration.setCustomStatus(`using ${reply.calls.map(({ _tag }) => _tag).join(" and ")}`)
-    const results = yield* Effect.forEach(reply.calls, useTool, { concurrency: "unbounded" })
-    for (const result of results) yield* say("tool", result)
-  }
-  // Values and unread messages go over, so the next execution has all it needs, and a small history.
-  return yield* Chat.continueAsNew({ answers: answers + 1, idleFor })
-}))
 
-const conversation = Effect.map(Conversation.get, Option.getOrElse((): ReadonlyArray<Entry> => []))
+    yield* Orchestration.setCustomStatus("thinking")
+    const chat = yield* AiChat.fromPrompt(Option.getOrElse(yield* Said.get, () => Prompt.empty))
+    const prompt = lines.join("\n")
+    yield* Conversation.answer(chat, { prompt, toolkit, approveWithin: "1 day" }).pipe(
+      Allowance.limit,
+      Effect.catch(() => sorry(chat, prompt))
+    )
+    yield* Said.set(Conversation.recent(yield* Ref.get(chat.history), { bytes: 4_000 }))
+    // Values and unread messages go over, so the next execution has all it needs, and a small history.
+    return yield* Chat.continueAsNew({ answers: answers + 1, idleFor })
+  },
+  Effect.provide(Layer.mergeAll(Think.layer, Orders.layer, ResearchesLive))
+))
 
-/** A value holds 65,536 bytes: what no longer fits is forgotten, here by count. */
-const say = Effect.fnUntraced(function*(role: Entry["role"], text: string) {
-  yield* Conversation.set([...yield* conversation, { role, text: text.slice(0, 500) }].slice(-30))
-})
+/** Answers without the model. */
+const sorry = (chat: AiChat.Chat, prompt: string) =>
+  Ref.update(chat.history, (said) =>
+    Prompt.concat(said, [
+      { role: "user", content: prompt },
+      { role: "assistant", content: "I cannot answer now, sorry." }
+    ]))
 
 // -----------------------------------------------------------------------------
 // handlers
 // -----------------------------------------------------------------------------
 
-const ThinkLive = Think.toLayer((entries) => Effect.flatMap(Model, (model) => model.complete(entries, Tokens.append)))
-
-const LookUpOrderLive = LookUpOrder.toLayer(Effect.fn(function*(number) {
-  yield* Console.log(`  looking up order ${number}`)
-  yield* Effect.sleep("1 second") // a slow system
-  return number === "42" ? "order 42 was sent on Monday" : yield* new UnknownOrder({ number })
-}))
+const OrdersLive = Orders.toLayer({
+  LookUpOrder: Effect.fn(function*({ number }) {
+    yield* Console.log(`  looking up order ${number}`)
+    yield* Effect.sleep("1 second") // a slow system
+    return number === "42" ? "order 42 was sent on Monday" : yield* Effect.fail(`there is no order ${number}`)
+  }),
+  Refund: ({ number }) => Effect.as(Console.log(`  refunding order ${number}`), `order ${number} is refunded`)
+})
 
 const SearchLive = Search.toLayer(({ question, source }) =>
   Effect.as(Console.log(`  asking ${source}: ${question}`), `${source} says two days`)
 )
 
 export const RuntimeLive = Runtime.layer({
-  orchestrations: [Chat, Research],
-  activities: [Think, LookUpOrder, Search]
+  orchestrations: [Chat],
+  activities: [Think.activity, Search, ...Orders.activities]
 }).pipe(
-  Layer.provide([ChatLive, ResearchLive, ThinkLive, LookUpOrderLive, SearchLive])
+  Layer.provide([ChatLive, Think.layerHandler, SearchLive, OrdersLive])
 )

@@ -1,12 +1,12 @@
 /**
- * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call. The words
- * of an answer are printed as they come; the second process reads on where the first one has stopped.
+ * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call.
  */
 import { Client, ProgressStream, RuntimeConfig } from "duroxide-prisma"
+import { Approval } from "duroxide-prisma/agents"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Duration, Effect, Layer, Option, Schedule, Stream } from "effect"
-import { Chat, Conversation, Messages, RuntimeLive, Tokens } from "./agent.ts"
-import { Model } from "./model.ts"
+import { Chat, Messages, RuntimeLive, Said, Tokens } from "./agent.ts"
+import * as Model from "./model.ts"
 
 /** All that one process runs. It is to end at once, and not when its tools have answered. */
 const Process = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
@@ -47,13 +47,22 @@ const speak = (follow: boolean) =>
 /** Prints the next answer while the model speaks, until there are so many. */
 const answer = Effect.fnUntraced(function*(count: number) {
   const client = yield* Client.Client
-  const answered = client.waitForValue(Conversation, instanceId, {
-    until: (said) => said.filter(({ role }) => role === "assistant").length >= count
-  })
+  const answers = ({ content }: typeof Said.value.Type) =>
+    content.filter((message) => message.role === "assistant" && message.content.some(({ type }) => type === "text"))
+  const answered = client.waitForValue(Said, instanceId, { until: (said) => answers(said).length >= count })
   yield* Effect.raceFirst(answered, Effect.andThen(speak(true), Effect.never))
   // All words were stored before the answer.
   yield* speak(false)
   yield* Console.log("")
+})
+
+/** Decides as a person would, who sees what is asked. */
+const approve = Effect.gen(function*() {
+  const client = yield* Client.Client
+  for (const { approvalId, params, tool } of yield* client.waitForValue(Approval.open, instanceId)) {
+    yield* Console.log(`a person approves: ${tool} ${params}`)
+    yield* client.send(Approval.decision, instanceId, { approvalId, approved: true })
+  }
 })
 
 const first = Effect.gen(function*() {
@@ -62,14 +71,17 @@ const first = Effect.gen(function*() {
   yield* ask("hello")
   yield* answer(1)
   yield* ask("where is my order 42?")
-  yield* untilStatus("using LookUpOrder and Research")
+  yield* untilStatus("searching")
 })
 
 const second = Effect.gen(function*() {
   const client = yield* Client.Client
   yield* answer(2)
-  yield* ask("thank you")
+  yield* ask("please refund order 42")
+  yield* approve
   yield* answer(3)
+  yield* ask("thank you")
+  yield* answer(4)
   yield* Console.log(`no more messages: ${yield* client.wait(Chat, instanceId)} answers were given`)
 })
 

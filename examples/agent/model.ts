@@ -1,56 +1,63 @@
 /**
- * A stand-in for a language model: it asks for tools when a message mentions an order, and answers with their results.
+ * A stand-in for a language model: it calls tools when a message is about an order, and answers with their results. A
+ * provider package has the real ones.
  */
-import { Context, Effect, Layer, Schema } from "effect"
+import { Effect, Layer, Stream } from "effect"
+import { LanguageModel, type Prompt, type Response } from "effect/ai"
 
-export const Entry = Schema.Struct({ role: Schema.Literals(["user", "tool", "assistant"]), text: Schema.String })
+/** A `LanguageModel` that answers what `reply` says. */
+export const layer = (reply: (said: Prompt.Prompt) => Effect.Effect<Array<Response.PartEncoded>, never>) =>
+  Layer.effect(
+    LanguageModel.LanguageModel,
+    LanguageModel.make({
+      generateText: ({ prompt }) => reply(prompt),
+      streamText: ({ prompt }) => Stream.fromIterableEffect(Effect.map(reply(prompt), (parts) => parts.flatMap(pieces)))
+    })
+  )
 
-export type Entry = typeof Entry.Type
+export const layerFake = layer((said) => Effect.sync(() => replyTo(said)))
 
-export const ToolCall = Schema.Union([
-  Schema.TaggedStruct("LookUpOrder", { number: Schema.String }),
-  Schema.TaggedStruct("Research", { question: Schema.String })
-])
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
 
-export type ToolCall = typeof ToolCall.Type
-
-/** What a model answers: text for the user, or tools to be used first. */
-export const Reply = Schema.Union([
-  Schema.TaggedStruct("Answer", { text: Schema.String }),
-  Schema.TaggedStruct("UseTools", { calls: Schema.NonEmptyArray(ToolCall) })
-])
-
-export class Overloaded extends Schema.TaggedError<Overloaded>()("Overloaded", {}) {}
-
-export class Model extends Context.Service<Model, {
-  /** Calls `onToken` with each piece of an answer as soon as it is known. */
-  readonly complete: <R>(
-    conversation: ReadonlyArray<Entry>,
-    onToken: (token: string) => Effect.Effect<void, never, R>
-  ) => Effect.Effect<typeof Reply.Type, Overloaded, R>
-}>()("examples/agent/Model") {
-  static readonly layerFake = Layer.succeed(Model, {
-    complete: (conversation, onToken) => {
-      const reply = replyTo(conversation)
-      // One word at a time, as models do.
-      const words = reply._tag === "Answer" ? reply.text.match(/\S+\s*/g) ?? [] : []
-      const speak = Effect.forEach(words, (word) => Effect.andThen(onToken(word), Effect.sleep("20 millis")))
-      return Effect.as(speak, reply)
-    }
-  })
+const replyTo = ({ content }: Prompt.Prompt): Array<Response.PartEncoded> => {
+  const asked = content.findLastIndex(({ role }) => role === "user")
+  const question = textOf(content[asked])
+  const found = content.slice(asked + 1).flatMap((message) =>
+    message.role === "tool"
+      ? message.content.flatMap((part) => part.type === "tool-result" ? shown(part.result) : [])
+      : []
+  )
+  const number = /order (\d+)/.exec(question)?.[1]
+  if (number === undefined) return [{ type: "text", text: `You said: ${question}` }, finish("stop")]
+  if (found.length > 0) return [{ type: "text", text: found.join("; ") }, finish("stop")]
+  const call = (name: string, params: unknown) => ({ type: "tool-call" as const, id: `${asked}/${name}`, name, params })
+  return [
+    ...(question.includes("refund")
+      ? [call("Refund", { number })]
+      : [call("LookUpOrder", { number }), call("Research", { question: "How long do parcels take?" })]),
+    finish("tool-calls")
+  ]
 }
 
-const replyTo = (conversation: ReadonlyArray<Entry>): typeof Reply.Type => {
-  const said = conversation.findLast(({ role }) => role === "user")?.text ?? ""
-  const found = conversation.slice(conversation.findLastIndex(({ role }) => role === "user") + 1)
-  const number = /order (\d+)/.exec(said)?.[1]
-  if (number === undefined) return { _tag: "Answer", text: `You said: ${said}` }
-  if (found.length > 0) return { _tag: "Answer", text: found.map(({ text }) => text).join("; ") }
-  return {
-    _tag: "UseTools",
-    calls: [
-      { _tag: "LookUpOrder", number },
-      { _tag: "Research", question: "How long do parcels take?" }
-    ]
-  }
-}
+/** One word at a time, as models speak. */
+const pieces = (part: Response.PartEncoded): ReadonlyArray<Response.StreamPartEncoded> =>
+  part.type !== "text" ? [part as Response.StreamPartEncoded] : [
+    { type: "text-start", id: "answer" },
+    ...(part.text.match(/\S+\s*/g) ?? []).map((delta) => ({ type: "text-delta" as const, id: "answer", delta })),
+    { type: "text-end", id: "answer" }
+  ]
+
+const textOf = (message: Prompt.Message | undefined) =>
+  message?.role === "user"
+    ? message.content.flatMap((part) => part.type === "text" ? part.text : []).join("")
+    : ""
+
+const shown = (result: unknown) => typeof result === "string" ? result : JSON.stringify(result)
+
+const finish = (reason: Response.FinishReason): Response.PartEncoded => ({
+  type: "finish",
+  reason,
+  usage: { inputTokens: { total: 100 }, outputTokens: { total: 10 } }
+})

@@ -1,16 +1,22 @@
 /**
  * Crawls a site: every page once, several at a time, no more than so many requests in a second. A crash loses nothing:
- * pages that were fetched are in the history.
+ * pages that were fetched are in the history. The limits are those of the host, for all crawls and processes together.
  */
-import { Activity, Orchestration, Runtime } from "duroxide-prisma"
-import { Effect, Layer, Result, Schedule, Schema, Semaphore } from "effect"
+import { Activity, Limits, Orchestration, Runtime } from "duroxide-prisma"
+import { Effect, Layer, Result, Schedule, Schema } from "effect"
 import { Busy, Missing, Page, Site } from "./site.ts"
 
 export const Fetch = Activity.make("Fetch", {
   payload: Schema.String,
   success: Page,
-  error: Schema.Union([Missing, Busy])
+  error: Schema.Union([Missing, Busy]),
+  limitKey: (url) => new URL(url).host
 })
+
+/** Two requests to a host are under way at once, and four begin in any second. */
+export const FetchLimits = Limits.layer(
+  Limits.of(Fetch, { eachKey: { concurrency: 2, rate: { count: 4, per: "1 second" } } })
+)
 
 /** What links where, and what could not be read. */
 export const SiteMap = Schema.Struct({
@@ -21,20 +27,15 @@ export const SiteMap = Schema.Struct({
 export const Crawl = Orchestration.make("Crawl", {
   payload: Schema.Struct({
     start: Schema.String,
-    maxPages: Schema.Int,
-    /** Requests under way at once. */
-    concurrency: Schema.Int,
-    /** Requests that begin within any one second. */
-    perSecond: Schema.Int
+    maxPages: Schema.Int
   }),
   success: SiteMap
 })
 
 const CrawlLive = Crawl.toLayer(Effect.fn(
-  function*({ concurrency, maxPages, perSecond, start }) {
-    const limited = yield* rateLimit(perSecond)
+  function*({ maxPages, start }) {
     const visit = (url: string) =>
-      limited(Fetch.execute(url)).pipe(
+      Fetch.execute(url).pipe(
         Effect.retry({
           while: (error) => error._tag === "Busy",
           schedule: Schedule.exponential("500 millis"),
@@ -50,7 +51,7 @@ const CrawlLive = Crawl.toLayer(Effect.fn(
     const seen = new Set([start])
     let next = [start]
     while (next.length > 0) {
-      const visited = yield* Effect.forEach(next, visit, { concurrency })
+      const visited = yield* Effect.forEach(next, visit, { concurrency: "unbounded" })
       next = []
       for (const { result, url } of visited) {
         if (Result.isFailure(result)) {
@@ -67,21 +68,8 @@ const CrawlLive = Crawl.toLayer(Effect.fn(
       yield* Orchestration.setCustomStatus(`${pages.length} pages read, ${next.length} to go`)
     }
     return { pages, broken }
-  },
-  Effect.scoped
+  }
 ))
-
-/** At most `perSecond` calls begin within any one second: a call takes a permit, which comes back a second later. */
-const rateLimit = Effect.fnUntraced(function*(perSecond: number) {
-  const permits = yield* Semaphore.make(perSecond)
-  const scope = yield* Effect.scope
-  const comeBack = Effect.andThen(Effect.sleep("1 second"), Semaphore.release(permits, 1))
-  return <A, E, R>(call: Effect.Effect<A, E, R>) =>
-    Semaphore.take(permits, 1).pipe(
-      Effect.andThen(Effect.forkIn(comeBack, scope)),
-      Effect.andThen(call)
-    )
-})
 
 const FetchLive = Fetch.toLayer((url) => Effect.flatMap(Site, (site) => site.get(url)))
 

@@ -4,10 +4,10 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Effect, Layer } from "effect"
-import { Crawl, RuntimeLive } from "./crawl.ts"
-import { Site } from "./site.ts"
+import { Crawl, FetchLimits, RuntimeLive } from "./crawl.ts"
+import { home, Site } from "./site.ts"
 
-const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
+const App = Layer.mergeAll(RuntimeLive, FetchLimits, Client.layer).pipe(
   Layer.provideMerge(Site.layer),
   Layer.provide(PrismaProvider.layerDefault({ schema: "example_crawl" }))
 )
@@ -17,7 +17,7 @@ const main = Effect.gen(function*() {
   const { log } = yield* Site
   const map = yield* client.execute(Crawl, {
     instanceId: `crawl ${new Date().toISOString()}`,
-    payload: { start: "/", maxPages: 100, concurrency: 2, perSecond: 4 }
+    payload: { start: home, maxPages: 100 }
   })
   const begun = log[0]!.atMs
   for (const { atMs, url } of log) yield* Console.log(`${((atMs - begun) / 1000).toFixed(1)} s  GET ${url}`)

@@ -21,14 +21,21 @@ export class Site extends Context.Service<Site, {
       log,
       get: Effect.fn("Site.get")(function*(url: string) {
         log.push({ url, atMs: yield* Clock.currentTimeMillis })
-        if (url === "/shop" && log.filter((request) => request.url === url).length < 3) return yield* new Busy()
-        const links = pages[url]
+        if (url === `${home}shop` && log.filter((request) => request.url === url).length < 3) return yield* new Busy()
+        const { pathname } = new URL(url)
+        const links = pages[pathname]
         if (links === undefined) return yield* new Missing()
-        return { url, title: url === "/" ? "Home" : `Page ${url.slice(1)}`, links }
+        return {
+          url,
+          title: pathname === "/" ? "Home" : `Page ${pathname.slice(1)}`,
+          links: links.map((link) => new URL(link, url).href)
+        }
       })
     }
   })
 }
+
+export const home = "https://site.example/"
 
 const pages: Record<string, ReadonlyArray<string>> = {
   "/": ["/about", "/shop", "/blog", "/"],

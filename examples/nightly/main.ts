@@ -1,11 +1,11 @@
 /**
- * `npm run example -- nightly`, in a clone: four nights of two seconds, in one of which the report takes too long.
+ * `npm run example -- nightly`, in a clone: nights of two seconds, in one of which the report takes too long.
  */
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Admin } from "duroxide-prisma/provider"
-import { Console, DateTime, Effect, Layer, Stream } from "effect"
-import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
+import { Schedules } from "duroxide-prisma/schedules"
+import { Console, Effect, Layer, Schedule } from "effect"
+import { layer, nightly, Reports } from "./nightly.ts"
 
 let reports = 0
 
@@ -18,30 +18,26 @@ const ReportsLive = Layer.succeed(Reports, {
   })
 })
 
-const App = RuntimeLive.pipe(
+// A night would be "0 2 * * *".
+const App = layer(nightly("*/2 * * * * *")).pipe(
   Layer.provide(ReportsLive),
   Layer.provideMerge(Client.layer),
   Layer.provideMerge(PrismaProvider.layerDefault({ schema: "example_nightly" }))
 )
 
 const main = Effect.gen(function*() {
-  const client = yield* Client.Client
-  // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
-  yield* Admin.stream({ status: "Running" }).pipe(
-    Stream.runForEach(({ instanceId }) => client.terminate(instanceId, "left behind"))
+  const schedules = yield* Schedules.Schedules
+  yield* schedules.resume("nightly") // when an earlier run of this example has paused it
+  const began = Date.now()
+  const nights = yield* schedules.runs("nightly").pipe(
+    Effect.map((runs) => runs.filter(({ settledAt }) => settledAt.getTime() >= began)),
+    Effect.repeat({ until: ({ length }) => length >= 4, schedule: Schedule.spaced("100 millis") })
   )
-  const instanceId = `nightly ${new Date().toISOString()}`
-  yield* client.start(Nightly, {
-    instanceId,
-    // A night would be "0 2 * * *"; with six fields the first one is seconds.
-    payload: { cron: "*/2 * * * * *", zone: DateTime.zoneMakeNamedUnsafe("Europe/Berlin") }
-  })
-  const nights = yield* client.waitForValue(Nights, instanceId, {
-    until: ({ skipped, started }) => started + skipped >= 4
-  })
-  yield* client.terminate(instanceId, "the example is over")
-  yield* Effect.sleep("1 second") // reports that have started continue without their schedule
-  yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
+  yield* schedules.pause("nightly", { reason: "the example is over" })
+  yield* Effect.sleep("1 second") // a report that has started continues
+  for (const { note, occurrence, outcome } of nights.toReversed()) {
+    yield* Console.log(`${occurrence.toISOString()} ${outcome}${note === undefined ? "" : `: ${note}`}`)
+  }
 })
 
 await Effect.runPromise(main.pipe(Effect.provide(App)))

@@ -2,11 +2,12 @@
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction has locked is skipped in favour of the next one. One row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark. An activity with a session needs
+-- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
+-- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
--- Without p_takes_over, an expired lock counts as a live one.
+-- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
+-- that wait for one (dx_admit_activities).
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
@@ -34,7 +35,9 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
 ) RETURNS TABLE (
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
-  out_attempt_count integer
+  out_attempt_count integer,
+  out_is_limited boolean,          -- whether its end frees a slot of a limit
+  out_next_ms bigint
 ) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
@@ -67,8 +70,23 @@ DECLARE
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
+  v_admission record;
+  v_has_admitted boolean := false;
+  v_is_held boolean := false;
 BEGIN
-  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
+  IF (
+    SELECT w.id FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
+    ORDER BY w.limit_name LIMIT 1
+  ) IS NOT NULL THEN
+    SELECT * INTO v_admission
+    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
+    v_has_admitted := v_admission.out_admitted > 0;
+    v_is_held := v_admission.out_is_held;
+    out_next_ms := v_admission.out_next_ms;
+  END IF;
+
+  -- What is admitted may have become visible behind a mark.
+  IF p_now_ms IS NULL AND NOT v_has_admitted AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
     v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
     v_mark := dx_read_mark('duroxide_prisma.worker_queue', v_key, v_now_ms);
   END IF;
@@ -145,9 +163,12 @@ BEGIN
       SET lock_token = v_secret, locked_until = v_now_ms + p_lock_timeout_ms,
           attempt_count = w.attempt_count + 1
       WHERE w.id = ANY (v_ids) AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
-      RETURNING w.id, w.work_item, w.attempt_count
+      RETURNING w.id, w.work_item, w.attempt_count, w.limit_name
     )
-    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count FROM claimed
+    SELECT
+      claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count, claimed.limit_name IS NOT NULL,
+      NULL::bigint
+    FROM claimed
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
@@ -161,7 +182,17 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL) THEN
+  IF v_has_admitted AND v_missing > 0 AND p_worker_id IS NOT NULL THEN
+    -- Some may be of sessions that others own.
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
+  IF out_next_ms IS NOT NULL THEN
+    RETURN NEXT;
+    out_next_ms := NULL;
+  END IF;
+  IF v_missing > 0 AND v_is_held
+    OR v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL)
+  THEN
     RETURN NEXT;
   END IF;
 

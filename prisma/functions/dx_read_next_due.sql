@@ -4,7 +4,7 @@
 -- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
--- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows of limits. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
   out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it
@@ -58,6 +58,11 @@ BEGIN
     FROM dx_routes_of_sessions() AS present
   )
   SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
+  -- A token of a limit is back.
+  out_worker_ms := least(
+    out_worker_ms,
+    (SELECT min(l.next_ms) FROM limits AS l WHERE l.kind = 'activity' AND l.next_ms > v_now_ms)
+  );
   out_paused := dx_read_paused();
   out_now_ms := v_now_ms;
   RETURN NEXT;

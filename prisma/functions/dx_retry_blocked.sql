@@ -32,6 +32,7 @@ BEGIN
     FROM dx_present_blocks() AS b
     JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
     WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
+      AND w.visible_at < 'infinity' -- it waits for a slot of a limit
       -- The route is the name, and the tag if it has one.
       AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
     ORDER BY w.id

@@ -1,8 +1,11 @@
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
+-- An activity with a limit waits for a slot of it, unless dx_admit_at_once gives it one.
+--
 -- Returns those that were handed over, as dx_store_turns.
--- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
+-- Bound: the activities given; to hand over: dx_count_waiting; with limits: dx_admit_at_once. Locks: those of
+-- dx_admit_at_once, and new rows.
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
   p_worker_items jsonb,            -- this and the following: as in dx_store_turns
@@ -16,6 +19,9 @@ DECLARE
   v_secret CONSTANT text := gen_random_uuid();
   -- By position of the worker; null: none waits.
   v_waiting bigint[];
+  -- By position of the activity: whether it has a slot; null: none has a limit.
+  v_admitted boolean[];
+  v_limited text[] := '{}';
   v_handed_over jsonb;
   v_count bigint;
 BEGIN
@@ -25,13 +31,29 @@ BEGIN
     );
   END IF;
 
+  IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_admitted := dx_admit_at_once(
+      array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
+      array_agg(a.limit_key ORDER BY a.position)
+    )
+    FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text, served_by text)) WITH ORDINALITY
+      AS a (name, limit_key, served_by, position);
+    IF v_admitted IS NOT NULL THEN
+      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
+    END IF;
+  END IF;
+
   WITH item AS (
     SELECT
-      activity.*, row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
+      activity.*, v_admitted[activity.position] IS FALSE AS is_parked,
+      v_admitted[activity.position] IS FALSE OR activity.served_by IS NULL AND activity.name = ANY (v_limited)
+        AS is_limited,
+      row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
       worker.lock_timeout_ms,
       worker.position IS NOT NULL
         AND activity.session_id IS NULL
         AND activity.served_by IS NULL
+        AND v_admitted[activity.position] IS NOT FALSE
         AND activity.name = ANY (worker.names)
         AND CASE
           WHEN activity.tag IS NULL THEN worker.untagged
@@ -50,10 +72,11 @@ BEGIN
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
         ack bigint, work_item text, text_at integer, name text, instance_id text, execution_id bigint,
-        activity_id bigint, session_id text, tag text, served_by text
+        activity_id bigint, session_id text, tag text, served_by text, limit_key text
       )
     ) WITH ORDINALITY AS activity (
-      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position
+      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, limit_key,
+      position
     )
     LEFT JOIN ROWS FROM (
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
@@ -77,15 +100,18 @@ BEGIN
   stored AS (
     INSERT INTO worker_queue (
       id, work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, session_id, tag, route
+      activity_id, session_id, tag, route, limit_name, limit_key
     )
     SELECT
-      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]), v_now,
+      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]),
+      CASE WHEN activity.is_parked THEN 'infinity' ELSE v_now END,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
       v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
       activity.session_id, COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
-      activity.name || COALESCE(' #' || activity.tag, '')
+      activity.name || COALESCE(' #' || activity.tag, ''),
+      CASE WHEN activity.is_limited THEN activity.name END,
+      CASE WHEN activity.is_limited THEN COALESCE(activity.limit_key, '') ELSE activity.limit_key END
     FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS activity
   )
   SELECT jsonb_object_agg(turn.ack, turn.activities), sum(jsonb_array_length(turn.activities))
@@ -94,7 +120,11 @@ BEGIN
     SELECT
       activity.ack,
       jsonb_agg(
-        jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
+        CASE
+          WHEN activity.is_limited
+            THEN jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret, 'isLimited', true)
+          ELSE jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
+        END
         ORDER BY activity.index
       ) AS activities
     FROM numbered AS activity WHERE activity.is_handed_over

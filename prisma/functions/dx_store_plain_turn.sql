@@ -2,7 +2,8 @@
 -- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
--- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
+-- Bound: the rows given, and dx_count_waiting; with limits: dx_admit_at_once. Locks: those of dx_admit_at_once, and new
+-- rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text, p_execution_id bigint,
@@ -27,6 +28,10 @@ DECLARE
   v_token text;
   v_id bigint;
   v_handed_over jsonb := '[]';
+  -- As in dx_store_activities.
+  v_admitted boolean[];
+  v_limited text[] := '{}';
+  v_is_limited boolean;
 BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
@@ -46,23 +51,42 @@ BEGIN
       v_left := (p_turn ->> 'handover_limit')::bigint;
     END IF;
   END IF;
+  IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_admitted := dx_admit_at_once(
+      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
+    )
+    FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY
+      AS a (name, limit_key, position);
+    IF v_admitted IS NOT NULL THEN
+      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
+    END IF;
+  END IF;
   FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
     v_item := p_worker_items -> v_index;
-    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+    v_is_limited := v_admitted[v_index + 1] IS FALSE OR v_item ->> 'name' = ANY (v_limited);
+    v_token := CASE
+      WHEN v_left > 0 AND v_names ? (v_item ->> 'name') AND v_admitted[v_index + 1] IS NOT FALSE THEN v_secret
+    END;
     INSERT INTO worker_queue (
       work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, tag, route
+      activity_id, tag, route, limit_name, limit_key
     )
     VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]), v_now, v_token,
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+      CASE WHEN v_admitted[v_index + 1] IS FALSE THEN 'infinity' ELSE v_now END, v_token,
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END, v_now, (v_token IS NOT NULL)::integer,
       v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
-      v_item ->> 'name'
+      v_item ->> 'name', CASE WHEN v_is_limited THEN v_item ->> 'name' END,
+      CASE WHEN v_is_limited THEN COALESCE(v_item ->> 'limit_key', '') ELSE v_item ->> 'limit_key' END
     )
     RETURNING id INTO v_id;
     IF v_token IS NOT NULL THEN
       v_left := v_left - 1;
-      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
+      v_handed_over := v_handed_over || CASE
+        WHEN v_is_limited
+          THEN jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token, 'isLimited', true)
+        ELSE jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token)
+      END;
     END IF;
   END LOOP;
   IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)

@@ -31,7 +31,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   and changes of attributes, for dx_store_attributes, and
                                    --   chunks of streams, for dx_store_chunks
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
-                                   --   served_by}]
+                                   --   served_by, limit_key}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start

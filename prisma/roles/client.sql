@@ -30,6 +30,8 @@ REVOKE ALL ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
@@ -44,7 +46,8 @@ REVOKE ALL ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_client";
@@ -63,6 +66,8 @@ GRANT SELECT ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
@@ -77,7 +82,8 @@ GRANT SELECT ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_client";
@@ -103,6 +109,9 @@ GRANT UPDATE (
 ) ON "duroxide".queue_tasks TO "duroxide_client";
 GRANT INSERT ON "duroxide".queue_task_attempts TO "duroxide_client";
 GRANT DELETE ON "duroxide".queue_task_callers TO "duroxide_client";
+
+-- Schedules: changing them, and starting what is due.
+GRANT INSERT, UPDATE, DELETE ON "duroxide".schedules, "duroxide".schedule_runs TO "duroxide_client";
 
 -- What operators did with a page that sends signals and interruptions.
 GRANT INSERT ON "duroxide".operator_actions TO "duroxide_client";

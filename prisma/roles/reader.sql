@@ -28,6 +28,8 @@ REVOKE ALL ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
@@ -42,7 +44,8 @@ REVOKE ALL ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_reader";
@@ -61,6 +64,8 @@ GRANT SELECT ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
@@ -75,7 +80,8 @@ GRANT SELECT ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_reader";

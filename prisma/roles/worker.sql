@@ -29,6 +29,8 @@ REVOKE ALL ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".operator_actions,
   "duroxide".kv_store,
   "duroxide".kv_delta,
@@ -43,7 +45,8 @@ REVOKE ALL ON
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
-  "duroxide".queue_triggers,
+  "duroxide".schedules,
+  "duroxide".schedule_runs,
   "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_worker";
@@ -61,6 +64,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   "duroxide".progress_chunks,
   "duroxide".processes,
   "duroxide".paused,
+  "duroxide".limits,
+  "duroxide".limit_keys,
   "duroxide".kv_store,
   "duroxide".kv_delta,
   "duroxide".attributes,
@@ -70,7 +75,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
   "duroxide".queue_tasks,
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
-  "duroxide".queue_listeners
+  "duroxide".queue_listeners,
+  "duroxide".schedules,
+  "duroxide".schedule_runs
 TO "duroxide_worker";
 GRANT SELECT, INSERT, DELETE ON
   "duroxide".history,
@@ -78,8 +85,7 @@ GRANT SELECT, INSERT, DELETE ON
   "duroxide".queue_task_callers
 TO "duroxide_worker";
 GRANT SELECT, INSERT, UPDATE ON
-  "duroxide".queue_datasets,
-  "duroxide".queue_triggers
+  "duroxide".queue_datasets
 TO "duroxide_worker";
 -- What operators did can be added to, not changed.
 GRANT SELECT, INSERT ON "duroxide".operator_actions TO "duroxide_worker";

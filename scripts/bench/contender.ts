@@ -25,6 +25,8 @@ export interface Load {
   readonly warm: boolean
   /** What is recorded, and who takes it; undefined as Effect has it, which records and sends nothing. Ours only. */
   readonly observed: Observed | undefined
+  /** Activities of each of four keys under way at once; undefined without a limit. Ours only. */
+  readonly eachKey: number | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
   /**
@@ -54,6 +56,7 @@ export const plainLoad: Load = {
   executions: 1,
   warm: true,
   observed: undefined,
+  eachKey: undefined,
   call: undefined,
   jobs: 0,
   noticed: undefined,

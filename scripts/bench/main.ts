@@ -67,7 +67,7 @@ const [seconds, warmUpSeconds, rounds] = [
 /** A minute or two have no curve. */
 const byMinute = minutes !== undefined || seconds >= 120
 if (
-  scenario === undefined || (peer !== undefined && (name === "G" || name === "O")) ||
+  scenario === undefined || (peer !== undefined && (name === "G" || name === "K" || name === "O")) ||
   (peer === undefined) !== (values.peer === undefined) || !(seconds > 0) ||
   variants.length === 0 || !(warmUpSeconds >= 0) || !(rounds >= 1) || !(openMinutes >= 0) ||
   openMinutes > (minutes ?? 0)

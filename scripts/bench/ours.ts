@@ -1,5 +1,5 @@
 /** This package: one process that starts, serves and waits. */
-import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Limits, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -31,6 +31,13 @@ export interface Settings extends Options {
 }
 
 const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String })
+/** A step with limits by four keys in turn. */
+let calls = 0
+const LimitedStep = Activity.make("LimitedStep", {
+  payload: Schema.String,
+  success: Schema.String,
+  limitKey: () => `key ${calls++ % 4}`
+})
 const Flow = Orchestration.make("Flow", { payload: Schema.String, success: Schema.String })
 /** One whose steps are timed: the text of each is its id. */
 const LongFlow = Orchestration.make("LongFlow", {
@@ -45,14 +52,16 @@ export const open = async (settings: Settings): Promise<Contender> => {
   if (load.neighbour) return openNeighbour({ url, load })
   if (load.noticed !== undefined) return openElsewhere({ url, load, noticed: load.noticed })
   const moments = new Map<string, Array<number>>()
-  const StepLive = Step.toLayer((text) => {
+  const step = (text: string) => {
     moments.get(text)?.push(performance.now())
     return load.activityMs === 0 ? Effect.succeed(text) : Effect.as(Effect.sleep(load.activityMs), text)
-  })
+  }
+  const StepLive = Layer.merge(Step.toLayer(step), LimitedStep.toLayer(step))
+  const Called = load.eachKey === undefined ? Step : LimitedStep
   const steps = Array.from({ length: load.activities })
   const FlowLive = Flow.toLayer(Effect.fn(function*(text) {
     if (load.timerMs > 0) yield* Effect.sleep(load.timerMs)
-    yield* Effect.forEach(steps, () => Step.execute(text), {
+    yield* Effect.forEach(steps, () => Called.execute(text), {
       concurrency: load.inARow ? 1 : "unbounded",
       discard: true
     })
@@ -64,7 +73,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
   }))
   const slots = load.slots ?? slotsFor(load)
   const runtime = ManagedRuntime.make(
-    Runtime.layer({ orchestrations: [Flow, LongFlow], activities: [Step] }).pipe(
+    Runtime.layer({ orchestrations: [Flow, LongFlow], activities: [Step, LimitedStep] }).pipe(
       Layer.provide([FlowLive, LongFlowLive, StepLive]),
       Layer.provide(RuntimeConfig.layer({
         orchestrationConcurrency: slots,
@@ -72,6 +81,11 @@ export const open = async (settings: Settings): Promise<Contender> => {
         ...(!load.warm && { warmInstances: 0 })
       })),
       Layer.merge(Client.layer),
+      Layer.merge(
+        load.eachKey === undefined
+          ? Layer.empty
+          : Limits.layer(Limits.of(LimitedStep, { eachKey: { concurrency: load.eachKey } }), { replaces: true })
+      ),
       Layer.provide(storeOf({ url, schema, maxConnections, pollMs: load.pollMs })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
       Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn")),

@@ -181,6 +181,15 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ),
     baseline: "nothing"
   },
+  K: {
+    ...rate(
+      "S8 with limits of its activities by four keys, and without; ours only",
+      variant("never binds", { eachKey: 100_000 }),
+      variant("no limit"),
+      variant("4 of each key at once", { eachKey: 4 })
+    ),
+    baseline: "no limit"
+  },
   R: {
     ...time(
       "L and C through a proxy: what a round trip costs",
@@ -214,5 +223,5 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
 }
 
 /** Peers have no such calls. */
-export const isOnlyOurs = ({ load: { call, neighbour, noticed, observed, pollMs } }: Variant): boolean =>
-  [call, noticed, observed].some((one) => one !== undefined) || neighbour || pollMs !== null
+export const isOnlyOurs = ({ load: { call, eachKey, neighbour, noticed, observed, pollMs } }: Variant): boolean =>
+  [call, eachKey, noticed, observed].some((one) => one !== undefined) || neighbour || pollMs !== null

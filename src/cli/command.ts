@@ -21,7 +21,9 @@ import { explain } from "./commands/explain.ts"
 import { fork } from "./commands/fork.ts"
 import { importSqlite } from "./commands/importSqlite.ts"
 import { interrupt, terminate } from "./commands/interrupt.ts"
+import { limits } from "./commands/limits.ts"
 import { list } from "./commands/list.ts"
+import { mcp } from "./commands/mcp.ts"
 import { migrate } from "./commands/migrate.ts"
 import { pause, resume } from "./commands/pause.ts"
 import { preflight } from "./commands/preflight.ts"
@@ -30,6 +32,7 @@ import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
 import { request } from "./commands/request.ts"
 import { retry } from "./commands/retry.ts"
+import { schedules } from "./commands/schedules.ts"
 import { show } from "./commands/show.ts"
 import { signal } from "./commands/signal.ts"
 import { start } from "./commands/start.ts"
@@ -50,6 +53,7 @@ import type { Io } from "./internal/io.ts"
 import * as logging from "./internal/logging.ts"
 import * as Output from "./internal/Output.ts"
 import * as Platform from "./internal/platform.ts"
+import { Runner } from "./internal/runner.ts"
 import * as Settings from "./internal/settings.ts"
 import { oneLine } from "./internal/table.ts"
 
@@ -77,10 +81,12 @@ const root = (io: Io) =>
       explain,
       queues,
       tasks,
+      schedules,
       processes,
       top,
       audit,
       ui,
+      mcp,
       start,
       signal,
       request,
@@ -90,6 +96,7 @@ const root = (io: Io) =>
       complete,
       failing,
       preflight,
+      limits,
       pause,
       resume,
       retry,
@@ -134,6 +141,7 @@ export const run = (io: Io): Effect.Effect<number> => {
         Platform.layer(io),
         Layer.succeed(Output.Output, output),
         Layer.succeed(Process, io),
+        Layer.succeed(Runner, { version, run }),
         CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, Completions.flag] }),
         CliOutput.layer(help.formatter(output)),
         CliOutput.layerPresenter({ present }),

@@ -50,6 +50,8 @@ const variants = {
     // For a retry: the number of the try, from 2, and the event id of the first try.
     tryNumber: Schema.optionalKey(U64),
     firstTryId: Schema.optionalKey(U64),
+    // By which a limit distinguishes the calls of a definition.
+    limitKey: Schema.optionalKey(text),
     traceparent
   },
   ActivityCompleted: { instance: text, executionId: U64, id: U64, result: text },

@@ -101,30 +101,36 @@ const kindsOfMarkers: { readonly [name: string]: string } = {
   [markers.setAside]: "signal set aside"
 }
 
+/** Whether payloads are among what is shown: inputs, results, data of signals, values. */
+export interface Visibility {
+  readonly hidesPayloads: boolean
+}
+
 /** What people read after the kind of an event: `describe` without what the kind says. */
-export const shown = (event: Event.Event): string => {
+export const shown = (event: Event.Event, visibility: Visibility = all): string => {
   const reason = reasonOf(event)
-  if (reason === undefined) return describe(event)
+  if (reason === undefined) return describe(event, visibility)
   return event.sourceEventId === null ? reason : `#${event.sourceEventId} ${reason}`
 }
 
 /** What an event says besides its stored type. Completions name the event that they answer, as `#4`. */
-export const describe = (event: Event.Event): string => {
+export const describe = (event: Event.Event, { hidesPayloads }: Visibility = all): string => {
+  const payload = (text: string) => hidesPayloads ? "" : text
   const answered = event.sourceEventId === null ? "" : `#${event.sourceEventId}`
   switch (event._tag) {
     case "OrchestrationStarted":
-      return `${event.name} ${event.version} ${event.input}`
+      return `${event.name} ${event.version} ${payload(event.input)}`.trimEnd()
     case "OrchestrationCompleted":
-      return event.output
+      return payload(event.output)
     case "OrchestrationFailed":
       return explain(event.details)
     case "OrchestrationContinuedAsNew":
-      return event.input
+      return payload(event.input)
     case "OrchestrationCancelRequested":
       return event.reason
     case "OrchestrationChained":
     case "SubOrchestrationScheduled":
-      return `${event.name} ${event.instance} ${event.input}`
+      return `${event.name} ${event.instance} ${payload(event.input)}`.trimEnd()
     case "ActivityScheduled":
       if (event.name === markers.changed) return markers.changeOf(event.input) ?? event.input
       if (event.name === markers.setAside) return `#${event.input}`
@@ -132,11 +138,11 @@ export const describe = (event: Event.Event): string => {
         event.name,
         ...(event.tag === undefined ? [] : [`tag ${event.tag}`]),
         ...(event.sessionId === undefined ? [] : [`session ${event.sessionId}`]),
-        event.input
-      ].join(" ")
+        payload(event.input)
+      ].join(" ").trimEnd()
     case "ActivityCompleted":
     case "SubOrchestrationCompleted":
-      return `${answered} ${event.result}`
+      return `${answered} ${payload(event.result)}`.trimEnd()
     case "ActivityFailed":
     case "SubOrchestrationFailed":
       return `${answered} ${explainEnd(event.details)}`
@@ -156,17 +162,18 @@ export const describe = (event: Event.Event): string => {
       if (event.name === interruptSignal.name) return interruptSignal.decode(event.data)
       if (event.name === retrySignal.name) return retrySignal.describe(event.data)
       if (requestSignal.isName(event.name)) {
-        const { id, payload } = requestSignal.decode(event.data) ?? { id: "", payload: event.data }
-        return `${requestSignal.requestOf(event.name)} ${id} ${payload}`
+        const question = requestSignal.decode(event.data) ?? { id: "", payload: event.data }
+        return [requestSignal.requestOf(event.name), question.id, payload(question.payload)]
+          .filter((text) => text !== "").join(" ")
       }
-      return `${event.name} ${event.data}`
+      return `${event.name} ${payload(event.data)}`.trimEnd()
     case "ExternalEvent":
-      return `${event.name} ${event.data}`
+      return `${event.name} ${payload(event.data)}`.trimEnd()
     case "CustomStatusUpdated":
       return event.status ?? "removed"
     case "KeyValueSet":
       if (event.key === attributes.recordKey) return changesOf(event.value)
-      return `${keyOf(event.key)} ${event.value}`
+      return `${keyOf(event.key)} ${payload(event.value)}`.trimEnd()
     case "KeyValueCleared":
       return keyOf(event.key)
     case "KeyValuesCleared":
@@ -178,6 +185,8 @@ export const describe = (event: Event.Event): string => {
 
 /** The id of a request, for the key of an answer. */
 const keyOf = (key: string): string => requestSignal.isAnswerKey(key) ? requestSignal.idOfAnswer(key) : key
+
+const all: Visibility = { hidesPayloads: false }
 
 /** Such as `amount 12, coupon removed`. */
 const changesOf = (text: string): string =>

@@ -102,6 +102,8 @@ const reasonOf = Cause.$match({
   ActivityPaused: ({ activity, pause }) => `${named(activity)} is paused with ${shownTarget(pause.target)}`,
   Retries: ({ activity }) => `tries ${named(activity)} again: ${activity.lastError}`,
   ActivityDelayed: ({ activity }) => `${named(activity)} is delivered again`,
+  ActivityLimited: ({ activity, key }) =>
+    `${named(activity)} waits for a slot of its limit${key === "" ? "" : `, key ${key}`}`,
   ActivityQueued: ({ activity }) => `${named(activity)} waits for a free slot`,
   ActivityRuns: ({ activity }) => `${named(activity)} runs`,
   Child: ({ isInterrupted, name }) => `waits for a child ${name}${isInterrupted ? ", which cleans up" : ""}`,
@@ -127,6 +129,7 @@ const timesOf = Cause.$match({
   ActivityPaused: ({ pause }) => [pause.sinceMs, null] as const,
   Retries: ({ activity, atMs }) => [activity.scheduledAtMs, atMs] as const,
   ActivityDelayed: ({ activity, atMs }) => [activity.scheduledAtMs, atMs] as const,
+  ActivityLimited: ({ activity }) => [activity.scheduledAtMs, null] as const,
   ActivityQueued: ({ activity }) => [activity.scheduledAtMs, null] as const,
   ActivityRuns: ({ activity, untilMs }) => [activity.scheduledAtMs, untilMs] as const,
   Child: ({ sinceMs }) => [sinceMs, null] as const,

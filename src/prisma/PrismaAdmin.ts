@@ -30,6 +30,7 @@ import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import { listStreams } from "./internal/driver/streams.ts"
+import { limits } from "./internal/limits.ts"
 import * as lists from "./internal/lists.ts"
 import { models } from "./internal/modelQueries.ts"
 import { attributeRow, bigint, json, processInfo } from "./internal/rows.ts"
@@ -52,6 +53,7 @@ export const make: (
     ...lists.make(store),
     ...queues(store),
     ...pauses(store),
+    ...limits(store),
     ...actions(store),
     ...deletions(store)
   })
@@ -241,7 +243,9 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
     query<ActivityLoad>(
       "readActivityLoads",
       Prisma.sql`
-        SELECT item.activity, item.tag, ${loadSql(now)}
+        SELECT
+          item.activity, item.tag, ${loadSql(now)},
+          count(*) FILTER (WHERE item.is_limited)::float8 AS limited
         FROM (
           SELECT
             CASE WHEN ${schemaSql}.dx_tag(w.tag) IS NULL THEN w.route
@@ -249,7 +253,8 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
             ${schemaSql}.dx_tag(w.tag) AS tag,
             w.visible_at,
             w.visible_at <= ${timeSql(now)} AS is_due,
-            w.locked_until > ${epochMs(now)} AS is_locked
+            w.locked_until > ${epochMs(now)} AS is_locked,
+            w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AS is_limited
           FROM ${schemaSql}.worker_queue AS w
         ) AS item
         GROUP BY item.activity, item.tag
@@ -292,7 +297,19 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
       query<QueuedActivity>(
         "readActivities",
         Prisma.sql`
-          SELECT item.execution_id::float8 AS "executionId", item.activity_id::float8 AS "eventId", ${placeSql(now)}
+          SELECT item.execution_id::float8 AS "executionId", item.activity_id::float8 AS "eventId", ${placeSql(now)},
+            CASE WHEN item.limit_name IS NOT NULL AND item.visible_at = 'infinity' THEN json_build_object(
+              'key', item.limit_key,
+              'ahead', (
+                SELECT count(*)
+                FROM ${schemaSql}.worker_queue AS other
+                WHERE other.limit_name IS NOT NULL
+                  AND other.visible_at = 'infinity'
+                  AND other.limit_name = item.limit_name
+                  AND other.limit_key = item.limit_key
+                  AND other.id < item.id
+              )
+            ) END AS "waitsForLimit"
           FROM ${schemaSql}.worker_queue AS item
           WHERE item.instance_id = ${instanceId}`
       ))
@@ -466,7 +483,8 @@ const messageSql = (maxBytes: number) =>
 
 const placeSql = (now: number | null) =>
   Prisma.sql`
-    floor(extract(epoch FROM item.visible_at) * 1000)::float8 AS "visibleAtMs",
+    floor(extract(epoch FROM CASE WHEN item.visible_at < 'infinity' THEN item.visible_at ELSE item.created_at END) * 1000)
+      ::float8 AS "visibleAtMs",
     CASE WHEN item.locked_until > ${epochMs(now)} THEN item.locked_until::float8 END AS "lockedUntilMs",
     item.attempt_count AS "attemptCount",
     item.visible_at <= ${timeSql(now)} AS "isDue"`

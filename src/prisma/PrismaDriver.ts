@@ -1,5 +1,6 @@
 /**
- * The storage contracts on PostgreSQL, through Prisma: of orchestrations, and of outbox, tasks and recipes. The
+ * The storage contracts on PostgreSQL, through Prisma: of orchestrations, and of outbox, tasks, schedules and
+ * recipes. The
  * operations are in `internal`.
  *
  * @since 0.1.0
@@ -11,15 +12,15 @@ import * as Option from "effect/Option"
 import { OutboxDriver } from "../outbox/OutboxDriver.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DatasetDriver } from "../recipes/DatasetDriver.ts"
-import { TriggerDriver } from "../recipes/TriggerDriver.ts"
+import { ScheduleDriver } from "../schedules/ScheduleDriver.ts"
 import { TaskDriver } from "../tasks/TaskDriver.ts"
 import { Notifier } from "../waking/Notifier.ts"
 import { Database } from "./Database.ts"
 import * as datasets from "./internal/datasets/driver.ts"
 import * as driver from "./internal/driver.ts"
 import * as outbox from "./internal/outbox/driver.ts"
+import * as schedules from "./internal/schedules/driver.ts"
 import * as tasks from "./internal/tasks/driver.ts"
-import * as triggers from "./internal/triggers/driver.ts"
 
 /**
  * Options of the driver.
@@ -69,15 +70,16 @@ export const layer = (options?: Options): Layer.Layer<ProviderDriver, never, Dat
   Layer.effect(ProviderDriver, make(options))
 
 /**
- * The storage of outbox, tasks and recipes.
+ * The storage of outbox, tasks, schedules and recipes.
  *
  * @category models
  * @since 0.2.0
  */
-export type TaskDrivers = OutboxDriver | TaskDriver | DatasetDriver | TriggerDriver
+export type TaskDrivers = OutboxDriver | TaskDriver | DatasetDriver | ScheduleDriver
 
 /**
- * Provides the drivers of outbox, tasks and recipes over a `Database`, such as one that wraps that of the process.
+ * Provides the drivers of outbox, tasks, schedules and recipes over a `Database`, such as one that wraps that of the
+ * process.
  *
  * @category layers
  * @since 0.2.0
@@ -88,6 +90,6 @@ export const layerTasks = (options: Options = {}): Layer.Layer<TaskDrivers, neve
       Context.make(OutboxDriver, outbox.make(database, options)).pipe(
         Context.add(TaskDriver, tasks.make(database)),
         Context.add(DatasetDriver, datasets.make(database)),
-        Context.add(TriggerDriver, triggers.make(database))
+        Context.add(ScheduleDriver, schedules.make(database, options))
       ))
   )

@@ -69,7 +69,9 @@ export type Reads = Omit<
   | "pruneExecutions"
   | "pruneExecutionsBulk"
   | "recordAction"
+  | "removeLimit"
   | "resume"
+  | "setLimit"
   | "retry"
   | "fork"
 >
@@ -285,6 +287,8 @@ const readsBy = (
     getQueueLoads: send((reads) => reads.getQueueLoads),
     findUnserved: send((reads) => reads.findUnserved),
     getPauses: send((reads) => reads.getPauses),
+    getLimits: send((reads) => reads.getLimits),
+    getLimit: (activity, key) => send((reads) => reads.getLimit(activity, key)),
     listActions: (options) => send((reads) => reads.listActions(options)),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listProcesses: send((reads) => reads.listProcesses),

@@ -12,6 +12,7 @@ import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from
 import type { PauseTarget } from "../model/Pause.ts"
 import type { ProgressStreamInfo } from "../model/ProgressChunk.ts"
 import type { Condition, Encoded } from "../model/shared/attributes.ts"
+import type { EncodedChanges, LimitRow } from "../model/shared/limits.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { AttributeChange, EncodedEvent, ProcessReport, ProviderDriver } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
@@ -134,6 +135,8 @@ export interface OrchestrationLoad extends QueueLoad {
 export interface ActivityLoad extends QueueLoad {
   readonly activity: string
   readonly tag: string | null
+  /** How many of `later` wait for a slot or a token of a limit. */
+  readonly limited: number
 }
 
 /**
@@ -143,7 +146,7 @@ export interface ActivityLoad extends QueueLoad {
  * @since 0.2.0
  */
 export interface QueuePlace {
-  /** Milliseconds since the Unix epoch. */
+  /** Milliseconds since the Unix epoch. Of an activity that waits for a slot of a limit, when it was stored. */
   readonly visibleAtMs: number
   /** When the lock of a process expires, milliseconds since the Unix epoch; null when free. */
   readonly lockedUntilMs: number | null
@@ -176,6 +179,8 @@ export interface QueuedActivity extends QueuePlace {
   readonly executionId: number
   /** The event that scheduled it. */
   readonly eventId: number
+  /** Its key, and how many of that key wait before it; null unless it waits for a slot or a token of a limit. */
+  readonly waitsForLimit: { readonly key: string; readonly ahead: number } | null
 }
 
 /**
@@ -550,6 +555,22 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly readPaused: ProviderDriver["Service"]["readPaused"]
   /** How many instances were paused by themselves. */
   readonly countPausedInstances: Call<number>
+  /**
+   * Changes the limits of the activities of a name; with `replaces: false` only if there are none. What is queued and
+   * has no lock waits for a slot from then on. Returns whether something has changed.
+   */
+  readonly setLimit: (
+    options: { readonly activity: string; readonly changes: EncodedChanges; readonly replaces: boolean }
+  ) => Call<boolean>
+  /** Removes the limits of a name, and lets all that waits begin; returns whether there were any. */
+  readonly removeLimit: (activity: string) => Call<boolean>
+  /**
+   * The limits of a name, or all by name, with the use of keys: those with bounds of their own and `mostKeys` others,
+   * or only `key`.
+   */
+  readonly readLimits: (
+    options: { readonly activity: string | null; readonly key: string | null; readonly mostKeys: number }
+  ) => Call<ReadonlyArray<LimitRow>>
   /** Adds an action, at the time of the store's clock. */
   readonly recordAction: (action: ActionRecord) => Call<void>
   /** Actions whose id is lower than `before`, the highest id first; null: all. */

@@ -32,4 +32,6 @@ export interface Backlog {
   readonly activeInstances: number
   /** Instances that are blocked; at most 10,000 are counted. */
   readonly blockedInstances: number
+  /** Activities that wait for a slot or a token of a limit; at most 10,000 are counted. */
+  readonly limitedActivities: number
 }

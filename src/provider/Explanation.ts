@@ -6,6 +6,7 @@
 import * as Data from "effect/Data"
 import type { Block } from "../model/Block.ts"
 import type { InstanceStatus } from "../model/Instance.ts"
+import type { Limit } from "../model/Limit.ts"
 import type { Pause } from "../model/Pause.ts"
 import type { QueuePlace } from "./AdminDriver.ts"
 
@@ -74,6 +75,7 @@ export interface AwaitedActivity {
  * - `ActivityPaused`: an operator has paused that activity or its tag.
  * - `Retries`: it waits to try a failed activity again.
  * - `ActivityDelayed`: the next delivery of an activity comes later, as its worker was shut down or could not run it.
+ * - `ActivityLimited`: an activity waits for a slot or a token of a limit.
  * - `ActivityQueued`: an activity waits for a worker with a free slot.
  * - `ActivityRuns`: a worker runs it; the lock ends then unless the worker renews it.
  * - `Child`: it waits for the end of a child.
@@ -101,6 +103,15 @@ export type Cause = Data.TaggedEnum<{
   ActivityPaused: { readonly activity: AwaitedActivity; readonly pause: Pause }
   Retries: { readonly activity: AwaitedActivity; readonly atMs: number }
   ActivityDelayed: { readonly activity: AwaitedActivity; readonly atMs: number }
+  ActivityLimited: {
+    readonly activity: AwaitedActivity
+    /** Its key; empty without one. */
+    readonly key: string
+    /** How many of this key wait before it. */
+    readonly ahead: number
+    /** Null if the limit was removed a moment ago. */
+    readonly limit: Limit | null
+  }
   ActivityQueued: { readonly activity: AwaitedActivity; readonly servedBy: number }
   ActivityRuns: { readonly activity: AwaitedActivity; readonly untilMs: number }
   Child: {

@@ -135,7 +135,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly enqueueForOrchestrator: (
     messages: ReadonlyArray<EncodedMessage>
   ) => Call<ReadonlyArray<"Sent" | "Full">>
-  /** Inserts activities. */
+  /** Inserts activities; those with a limit wait for a slot of it. */
   readonly enqueueForWorker: (activities: ReadonlyArray<EncodedActivity>) => Call<void>
   /**
    * Creates instance, execution 1 (status `Running`, pinned) and start message together, where the id is free. Messages
@@ -160,7 +160,10 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
     options: { readonly maxAgeMs: number; readonly limit: number; readonly after: string | null }
   ) => Call<{ readonly deleted: number; readonly next: string | null }>
 
-  /** Claims up to `limit` visible activities, the one visible longest first; claims their sessions where asked. */
+  /**
+   * Claims up to `limit` visible activities, the one visible longest first; claims their sessions where asked. Before,
+   * it gives free slots of limits to activities that wait for one: the keys of a limit take turns.
+   */
   readonly fetchWorkItems: (options: FetchWorkItems) => Call<ReadonlyArray<ClaimedWorkItem>>
   /** Deletes claimed activities and inserts their completions. Needs a live lock. Null: delete only. */
   readonly ackWorkItems: (

@@ -1,2 +1,1 @@
 export * as Trigger from "./Trigger.ts"
-export * as TriggerDriver from "./TriggerDriver.ts"

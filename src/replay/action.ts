@@ -48,6 +48,8 @@ export type Awaited =
     readonly sessionId?: string
     readonly tag?: string
     readonly servedBy?: ServedBy
+    /** By which a limit distinguishes calls. Not recorded: it follows from the input. */
+    readonly limitKey?: string
     /** Set when the call may have further tries. Not recorded: a replay counts the tries again. */
     readonly tryOf?: TryOf
   }
@@ -204,6 +206,7 @@ export const dispatch = (
         startedAtMs,
         ...callOf(action),
         ...(tryOf !== undefined && tryOf.number > 1 && { tryNumber: tryOf.number, firstTryId }),
+        ...(action.limitKey !== undefined && { limitKey: action.limitKey }),
         ...(traceparent !== undefined && { traceparent })
       }
     }

@@ -23,6 +23,7 @@ import { failedUnscheduled, servedOf } from "../tasks/shared/code.ts"
 import type { Failed, Served, TaskCode } from "../tasks/shared/code.ts"
 import * as failures from "../tasks/shared/failure.ts"
 import * as tasksService from "../tasks/shared/service.ts"
+import { TaskStore } from "../tasks/shared/taskStore.ts"
 import type { Wait } from "../tasks/shared/waits.ts"
 import * as Task from "../tasks/Task.ts"
 import type { Caller, TaskDriver } from "../tasks/TaskDriver.ts"
@@ -57,7 +58,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
   /** Each has its handler from a layer of `Task.toLayer`. */
   readonly tasks: Served
 }): Layer.Layer<
-  Tasks | ActivityHandlers,
+  Tasks | ActivityHandlers | TaskStore,
   never,
   Provider | { readonly [I in keyof Served]: Task.Handler<Served[I]["name"]> }[number]
 > =>
@@ -124,8 +125,9 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
       written: Effect.void,
       wait
     })
-    return Layer.merge(
+    return Layer.mergeAll(
       Layer.succeed(Tasks, restful(Tasks.of(service), process.rest)),
+      Layer.succeed(TaskStore, driver),
       tasksService.activityHandlers({ store: driver, written: Effect.void })
     )
   })) as never

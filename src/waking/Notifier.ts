@@ -38,8 +38,8 @@ export type Queue = "orchestrator" | "worker"
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Paused`: an operator has paused or resumed something. A store that notifies says it, too.
  * - `Hello`: the sender has just connected, and asks for the `Waiting` of the others.
- * - `Topic`: who waits for this topic of queues, outbox or tasks should look at `atMs`, milliseconds since the Unix
- *   epoch by the store's clock; 0: now. Providers neither send nor need these.
+ * - `Topic`: who waits for this topic of queues, outbox, tasks or schedules looks at `atMs`, milliseconds since the
+ *   Unix epoch by the store's clock; 0: now. Providers neither send nor need these.
  *
  * @category models
  * @since 0.2.0

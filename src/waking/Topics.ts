@@ -1,5 +1,5 @@
 /**
- * Hints about topics: messages of a queue, rows of the outbox, ends of tasks.
+ * Hints about topics: messages of a queue, rows of the outbox, schedules, ends of tasks.
  *
  * They reach the subscribers of this process at once, and those of other processes by a `Notifier`. **Announcing**
  * never waits and never fails; what could not be sent is sent again. **Listening** begins with the first subscriber. A
@@ -22,7 +22,7 @@ import * as senders from "./sender.ts"
  * @category models
  * @since 0.2.0
  */
-export type Topic = `m ${string}` | "o" | `t ${string}` | "t"
+export type Topic = `m ${string}` | "o" | "s" | `t ${string}` | "t"
 
 /**
  * Makes topics, and reads them.
@@ -35,6 +35,8 @@ export const Topic = {
   messages: (queue: string): Topic => `m ${queue}`,
   /** Rows of the outbox. */
   outbox: "o",
+  /** Schedules that have changed. */
+  schedules: "s",
   /** The end of a task. */
   task: (id: string): Topic => `t ${id}`,
   /** For subscribers: the end of any task. */

@@ -53,6 +53,9 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       folder: options.folder ?? "/no/such/folder",
       stdin: {
         isTerminal: options.terminal !== undefined,
+        pieces: async function*() {
+          yield options.input ?? ""
+        },
         text: () => Promise.resolve(options.input ?? ""),
         keys: (pressed) => {
           options.onKeys?.(pressed)

@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
+import * as agents from "duroxide-prisma/agents"
 import * as dashboard from "duroxide-prisma/dashboard"
 import * as observability from "duroxide-prisma/observability"
 import * as outbox from "duroxide-prisma/outbox"
@@ -14,14 +15,17 @@ import * as completions from "duroxide-prisma/recipes/completions"
 import * as datasets from "duroxide-prisma/recipes/datasets"
 import * as deliveries from "duroxide-prisma/recipes/deliveries"
 import * as triggers from "duroxide-prisma/recipes/triggers"
+import * as schedules from "duroxide-prisma/schedules"
 import * as server from "duroxide-prisma/server"
 import * as sqlite from "duroxide-prisma/sqlite"
 import * as tasks from "duroxide-prisma/tasks"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
+import * as scheduleKit from "duroxide-prisma/testing/schedules"
 import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
+import * as ai from "effect/ai"
 import * as http from "effect/http"
 import * as httpApi from "effect/http-api"
 import * as effectObservability from "effect/observability"
@@ -32,6 +36,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ours: Record<string, object> = {
   "duroxide-prisma": root,
+  "duroxide-prisma/agents": agents,
   "duroxide-prisma/dashboard": dashboard,
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
@@ -43,17 +48,20 @@ const ours: Record<string, object> = {
   "duroxide-prisma/recipes/datasets": datasets,
   "duroxide-prisma/recipes/deliveries": deliveries,
   "duroxide-prisma/recipes/triggers": triggers,
+  "duroxide-prisma/schedules": schedules,
   "duroxide-prisma/server": server,
   "duroxide-prisma/sqlite": sqlite,
   "duroxide-prisma/tasks": tasks,
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite,
   "duroxide-prisma/testing/queue": queueSuite,
+  "duroxide-prisma/testing/schedules": scheduleKit,
   "duroxide-prisma/testing/tasks": taskKit
 }
 const entries: Record<string, object> = {
   ...ours,
   effect,
+  "effect/ai": ai,
   "effect/http": http,
   "effect/http-api": httpApi,
   "effect/observability": effectObservability,
@@ -64,8 +72,8 @@ const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(e
 const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url)))
   .filter((file) => file.endsWith(".md"))
   .map((file) => `docs/${file}`)
-// `Order` is a Schema of the examples, and `Array` that of JavaScript.
-const theirOwn = new Set(["Order", "Array"])
+// `Order` and `Chat` are definitions of the examples; `Array` and `Response` are those of JavaScript and the web.
+const theirOwn = new Set(["Order", "Chat", "Array", "Response"])
 /** Its examples show parts of a file only, and so do those about bundling. */
 const fragments = "docs/duroxide.md"
 const bundling = Docs.section("docs/http.md", "Bundling")

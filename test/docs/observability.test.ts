@@ -85,7 +85,8 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_orchestrator_queue_depth",
       "duroxide_worker_queue_depth",
       "duroxide_active_orchestrations",
-      "duroxide_blocked_instances"
+      "duroxide_blocked_instances",
+      "duroxide_limited_activities"
     ]
   },
   "test/runtime/metrics.test.ts": {
@@ -161,6 +162,9 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_tasks",
       "duroxide_task_oldest_age_seconds"
     ]
+  },
+  "test/schedules/scheduler.test.ts": {
+    "occurrences are counted by their outcome": ["duroxide_schedule_runs_total"]
   },
   "test/recipes/Delivery.test.ts": {
     "attempts are counted by outcome and status, and timed": [

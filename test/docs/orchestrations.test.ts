@@ -246,10 +246,18 @@ const on = <A, E, R>(
 const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p" }))
 const wait = Effect.flatMap(Client.Client, (client) => client.wait(Program, "p"))
 
+const IsRunning = Activity.make("IsRunning", { payload: Schema.String, success: Schema.Boolean })
+
+export const IsRunningLive = IsRunning.toLayer(Effect.fn(function*(instanceId) {
+  const client = yield* Client.Client
+  const { _tag } = yield* Effect.orDie(client.status(instanceId))
+  return _tag === "Running"
+}))
+
 describe("docs/orchestrations.md", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(
-      ["test/docs/orchestrations.test.ts", "examples/nightly/nightly.ts"].map(Docs.read).join("\n")
+      Docs.read("test/docs/orchestrations.test.ts")
     )
     const examples = Docs.blocks(Docs.read("docs/orchestrations.md"), "ts")
     assert.lengthOf(examples, 18)

@@ -1,5 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as agents from "../agents/outcomes.ts"
 import { sections } from "../runtime/badInput/cases.ts"
+import * as schedules from "../schedules/utils/outcomes.ts"
 import * as tasks from "../tasks/outcomes/cases.ts"
 import * as Docs from "../utils/docs.ts"
 
@@ -21,7 +23,12 @@ describe("docs/outcomes.md", () => {
   it("every row is a test of the same name, and every test a row", () => {
     assert.deepStrictEqual(
       rows(Docs.read("docs/outcomes.md")),
-      Object.entries({ ...sections, ...tasks.sections }).map(([section, cases]) => [section, Object.keys(cases)])
+      Object.entries<object>({ ...sections, ...tasks.sections, ...schedules.sections, ...agents.sections }).map((
+        [section, cases]
+      ) => [
+        section,
+        Object.keys(cases)
+      ])
     )
   })
 

@@ -14,17 +14,7 @@ import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
 Object.assign(process.env, {
-  PAYMENTS_SECRET: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-  TRIGGER_TOKEN: "the-token-of-the-scheduler"
-})
-
-const Report = Task.make("Report", { payload: Schema.Struct({ day: Schema.String }), success: Schema.Void })
-
-const Nightly = Trigger.cron("nightly-report", {
-  cron: "0 4 * * *",
-  timeZone: "Europe/Berlin",
-  task: Report,
-  payload: (scheduledAt) => ({ day: scheduledAt.toISOString().slice(0, 10) })
+  PAYMENTS_SECRET: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 })
 
 const Book = Task.make("Book", { payload: Schema.Struct({ amount: Schema.Int }), success: Schema.Void })
@@ -35,12 +25,8 @@ const Payments = Trigger.webhook("payments", {
   payload: ({ body }) => Schema.decodeUnknownSync(Book.payload)(body)
 })
 
-const dispatcher = Effect.gen(function*() {
-  const handle = yield* Trigger.handler({
-    token: Redacted.make(process.env.TRIGGER_TOKEN!),
-    crons: [Nightly],
-    webhooks: [Payments]
-  })
+const gateway = Effect.gen(function*() {
+  const handle = yield* Trigger.handler({ webhooks: [Payments] })
   const server = createServer(async (incoming, outgoing) => {
     try {
       const answer = await handle(
@@ -63,30 +49,17 @@ const dispatcher = Effect.gen(function*() {
   )
 })
 
-const DispatcherLive = Layer.effectDiscard(dispatcher).pipe(
+const GatewayLive = Layer.effectDiscard(gateway).pipe(
   Layer.provide(Tasks.layer),
   Layer.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! }))
 )
 
-const SchedulerLive = Trigger.scheduler({
-  url: "https://dispatcher.internal/triggers",
-  token: Redacted.make(process.env.TRIGGER_TOKEN!),
-  crons: [Nightly]
-})
-
-const onSchedule = (event: { readonly time: string }) =>
-  Trigger.run(Nightly, { until: new Date(event.time) }).pipe(
-    Effect.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! })),
-    Effect.runPromise
-  )
-
 it("docs/recipes.md, Triggers: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/triggers.test.ts"))
   const examples = Docs.blocks(Docs.section("docs/recipes.md", "Triggers"), "ts")
-  assert.lengthOf(examples, 5)
+  assert.lengthOf(examples, 2)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
-  for (const layer of [DispatcherLive, SchedulerLive]) assert.isTrue(Layer.isLayer(layer))
-  assert.isFunction(onSchedule)
+  assert.isTrue(Layer.isLayer(GatewayLive))
 })
 
 it.live("docs/recipes.md, Triggers: its server serves the endpoint", () =>
@@ -101,7 +74,7 @@ it.live("docs/recipes.md, Triggers: its server serves the endpoint", () =>
       })
     )
     process.env.PORT = String(port)
-    yield* dispatcher.pipe(
+    yield* gateway.pipe(
       Effect.provide(
         yield* Layer.build(Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url, migrate: "none" })))
       )
@@ -121,9 +94,6 @@ it.live("docs/recipes.md, Triggers: its server serves the endpoint", () =>
     }
     assert.strictEqual(yield* post("webhooks/payments", { headers, body }), 200)
     assert.strictEqual(yield* post("webhooks/payments", { headers, body: "{\"amount\":6}" }), 401)
-    assert.strictEqual(yield* post("cron/nightly-report", {}), 401)
-    const authorization = `Bearer ${process.env.TRIGGER_TOKEN}`
-    assert.strictEqual(yield* post("cron/nightly-report", { headers: { authorization } }), 200)
     const invalidUrl = yield* Effect.promise(async () => (await fetch(`http://localhost:${port}//`)).status)
     assert.strictEqual(invalidUrl, 400)
     assert.deepStrictEqual(

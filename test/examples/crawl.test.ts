@@ -3,8 +3,8 @@ import { Client } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Crawl, RuntimeLive } from "../../examples/crawl/crawl.ts"
-import { Site } from "../../examples/crawl/site.ts"
+import { Crawl, FetchLimits, RuntimeLive } from "../../examples/crawl/crawl.ts"
+import { home, Site } from "../../examples/crawl/site.ts"
 
 type Options = typeof Crawl.payload.Type
 
@@ -12,29 +12,38 @@ const crawl = (options: Partial<Options> = {}) =>
   Effect.flatMap(Client.Client, (client) =>
     client.execute(Crawl, {
       instanceId: "c",
-      payload: { start: "/", maxPages: 100, concurrency: 3, perSecond: 2, ...options }
+      payload: { start: home, maxPages: 100, ...options }
     }))
 
-const inVirtualTime = Effect.provide(TestRuntime.layer(RuntimeLive).pipe(Layer.provideMerge(Site.layer)))
+const inVirtualTime = Effect.provide(
+  TestRuntime.layer(Layer.mergeAll(RuntimeLive, FetchLimits)).pipe(Layer.provideMerge(Site.layer))
+)
 
-const urls = ["/", "/about", "/shop", "/blog", "/jobs", "/team", "/blog/2"]
+const urlsOf = (...paths: ReadonlyArray<string>) => paths.map((path) => new URL(path, home).href)
+
+const urls = urlsOf("/", "/about", "/shop", "/blog", "/jobs", "/team", "/blog/2")
 
 describe("crawl", () => {
   it.effect("reads every page once, tries the busy one again and names the broken one", () =>
     Effect.gen(function*() {
       const map = yield* crawl()
       assert.sameMembers(map.pages.map(({ url }) => url), urls)
-      assert.deepStrictEqual(map.broken, [{ url: "/gone", why: "Missing" }])
+      assert.deepStrictEqual(map.broken, [{ url: `${home}gone`, why: "Missing" }])
       const requests = (yield* Site).log.map(({ url }) => url).sort()
-      assert.deepStrictEqual(requests, [...urls, "/gone", "/shop", "/shop"].sort())
+      assert.deepStrictEqual(requests, [...urls, ...urlsOf("/gone", "/shop", "/shop")].sort())
     }).pipe(inVirtualTime))
 
-  it.effect("begins as many requests in any second as the limit allows, and no more", () =>
+  it.effect("two crawls together begin as many requests in any second as the limit of their host allows", () =>
     Effect.gen(function*() {
-      yield* crawl({ perSecond: 2 })
+      const client = yield* Client.Client
+      yield* Effect.all([
+        crawl(),
+        client.execute(Crawl, { instanceId: "d", payload: { start: `${home}team`, maxPages: 3 } })
+      ], { concurrency: "unbounded" })
       const times = (yield* Site).log.map(({ atMs }) => atMs)
+      assert.lengthOf(times, 13)
       for (const [index, atMs] of times.entries()) {
-        assert.isAtLeast((times[index + 2] ?? Infinity) - atMs, 1000, `requests ${index} to ${index + 2}`)
+        assert.isAtLeast((times[index + 1] ?? Infinity) - atMs, 250, `requests ${index} and ${index + 1}`)
       }
       assert.isAtMost(times.at(-1)! - times[0]!, 6000)
     }).pipe(inVirtualTime))
@@ -42,7 +51,7 @@ describe("crawl", () => {
   it.effect("stops at the maximum depth", () =>
     Effect.gen(function*() {
       const map = yield* crawl({ maxPages: 4 })
-      assert.deepStrictEqual(map.pages.map(({ url }) => url), ["/", "/about", "/shop", "/blog"])
+      assert.deepStrictEqual(map.pages.map(({ url }) => url), urlsOf("/", "/about", "/shop", "/blog"))
     }).pipe(inVirtualTime))
 
   it.effect("requests no page twice because of a crash", () =>
@@ -50,7 +59,7 @@ describe("crawl", () => {
       const client = yield* Client.Client
       yield* client.start(Crawl, {
         instanceId: "c",
-        payload: { start: "/", maxPages: 100, concurrency: 1, perSecond: 1 }
+        payload: { start: home, maxPages: 100 }
       })
       for (let second = 1; second <= 12; second++) {
         yield* TestRuntime.advance("500 millis")

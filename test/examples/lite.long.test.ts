@@ -180,20 +180,20 @@ describe("lite: the stack", () => {
       }).pipe(Effect.scoped)
   )
 
-  it.live("the Lambda function creates a task for an instant and for a webhook, once, and refuses what is not signed", () =>
+  it.live("the Lambda function creates a task for an occurrence and for a webhook, once, and refuses what is not signed", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
       const secret = "whsec_ZGV2ZWxvcG1lbnQgb25seSwgMjQgYnl0ZXM="
       vi.stubEnv("STATE_DATABASE_URL", url)
-      vi.stubEnv("TRIGGER_TOKEN", "a-token-of-the-test")
       vi.stubEnv("WEBHOOK_SECRET", secret)
       yield* Effect.addFinalizer(() => Effect.sync(() => vi.unstubAllEnvs()))
       const lambda = yield* Effect.promise(() => import("../../examples/lite/services/lambda.ts"))
       yield* Effect.addFinalizer(() => Effect.promise(() => lambda.runtime.dispose()))
       const send = (event: Parameters<typeof lambda.handler>[0]) => Effect.promise(() => lambda.handler(event))
-      const hour = 3_600_000
-      const until = new Date(Math.floor(Date.now() / hour) * hour).toISOString()
-      for (let i = 0; i < 2; i++) yield* send({ trigger: "census", until })
+      yield* send({ schedules: "due" })
+      // As if it had been called for the last time two hours ago.
+      yield* sql("UPDATE schedules SET fired_until = fired_until - interval '2 hours', look_at = now()")
+      for (let i = 0; i < 2; i++) yield* send({ schedules: "due" })
 
       const body = `{"reason":"webhook"}`
       const signed = yield* Delivery.sign({ id: "w-1", body, secret: Redacted.make(secret) })
@@ -206,8 +206,10 @@ describe("lite: the stack", () => {
       })
       for (let i = 0; i < 2; i++) assert.strictEqual((yield* send(urlCall({ ...signed }))).statusCode, 200)
       assert.strictEqual((yield* send(urlCall({ ...signed, "webhook-id": "w-2" }))).statusCode, 401)
-      const keys = yield* sql("SELECT key FROM queue_tasks WHERE name = 'Census' ORDER BY key")
-      assert.deepStrictEqual(keys, [{ key: `cron/census/${until}` }, { key: "webhook/census/w-1" }])
+      const keys = yield* sql<{ key: string }>("SELECT key FROM queue_tasks WHERE name = 'Census' ORDER BY key")
+      assert.lengthOf(keys, 2)
+      assert.match(keys[0]!.key, /^schedule\/census\/.*:00:00\.000Z$/)
+      assert.strictEqual(keys[1]!.key, "webhook/census/w-1")
       const [messages] = yield* sql("SELECT count(*)::int AS messages FROM queue_messages")
       assert.deepStrictEqual(messages, { messages: 0 })
     }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))))
@@ -286,7 +288,7 @@ describe("lite: template.yaml", () => {
       ...[...text.matchAll(/"Fn::GetAtt":"(\w+)\.\w+"/g)].map(([, name]) => name!),
       ...[...text.matchAll(/\$\{(\w+)\}/g)].map(([, name]) => name!)
     ]
-    assert.isAbove(names.length, 8)
+    assert.isAbove(names.length, 7)
     assert.deepStrictEqual(names.filter((name) => !declared.includes(name)), [])
     for (const { Type } of Object.values(Resources)) {
       assert.match(Type, /^AWS::(SQS::Queue|S3::Bucket|Serverless::Function)$/)
@@ -309,12 +311,12 @@ describe("lite: template.yaml", () => {
 
   it("gives the function what it reads, and calls it with what it understands", () => {
     const { Environment, Events, Handler } = Resources["Trigger"]!.Properties!
-    assert.sameMembers(Object.keys(Environment.Variables), ["STATE_DATABASE_URL", "WEBHOOK_SECRET", "TRIGGER_TOKEN"])
+    assert.sameMembers(Object.keys(Environment.Variables), ["STATE_DATABASE_URL", "WEBHOOK_SECRET"])
     assert.strictEqual(Handler, "lambda.handler")
     assert.include(read("services/lambda.ts"), "export const handler = ")
     const { Input, ScheduleExpression, ScheduleExpressionTimezone } = Events.Census.Properties
-    assert.deepStrictEqual(JSON.parse(Input), { trigger: "census", until: "<aws.scheduler.scheduled-time>" })
-    // The instants of the trigger, which are in UTC.
+    assert.deepStrictEqual(JSON.parse(Input), { schedules: "due" })
+    // The times of the schedule, which are in UTC.
     assert.deepStrictEqual([ScheduleExpression, ScheduleExpressionTimezone], ["cron(0 * * * ? *)", "UTC"])
     assert.include(read("shared/settings.ts"), `"CENSUS_CRON").pipe(Config.withDefault("0 * * * *"))`)
   })

@@ -141,7 +141,8 @@ describe("Health", () => {
         orchestrator: { depth: 0, oldestAgeMs: null },
         worker: [],
         activeInstances: 0,
-        blockedInstances: 0
+        blockedInstances: 0,
+        limitedActivities: 0
       }
       assert.deepStrictEqual<unknown>(yield* ask(provider), [200, {
         status: "healthy",

@@ -15,7 +15,12 @@ describe("Events as people read them", () => {
       { ...failed, _tag: "ActivityFailed", details: ErrorDetails.application("ActivityFailed", "\"declined\"") },
       { ...failed, _tag: "OrchestrationFailed", sourceEventId: null }
     ]
-    assert.deepStrictEqual(ends.map(events.describe), ["#2 died: boom", "#2 died: boom", "#2 \"declined\"", "boom"])
+    assert.deepStrictEqual(ends.map((event) => events.describe(event)), [
+      "#2 died: boom",
+      "#2 died: boom",
+      "#2 \"declined\"",
+      "boom"
+    ])
   })
 
   it("a cancellation, which is stored as a failure, is called one", () => {

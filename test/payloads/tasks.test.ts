@@ -7,7 +7,7 @@ import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { PayloadCodec } from "duroxide-prisma/provider"
 import { Consumer, Message } from "duroxide-prisma/queue"
-import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Schedules } from "duroxide-prisma/schedules"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -104,14 +104,22 @@ describe("Encrypted tasks and messages", () => {
         assert.include(JSON.stringify(yield* tasks.listDead({ name: "Clean" })), canary)
         assert.include(JSON.stringify(yield* tasks.attempts(full.id)), canary)
 
-        const daily = Trigger.cron("daily", {
-          cron: "0 6 * * *",
-          timeZone: "UTC",
-          task: Clean,
-          payload: () => ({ name: canary })
+        const stored = Schedules.make("stored", {
+          timing: Schedules.every("1 hour"),
+          start: Clean,
+          payload: { name: canary }
         })
-        const { instants } = yield* Trigger.run(daily, { until: new Date("2026-01-01T06:00:30Z") })
-        assert.strictEqual(instants.length, 1)
+        const made = Schedules.make("made", { timing: Schedules.every("1 hour"), start: Tidy, payload: () => canary })
+        yield* Schedules.runDue([stored, made])
+        yield* Effect.gen(function*() {
+          const schedules = yield* Schedules.Schedules
+          yield* schedules.runNow("stored")
+          const id = yield* schedules.runNow("made")
+          assert.strictEqual((yield* Schedules.runDue([stored, made])).started, 2)
+          assert.strictEqual(yield* client.wait(Tidy, id), twice)
+          const [run] = yield* schedules.runs("stored")
+          assert.strictEqual(yield* tasks.wait(Clean, run!.taskId!), `clean for ${canary}`)
+        }).pipe(Effect.provide(Schedules.layerClient))
         yield* outbox.add("desk", Arrived, { name: canary })
         const connection = yield* PgServer.connect(database.url)
         const joined = Transaction.make(connection, { schema: database.schema, payloads })
@@ -126,7 +134,7 @@ describe("Encrypted tasks and messages", () => {
       }).pipe(Effect.provide(process(database.url, payloads, (name) => arrivals.push(name))))
       const all = yield* rows(database)
       assert.deepStrictEqual(all.filter(({ row }) => row.includes(canary)), [])
-      for (const table of ["queue_tasks", "queue_task_attempts", "history", "queue_outbox"]) {
+      for (const table of ["schedules", "queue_tasks", "queue_task_attempts", "history", "queue_outbox"]) {
         assert.isTrue(all.some((found) => found.table.includes(table) && found.row.includes("$sealed")), table)
       }
       for (const flags of ["", " --json", " --payloads"]) {

@@ -203,8 +203,7 @@ const work = [
   "DELETE FROM queue_messages",
   "UPDATE queue_outbox SET sent_at = now()",
   "INSERT INTO queue_listeners VALUES ('mine', now())",
-  "INSERT INTO queue_datasets (dataset_uuid, name, created_at, updated_at) VALUES (gen_random_uuid(), 'mine', now(), now())",
-  "INSERT INTO queue_triggers VALUES ('mine', now())"
+  "INSERT INTO queue_datasets (dataset_uuid, name, created_at, updated_at) VALUES (gen_random_uuid(), 'mine', now(), now())"
 ]
 
 /** Every table that someone may insert into. */
@@ -216,6 +215,8 @@ const inserts = [
   "INSERT INTO queue_outbox (queue, payload, created_at, deliver_at) VALUES ('q', '{}', now(), now())",
   "INSERT INTO queue_messages (queue, payload, created_at, visible_at) VALUES ('q', '{}', now(), now())",
   "INSERT INTO operator_actions (actor, action, target, details, outcome) VALUES ('a', 'b', 'c', 'd', 'done')",
+  "INSERT INTO schedules (name, definition, created_at, updated_at, fired_until) VALUES ('x', '{}', now(), now(), now())",
+  "INSERT INTO schedule_runs (schedule_name, number, kind, occurrence_at, outcome, settled_at) VALUES ('x', 1, 'Manual', now(), 'Skipped', now())",
   "SELECT nextval('orchestrator_queue_id_seq')"
 ]
 

@@ -49,7 +49,7 @@ describe("adopt", () => {
       // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
-        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events)(_(pkey|id_seq)|[. ]))/
+        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|limits|limit_keys|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events)(_(pkey|id_seq)|[. ]))/
           .test(
             object
           ) &&
@@ -57,7 +57,7 @@ describe("adopt", () => {
           .test(
             object
           ) &&
-        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column instances[.]status text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify|set|delete)_\w+ dx_)/
+        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column worker_queue[.]limit_(name|key) text|column instances[.]status text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify|set|delete)_\w+ dx_)/
           .test(
             object
           )

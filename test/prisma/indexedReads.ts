@@ -92,7 +92,20 @@ export const queued = `
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
     VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
-    VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');`
+    VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');
+
+  -- A limit with slots in use, one key with much that waits and others with little; tokens of many keys.
+  INSERT INTO limits (kind, name, concurrency, key_concurrency, key_rate, key_rate_ms, key_burst, since)
+    VALUES ('activity', 'Limited', 20, 5, 1000, 1000, 10, now());
+  INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
+    SELECT 'activity', 'Limited', 'k' || g, false, ${now - 1000} + g FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key, lock_token, locked_until)
+    SELECT '{}', ${at(-1000)}, now(), 'Limited', 'Limited', 'k1', '${uuid}', ${
+  now + 60_000
+} FROM generate_series(1, 5) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
+    SELECT '{}', 'infinity', now(), 'Limited', 'Limited', CASE WHEN g < ${many} - 20 THEN 'k1' ELSE 'k' || g END
+    FROM generate_series(1, ${many}) AS g;`
 
 /** The tables that are empty while all processes are idle. */
 export const held = `
@@ -121,6 +134,14 @@ export const held = `
     FROM generate_series(1, ${many} + 1) AS g, generate_series(0, 2) AS c ON CONFLICT DO NOTHING;
   INSERT INTO operator_actions (actor, action, target, details, outcome)
     SELECT 'a', 'retry', 'i' || g, '', 'done' FROM generate_series(1, ${many}) AS g;
+  -- Five schedules are due, three wait for the end of a run.
+  INSERT INTO schedules
+      (name, definition, payload, created_at, updated_at, fired_until, look_at, queued, last_instance_id)
+    SELECT 'schedule' || g, '{}', '{}', now(), now(), now(), CASE WHEN g <= 5 THEN ${at(-1000)} ELSE ${at(60_000)} END,
+      CASE WHEN g BETWEEN 6 AND 8 THEN '{}'::jsonb END, 'i1'
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO schedule_runs (schedule_name, number, kind, occurrence_at, outcome, settled_at)
+    SELECT 'schedule' || g % 200, g, 'Scheduled', now(), 'Skipped', now() FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
     ON CONFLICT DO NOTHING;`
 
@@ -180,6 +201,18 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["orchestrator_queue_route_visible_at_id_idx", "history_pkey"],
     // Ten rows of each of the 103 routes.
     1500
+  ],
+  "fetchWorkItems of activities with a limit": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, NULL, NULL, NULL, '{Limited}', p_now_ms => ${now})`,
+    [
+      "limits_pkey",
+      "limit_keys_pkey",
+      "limit_keys_kind_name_free_ms_idx",
+      "worker_queue_limit_name_route_limit_key_id_idx",
+      "worker_queue_limit_name_limit_key_idx"
+    ],
+    // Those with slots, for each key that is visited, and the routes.
+    400
   ],
   "ackOrchestrationItems, in the middle": [
     `SELECT dx_ack_orchestration_items(${
@@ -558,6 +591,21 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ["instances_status_orchestration_name_created_at_idx"],
     20
   ],
+  "claimSchedules": [
+    `SELECT dx_claim_schedules('{}', 10, 5000, ${now})`,
+    ["schedules_look_at_idx", "schedules_name_idx", "schedules_pkey", "instances_pkey"],
+    100
+  ],
+  "fireSchedules": [
+    `SELECT dx_fire_schedules(
+       '[{"name": "schedule9", "revision": 1, "fired_until_ms": ${now}, "requests": [], "run_count": 5, "last": 5}]',
+       '[{"fire": 1, "number": 5, "kind": "Scheduled", "occurrence_ms": ${now}, "outcome": "Skipped"}]',
+       '[]', '[]', '[]', '[]', NULL, ${now})`,
+    ["schedules_pkey", "schedule_runs_pkey"],
+    30
+  ],
+  "readSchedules": [`SELECT dx_read_schedules(NULL, NULL, 20, ${now})`, ["schedules_pkey", "schedule_runs_pkey"], 150],
+  "readScheduleRuns": ["SELECT dx_read_schedule_runs('schedule5', 10)", ["schedule_runs_pkey"], 20],
   "the children of an instance": [
     "SELECT instance_id FROM instances WHERE parent_instance_id = 'parent7'",
     ["instances_parent_instance_id_created_at_idx"],

@@ -100,9 +100,11 @@ describe("triggers:", () => {
       assert.deepStrictEqual(rows.map(({ trigger }) => trigger), [
         "executions.dx_notify_end",
         "executions.dx_set_status",
+        "instances.dx_delete_streams",
         "orchestrator_queue.dx_notify_moved_message",
         "orchestrator_queue.dx_route_message",
         "queue_outbox.dx_notify_outbox",
+        "worker_queue.dx_notify_free_slot",
         "worker_queue.dx_notify_moved_activity",
         "worker_queue.dx_route_activity"
       ])

@@ -72,6 +72,7 @@ const triggersOfLaterRelease = [
   "dx_added",
   "dx_delete_streams",
   "dx_notify_end",
+  "dx_notify_free_slot",
   "dx_notify_moved_activity",
   "dx_notify_moved_message",
   "dx_notify_outbox",
@@ -82,7 +83,7 @@ const triggersOfLaterRelease = [
 
 /** A table that Duroxide does not have. */
 const ourTable =
-  /^((queue|sqlite)_|(attributes|blocked_instances|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events)$)/
+  /^((queue|sqlite)_|(attributes|blocked_instances|limits|limit_keys|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events|schedules|schedule_runs)$)/
 
 describe("a schema of our own", () => {
   it.live("reset: removes triggers with the functions they call", () =>
@@ -104,7 +105,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 29)
+      assert.lengthOf(removed.tables, 32)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -258,11 +259,11 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 20)
+      assert.lengthOf(removed.tables, 23)
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 28)
+      assert.lengthOf(removed.indexes, 33)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

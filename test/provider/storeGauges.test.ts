@@ -14,14 +14,16 @@ const backlog: Backlog.Backlog = {
   orchestrator: { depth: 3, oldestAgeMs: 1_500 },
   worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 700 }, { tag: null, depth: 1, oldestAgeMs: 0 }],
   activeInstances: 7,
-  blockedInstances: 2
+  blockedInstances: 2,
+  limitedActivities: 4
 }
 
 const empty: Backlog.Backlog = {
   orchestrator: { depth: 0, oldestAgeMs: null },
   worker: [],
   activeInstances: 0,
-  blockedInstances: 0
+  blockedInstances: 0,
+  limitedActivities: 0
 }
 
 /** A process with metrics of its own. `statements` counts its samples. */
@@ -51,6 +53,7 @@ const process = Effect.fnUntraced(function*(notifier?: Notifier.Notifier["Servic
       const gauges = {
         active: values(all, Metrics.activeOrchestrations)[""],
         blocked: values(all, Metrics.blockedInstances)[""],
+        limited: values(all, Metrics.limitedActivities)[""],
         messages: values(all, Metrics.orchestratorQueueDepth)[""],
         activities: values(all, Metrics.workerQueueDepth),
         ages: values(all, Metrics.oldestMessageAge)
@@ -70,11 +73,19 @@ const values = (all: ReadonlyArray<Metric.Metric.Snapshot>, { id }: { readonly i
     })
   )
 
-const nothing = { active: undefined, blocked: undefined, messages: undefined, activities: {}, ages: {} }
+const nothing = {
+  active: undefined,
+  blocked: undefined,
+  limited: undefined,
+  messages: undefined,
+  activities: {},
+  ages: {}
+}
 
 const shown = {
   active: 7,
   blocked: 2,
+  limited: 4,
   messages: 3,
   activities: { default: 1, gpu: 2 },
   ages: { "orchestrator default": 1.5, "worker default": 0, "worker gpu": 0.7 }
@@ -98,6 +109,7 @@ describe("Gauges of the store", () => {
       assert.deepStrictEqual(yield* read, {
         active: 0,
         blocked: 0,
+        limited: 0,
         messages: 0,
         activities: { default: 0, gpu: 0 },
         ages: { "orchestrator default": 0, "worker default": 0, "worker gpu": 0 }

@@ -154,8 +154,7 @@ it.effect("options, sessions, tags, traces and metrics are those of any activity
     assert.includeMembers(spans, ["activity Book", "write"])
     assert.deepStrictEqual(yield* counts(Metrics.activityExecutions), { "Book success gpu": 1 })
   }).pipe(
-    Effect.provide(TestRuntime.layer(processLayer)),
-    Effect.provide(Logger.layer([])),
+    Effect.provide(Layer.merge(TestRuntime.layer(processLayer), Logger.layer([]))),
     Effect.withTracer(tracer),
     isolated
   )

@@ -1,5 +1,5 @@
 // Deliberate mistakes that tsc must find.
-// @effect-diagnostics floatingEffect:off
+// @effect-diagnostics floatingEffect:off missingEffectContext:off
 /**
  * Where a stream can be appended to and resumed, and what a reader gets: checked by `tsc`, never run.
  */

@@ -27,18 +27,9 @@ export const anywhere = () => Transaction.make(tx)
 
 /** Payloads of triggers need no `as const`, and are checked. */
 export const triggers = [
-  Trigger.cron("census", { cron: "0 4 * * *", task: Census, payload: () => ({ reason: "cron" }) }),
   Trigger.webhook("census", { secret: Redacted.make(""), task: Census, payload: () => ({ reason: "webhook" }) }),
-  // @ts-expect-error: not a reason
-  Trigger.cron("census", { cron: "0 4 * * *", task: Census, payload: () => ({ reason: "whim" }) }),
   // @ts-expect-error: no reason
   Trigger.webhook("census", { secret: Redacted.make(""), task: Census, payload: () => ({}) })
-]
-
-/** Only an endpoint of crons needs a token. */
-export const handlers = [
-  Trigger.handler({ webhooks: [] }),
-  Trigger.handler({ crons: [], token: Redacted.make("0123456789abcdef") })
 ]
 
 export const handler = Effect.gen(function*() {

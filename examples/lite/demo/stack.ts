@@ -52,7 +52,6 @@ export const run = Effect.fn("lite.run")(function*({ folder, print, queue, recor
       AWS_ACCESS_KEY_ID: "any",
       AWS_SECRET_ACCESS_KEY: "any",
       AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: "true", // on Node 20
-      TRIGGER_TOKEN: randomBytes(24).toString("base64url"),
       WEBHOOK_SECRET: `whsec_${randomBytes(24).toString("base64")}`,
       CENSUS_CRON: "*/2 * * * * *"
     }
@@ -101,7 +100,7 @@ export const run = Effect.fn("lite.run")(function*({ folder, print, queue, recor
     const egress = yield* serve("rpc_egress_gateway", { EGRESS_ALLOW: subscriber })
     const others = yield* Effect.all([
       start("delivery_service", { SUBSCRIBER_URL: `${subscriber}/deliveries`, EGRESS_URL: egress.url }),
-      start("scheduler", { DISPATCHER_URL: dispatcher.url })
+      start("scheduler")
     ])
     yield* say("all services run")
 

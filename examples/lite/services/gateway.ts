@@ -79,10 +79,7 @@ const finish: Http.Route<Dataset.Dataset | Tasks.Tasks> = Effect.fnUntraced(func
 })
 
 export const main = Effect.gen(function*() {
-  const trigger = yield* Trigger.handler({
-    token: yield* Settings.triggerToken,
-    webhooks: [yield* censusByWebhook]
-  })
+  const trigger = yield* Trigger.handler({ webhooks: [yield* censusByWebhook] })
   const routes = Http.router({
     "GET /health": health,
     "PUT /meters": putMeters,

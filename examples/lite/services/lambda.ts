@@ -1,18 +1,17 @@
 /**
- * The triggers as an AWS Lambda function: calls of EventBridge Scheduler, and webhooks that arrive at the URL of the function,
- * become Web requests for the handler that dispatcher and gateway serve.
+ * Schedules and webhooks as an AWS Lambda function: EventBridge Scheduler calls it when something may be due, and webhooks
+ * that arrive at its URL become Web requests for the handler that the gateway serves.
  */
 import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Schedules } from "duroxide-prisma/schedules"
 import { Tasks } from "duroxide-prisma/tasks"
-import { Effect, Layer, ManagedRuntime, Redacted } from "effect"
+import { Effect, Layer, ManagedRuntime } from "effect"
 import * as Platform from "../shared/platform.ts"
-import * as Settings from "../shared/settings.ts"
-import { censusByCron, censusByWebhook } from "../shared/triggers.ts"
+import { census, censusByWebhook } from "../shared/triggers.ts"
 
-/** The `Input` of a schedule; `until` is `<aws.scheduler.scheduled-time>`. */
+/** The `Input` of a schedule of EventBridge. */
 export interface Scheduled {
-  readonly trigger: string
-  readonly until: string
+  readonly schedules: "due"
 }
 
 /** What a function URL passes on, payload version 2.0. */
@@ -27,28 +26,17 @@ export interface UrlCall {
 /** One runtime for all calls that this instance of the function receives. */
 export const runtime = ManagedRuntime.make(Tasks.layer.pipe(Layer.provideMerge(Platform.stateStore("verify"))))
 
-const triggers = Effect.gen(function*() {
-  const token = yield* Settings.triggerToken
-  const handle = yield* Trigger.handler({ token, crons: [yield* censusByCron], webhooks: [yield* censusByWebhook] })
-  return { handle, token }
-})
+const webhooks = Effect.flatMap(censusByWebhook, (webhook) => Trigger.handler({ webhooks: [webhook] }))
 
-let started: Promise<Effect.Success<typeof triggers>> | undefined
+let started: Promise<Effect.Success<typeof webhooks>> | undefined
 
 export const handler = async (event: Scheduled | UrlCall) => {
-  const { handle, token } = await (started ??= runtime.runPromise(triggers))
-  if ("trigger" in event) {
-    const response = await handle(
-      new Request(`https://lambda/triggers/cron/${event.trigger}`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${Redacted.value(token)}` },
-        body: JSON.stringify({ until: event.until })
-      })
-    )
+  if ("schedules" in event) {
     // EventBridge repeats a call that has failed.
-    if (!response.ok) throw new Error(`the trigger answered ${response.status}: ${await response.text()}`)
-    return { statusCode: response.status }
+    const due = await runtime.runPromise(Effect.flatMap(census, (schedule) => Schedules.runDue([schedule])))
+    return { statusCode: 200, body: JSON.stringify(due) }
   }
+  const handle = await (started ??= runtime.runPromise(webhooks))
   const { body = "", headers, isBase64Encoded, rawPath, requestContext: { http: { method } } } = event
   const response = await handle(
     new Request(`https://lambda${rawPath}`, {

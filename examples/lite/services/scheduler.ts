@@ -1,16 +1,13 @@
 /**
- * Calls the dispatcher at each instant of a cron expression. It has no database, and any number may run, since an instant
- * creates one task. On AWS, EventBridge Scheduler takes its place.
+ * Fires the schedules. Any number may run; an occurrence starts one task. On AWS, a Lambda function takes its place.
  */
-import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Schedules } from "duroxide-prisma/schedules"
 import { Effect, Layer } from "effect"
+import * as Platform from "../shared/platform.ts"
 import { ready } from "../shared/process.ts"
-import * as Settings from "../shared/settings.ts"
-import { censusByCron } from "../shared/triggers.ts"
+import { census } from "../shared/triggers.ts"
 
 export const main = Effect.gen(function*() {
-  const url = `${yield* Settings.dispatcherUrl}/triggers`
-  const token = yield* Settings.triggerToken
-  yield* Layer.build(Trigger.scheduler({ url, token, crons: [yield* censusByCron] }))
+  yield* Layer.build(Schedules.layer([yield* census]))
   return yield* ready()
-})
+}).pipe(Effect.provide(Platform.stateStore("verify")))

@@ -20,13 +20,8 @@ export const bucket = Config.String("S3_BUCKET").pipe(Config.withDefault("lite")
 /** 0: any free port, which the process reports to its parent. */
 export const port = Config.Int("PORT").pipe(Config.withDefault(0))
 
-/** Shared by the scheduler and the dispatcher. */
-export const triggerToken = Config.Redacted("TRIGGER_TOKEN")
-
 /** Signs webhooks, in both directions. */
 export const webhookSecret = Config.Redacted("WEBHOOK_SECRET")
-
-export const dispatcherUrl = Config.String("DISPATCHER_URL")
 
 /** Receives a webhook for each version that becomes active. */
 export const subscriberUrl = Config.String("SUBSCRIBER_URL")

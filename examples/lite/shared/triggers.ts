@@ -1,15 +1,22 @@
 /**
- * What creates tasks from outside: the clock, and webhooks of others. Dispatcher, gateway and scheduler share them.
+ * What starts work from outside: the clock, and webhooks of others.
  */
 import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Schedules } from "duroxide-prisma/schedules"
 import { Effect } from "effect"
 import { Census } from "./jobs.ts"
 import * as Settings from "./settings.ts"
 
-/** Counts the records at each instant of the cron expression. */
-export const censusByCron = Effect.map(
+/** Counts the records at the times of a cron expression. */
+export const census = Effect.map(
   Settings.censusCron,
-  (cron) => Trigger.cron("census", { cron, task: Census, payload: () => ({ reason: "cron" }) })
+  (cron) =>
+    Schedules.make("census", {
+      timing: Schedules.cron(cron),
+      start: Census,
+      payload: { reason: "cron" },
+      overlap: "allow"
+    })
 )
 
 /** Counts the records when another party asks for it. */

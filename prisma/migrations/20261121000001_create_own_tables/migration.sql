@@ -93,6 +93,42 @@ CREATE TABLE paused (
   CONSTRAINT paused_pkey PRIMARY KEY (target, name, version)
 );
 
+-- Limits: how many activities of a name are under way, and how often one begins, all together and for each of their keys.
+-- free_ms is when all used tokens are back (GCRA), next_ms when the next one is that an activity waits for; last_key is
+-- where the round over the keys has come to.
+CREATE TABLE limits (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  concurrency INTEGER,
+  rate INTEGER,
+  rate_ms BIGINT,
+  burst INTEGER,
+  key_concurrency INTEGER,
+  key_rate INTEGER,
+  key_rate_ms BIGINT,
+  key_burst INTEGER,
+  since TIMESTAMPTZ NOT NULL,
+  free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
+  next_ms BIGINT,
+  last_key TEXT NOT NULL DEFAULT '',
+  CONSTRAINT limits_pkey PRIMARY KEY (kind, name)
+) WITH (fillfactor = 50);
+
+-- Keys with limits of their own, and tokens that keys have used.
+CREATE TABLE limit_keys (
+  kind TEXT NOT NULL,
+  name TEXT NOT NULL,
+  key TEXT NOT NULL,
+  is_own BOOLEAN NOT NULL,
+  concurrency INTEGER,
+  rate INTEGER,
+  rate_ms BIGINT,
+  burst INTEGER,
+  free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
+  CONSTRAINT limit_keys_pkey PRIMARY KEY (kind, name, key)
+) WITH (fillfactor = 70);
+CREATE INDEX limit_keys_kind_name_free_ms_idx ON limit_keys (kind, name, free_ms) WHERE NOT is_own;
+
 -- What operators did with the page, for those who ask later. The primary key has the order of the list.
 CREATE TABLE operator_actions (
   id BIGSERIAL NOT NULL,
@@ -287,11 +323,48 @@ CREATE TABLE queue_listeners (
   CONSTRAINT queue_listeners_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 70);
 
-CREATE TABLE queue_triggers (
+-- Orchestrations and tasks that start at certain times.
+CREATE TABLE schedules (
   name TEXT NOT NULL,
-  fired_until TIMESTAMPTZ NOT NULL,
-  CONSTRAINT queue_triggers_pkey PRIMARY KEY (name)
+  definition JSONB NOT NULL, -- timing, target, overlap, jitterMs, catchUp
+  payload TEXT, -- JSON; null: processes that have its code make it
+  code TEXT, -- names that code; null with a payload
+  revision BIGINT NOT NULL DEFAULT 1, -- counts all changes
+  created_at TIMESTAMPTZ NOT NULL,
+  updated_at TIMESTAMPTZ NOT NULL, -- of the definition
+  fired_until TIMESTAMPTZ NOT NULL, -- occurrences up to this time are settled
+  next_at TIMESTAMPTZ, -- the next occurrence, without its jitter; null: not known yet, or none
+  look_at TIMESTAMPTZ, -- when a scheduler has something to do; null: never
+  paused_at TIMESTAMPTZ,
+  pause_reason TEXT,
+  queued JSONB, -- the occurrence that waits for the end of the last run
+  requests JSONB NOT NULL DEFAULT '[]', -- runs by hand and backfills
+  run_count BIGINT NOT NULL DEFAULT 0, -- number of the newest row of schedule_runs
+  last_instance_id TEXT, -- what the last run started, as the next
+  last_task_id UUID,
+  CONSTRAINT schedules_pkey PRIMARY KEY (name)
 ) WITH (fillfactor = 70);
+
+-- Claiming: the schedules that are due; when the next one is.
+CREATE INDEX schedules_look_at_idx ON schedules (look_at) WHERE look_at IS NOT NULL;
+
+-- Claiming: the schedules whose last run keeps an occurrence waiting.
+CREATE INDEX schedules_name_idx ON schedules (name) WHERE queued IS NOT NULL;
+
+-- What became of the last occurrences of each schedule.
+CREATE TABLE schedule_runs (
+  schedule_name TEXT NOT NULL,
+  number BIGINT NOT NULL, -- from 1
+  kind TEXT NOT NULL, -- Scheduled, Manual or Backfill
+  occurrence_at TIMESTAMPTZ NOT NULL, -- of a Missed one the last
+  missed_since TIMESTAMPTZ, -- of a Missed one the first
+  outcome TEXT NOT NULL, -- Started, Skipped, Queued, Missed or Refused
+  note TEXT, -- why
+  instance_id TEXT,
+  task_id UUID,
+  settled_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule_name, number)
+) WITH (fillfactor = 80);
 
 -- The progress of an import of a SQLite file of Duroxide.
 CREATE TABLE sqlite_imports (
@@ -325,6 +398,10 @@ ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE worker_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
+-- The name of its limit and the key of its call. One that waits for a slot is visible at infinity: no process claims it.
+ALTER TABLE worker_queue ADD COLUMN limit_name TEXT;
+ALTER TABLE worker_queue ADD COLUMN limit_key TEXT;
+
 -- A message that is not to wait is due since ever: its place does not depend on the clock.
 ALTER TABLE orchestrator_queue ADD COLUMN due_at TIMESTAMPTZ
   GENERATED ALWAYS AS (COALESCE(NULLIF(GREATEST(visible_at, created_at), created_at), '-infinity')) STORED;
@@ -347,6 +424,14 @@ CREATE INDEX worker_queue_route_session_id_visible_at_id_idx ON worker_queue (ro
 -- taken for a statement that needs the other.
 CREATE INDEX worker_queue_route_visible_at_id_session_idx ON worker_queue (route, visible_at, id)
   WHERE num_nulls(session_id) = 0;
+
+-- Limits: the activities that wait for a slot, key by key. Rows without a limit are in neither index.
+CREATE INDEX worker_queue_limit_name_route_limit_key_id_idx ON worker_queue (limit_name, route, limit_key, id)
+  WHERE limit_name IS NOT NULL AND visible_at = 'infinity';
+
+-- Limits: the activities that have a slot.
+CREATE INDEX worker_queue_limit_name_limit_key_idx ON worker_queue (limit_name, limit_key)
+  WHERE limit_name IS NOT NULL AND visible_at < 'infinity';
 
 -- Claiming, renewing: the sessions of a worker.
 CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);

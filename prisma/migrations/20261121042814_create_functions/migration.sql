@@ -464,6 +464,331 @@ AS $$
   END
 $$;
 
+-- Lists the limits and routes of activities that wait for a slot, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_parked_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT w.limit_name, w.route FROM worker_queue AS w
+      WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
+      ORDER BY w.limit_name, w.route LIMIT 1
+    )
+    UNION ALL
+    SELECT next.limit_name, next.route
+    FROM present
+    CROSS JOIN LATERAL (
+      SELECT w.limit_name, w.route FROM worker_queue AS w
+      WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
+        AND (w.limit_name, w.route) > (present.limit_name, present.route)
+      ORDER BY w.limit_name, w.route LIMIT 1
+    ) AS next
+  )
+  SELECT present.limit_name, present.route FROM present
+$$;
+
+-- Whether a worker takes activities with this route (name and tag).
+CREATE OR REPLACE FUNCTION dx_is_served(
+  p_route text, p_names text[], p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF p_untagged AND p_route = ANY (p_names) THEN
+    RETURN true;
+  END IF;
+  IF strpos(p_route, ' #') = 0 THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (
+    SELECT FROM unnest(p_names) AS served (name)
+    WHERE starts_with(p_route, served.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
+  );
+END
+$$;
+
+-- Returns the advisory lock of a limit of activities; see dx_admit_activities.
+CREATE OR REPLACE FUNCTION dx_limit_lock(
+  p_name text, p_part integer DEFAULT 0 -- from 1: one of those that may give slots at once
+) RETURNS bigint LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RETURN hashtextextended('limit ' || p_part || ' ' || p_name, 'limits'::regclass::oid::bigint);
+END
+$$;
+
+-- Whether no process holds a row: it has no lock, or its lock has ended.
+CREATE OR REPLACE FUNCTION dx_is_free(
+  p_token text, p_until_ms bigint, p_now_ms bigint
+) RETURNS boolean LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT p_token IS NULL OR p_until_ms <= p_now_ms
+$$;
+
+-- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
+CREATE OR REPLACE FUNCTION dx_tag(p_stored text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
+
+-- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end
+-- like the tag of another route.
+CREATE OR REPLACE FUNCTION dx_is_taken(
+  p_route text,
+  p_stored_tag text,               -- as in the column `tag`
+  p_names text[],                  -- null: every name
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+) RETURNS boolean LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT
+    CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END
+    AND (p_names IS NULL OR left(p_route, length(p_route) - COALESCE(length(dx_tag(p_stored_tag)) + 2, 0)) = ANY (p_names))
+$$;
+
+-- Returns when all used tokens of a rate are back, in milliseconds since the Unix epoch; null without a rate.
+--
+-- A rate is kept by this number alone (GCRA): a token takes p_rate_ms / p_rate to come back, and p_burst may be missing.
+-- A stored time that is later than tokens explain is from before the clock was set back, or the rate raised.
+CREATE OR REPLACE FUNCTION dx_tokens_back_ms(
+  p_stored_ms double precision,    -- null: none were used
+  p_rate integer, p_rate_ms bigint, p_burst integer, p_now_ms bigint
+) RETURNS double precision LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE WHEN p_rate IS NOT NULL THEN
+    greatest(least(COALESCE(p_stored_ms, 0), p_now_ms + (p_burst + 1) * p_rate_ms::float8 / p_rate), p_now_ms)
+  END
+$$;
+
+-- Gives slots of limits to activities that wait for one, as far as a claim has use for them: they become visible, and
+-- the claim takes them as any other. The first step of dx_fetch_work_items.
+--
+-- An activity has its slot until its row is deleted, however it ends, by any program. So slots are counted, not
+-- kept: a process that dies leaves its rows, which are delivered again and count once.
+--
+-- The keys of a limit take turns, one activity each, the oldest first; the next claim continues with the key behind the
+-- last one. As many are admitted as the caller lacks. So before an activity that may begin comes at most one of each
+-- other key that waits, after those that have slots.
+--
+-- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not come
+-- back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
+--
+-- Activities whose limit was removed are released, 1,000 at a time.
+--
+-- Bound: the activities of these limits that have slots; 1,000 keys of each, for each the activities of it that have
+-- slots, up to its limit. Locks: rows of limits by name (skip locked), then the advisory locks of these limits (try),
+-- worker rows (skip locked). Statements that admit at once share the advisory locks (dx_admit_at_once).
+CREATE OR REPLACE FUNCTION dx_admit_activities(
+  p_limit integer, p_names text[], -- this and the following: as in dx_fetch_work_items
+  p_untagged boolean, p_tags text[],
+  p_takes_sessions boolean,        -- whether the caller takes activities with a session
+  p_now_ms bigint,
+  OUT out_admitted integer,        -- how many can be claimed now
+  OUT out_next_ms bigint,          -- when the first token is free that an activity waits for; null without one
+  OUT out_is_held boolean          -- whether a later claim may admit more although nothing happens before
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_last_id CONSTANT bigint := 9223372036854775807;
+  v_name text;
+  v_routes text[];
+  v_limit limits;
+  v_key limit_keys;
+  v_next record;
+  -- The place in the round: behind the activity with this key and id.
+  v_at_key text;
+  v_at_id bigint;
+  v_visits integer;
+  v_has_admitted boolean;
+  v_room bigint;                   -- how many more the claim has use for
+  v_slots bigint;                  -- how many more all keys together may have; null: any number
+  v_not_begun bigint;              -- how many have a slot, and wait for a claim
+  v_next_ms bigint;
+  v_token_ms double precision;     -- when the next token is free; null without a rate
+BEGIN
+  out_admitted := 0;
+  out_is_held := false;
+
+  FOR v_name, v_routes IN
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_routes() AS parked
+    WHERE p_names IS NULL OR dx_is_served(parked.route, p_names, p_untagged, p_tags)
+    GROUP BY parked.limit_name
+    ORDER BY parked.limit_name COLLATE "C"
+  LOOP
+    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'activity' AND l.name = v_name
+    FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' AND l.name = v_name) IS NULL THEN
+      UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now), limit_name = NULL
+      WHERE w.id = ANY (ARRAY(
+        SELECT parked.id FROM worker_queue AS parked
+        WHERE parked.limit_name IS NOT NULL AND parked.visible_at = 'infinity' AND parked.limit_name = v_name
+        ORDER BY parked.route, parked.limit_key, parked.id LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+      ));
+      out_admitted := out_admitted + 1;
+      out_is_held := true;
+      CONTINUE;
+    END IF;
+    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock(v_name)) THEN
+      out_is_held := true;
+      CONTINUE;
+    END IF;
+
+    SELECT
+      p_limit - count(*) FILTER (
+        WHERE w.visible_at <= v_now
+          AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+      ),
+      v_limit.concurrency - count(*),
+      count(*) FILTER (
+        WHERE w.attempt_count = 0 AND w.visible_at <= v_now AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+      )
+    INTO v_room, v_slots, v_not_begun
+    FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.limit_name = v_name AND w.visible_at < 'infinity';
+
+    v_limit.free_ms := greatest(
+      dx_tokens_back_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst, p_now_ms),
+      p_now_ms + least(v_not_begun, v_limit.burst) * v_limit.rate_ms::float8 / v_limit.rate
+    );
+    v_next_ms := NULL;
+    v_at_key := v_limit.last_key;
+    v_at_id := v_last_id;
+    v_visits := 0;
+    v_has_admitted := true;
+    WHILE v_room > 0 AND COALESCE(v_slots, 1) > 0 LOOP
+      IF v_visits = 1000 THEN
+        out_is_held := true;
+        EXIT;
+      END IF;
+      SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
+      CROSS JOIN LATERAL (
+        SELECT w.limit_key, w.id FROM worker_queue AS w
+        WHERE w.limit_name IS NOT NULL
+          AND w.visible_at = 'infinity'
+          AND w.limit_name = v_name
+          AND w.route = own.route
+          AND (w.limit_key, w.id) > (v_at_key, v_at_id)
+          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
+        ORDER BY w.limit_key, w.id LIMIT 1
+      ) AS waiting
+      ORDER BY waiting.limit_key, waiting.id LIMIT 1;
+      IF NOT FOUND THEN
+        -- The round begins again, unless none in it could be admitted.
+        EXIT WHEN NOT v_has_admitted;
+        v_has_admitted := false;
+        v_at_key := '';
+        v_at_id := 0;
+        CONTINUE;
+      END IF;
+      v_at_key := v_next.limit_key;
+      v_at_id := v_last_id;
+      v_visits := v_visits + 1;
+
+      SELECT k.* INTO v_key FROM limit_keys AS k
+      WHERE k.kind = 'activity' AND k.name = v_name AND k.key = v_at_key;
+      IF v_key.is_own IS NOT TRUE THEN
+        v_key.concurrency := v_limit.key_concurrency;
+        v_key.rate := v_limit.key_rate;
+        v_key.rate_ms := v_limit.key_rate_ms;
+        v_key.burst := v_limit.key_burst;
+      END IF;
+      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_token_ms > p_now_ms THEN
+        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+        EXIT;
+      END IF;
+      -- Its turn: now, or if its own bound holds it back, in the next round.
+      v_limit.last_key := v_at_key;
+      CONTINUE WHEN v_key.concurrency <= (
+        SELECT count(*)
+        FROM (
+          SELECT FROM worker_queue AS w
+          WHERE w.limit_name IS NOT NULL
+            AND w.visible_at < 'infinity'
+            AND w.limit_name = v_name
+            AND w.limit_key = v_at_key
+          LIMIT v_key.concurrency
+        ) AS admitted
+      );
+      IF v_key.rate IS NOT NULL THEN
+        v_key.free_ms := greatest(
+          dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms),
+          p_now_ms + v_key.rate_ms::float8 / v_key.rate * (
+            SELECT count(*)
+            FROM (
+              SELECT FROM worker_queue AS w
+              WHERE w.limit_name IS NOT NULL
+                AND w.visible_at < 'infinity'
+                AND w.limit_name = v_name
+                AND w.limit_key = v_at_key
+                AND w.attempt_count = 0
+                AND w.visible_at <= v_now
+                AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
+              LIMIT v_key.burst
+            ) AS not_begun
+          )
+        );
+        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        IF v_token_ms > p_now_ms THEN
+          v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+          CONTINUE;
+        END IF;
+      END IF;
+
+      -- Among other activities its age counts.
+      UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now)
+      WHERE w.id = (
+        SELECT parked.id FROM worker_queue AS parked
+        WHERE parked.id = v_next.id AND parked.visible_at = 'infinity'
+        FOR UPDATE SKIP LOCKED
+      );
+      IF NOT FOUND THEN
+        out_is_held := true;
+        CONTINUE;
+      END IF;
+
+      v_has_admitted := true;
+      v_slots := v_slots - 1;
+      v_room := v_room - 1;
+      out_admitted := out_admitted + 1;
+      v_limit.free_ms := v_limit.free_ms + v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_key.rate IS NOT NULL THEN
+        INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
+        VALUES ('activity', v_name, v_at_key, false, v_key.free_ms + v_key.rate_ms::float8 / v_key.rate)
+        ON CONFLICT (kind, name, key) DO UPDATE SET free_ms = EXCLUDED.free_ms;
+      END IF;
+    END LOOP;
+
+    IF v_visits > 0 THEN
+      UPDATE limits AS l
+      SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
+      WHERE l.kind = 'activity' AND l.name = v_name;
+      out_next_ms := least(out_next_ms, v_next_ms);
+      -- Tokens that are back need no row; so rows of keys do not add up.
+      IF v_limit.key_rate IS NOT NULL THEN
+        DELETE FROM limit_keys AS k
+        WHERE k.kind = 'activity' AND k.name = v_name
+          AND k.key = ANY (ARRAY(
+            SELECT old.key FROM limit_keys AS old
+            WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+            ORDER BY old.free_ms LIMIT 10
+          ));
+      END IF;
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- Returns what this session remembers of the last full look of a claim, or of a handover, through a queue: the time
 -- before which no row was waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look
 -- through all of it.
@@ -501,28 +826,6 @@ AS $$
   WHERE present.route IS NOT NULL
 $$;
 
--- Whether a worker takes activities with this route (name and tag).
-CREATE OR REPLACE FUNCTION dx_is_served(
-  p_route text, p_names text[], p_untagged boolean,
-  p_tags text[]                    -- null: every tag
-) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF p_untagged AND p_route = ANY (p_names) THEN
-    RETURN true;
-  END IF;
-  IF strpos(p_route, ' #') = 0 THEN
-    RETURN false;
-  END IF;
-  RETURN EXISTS (
-    SELECT FROM unnest(p_names) AS served (name)
-    WHERE starts_with(p_route, served.name || ' #')
-      AND (p_tags IS NULL OR substr(p_route, length(served.name) + 3) = ANY (p_tags))
-  );
-END
-$$;
-
 -- Lists the routes that have activities with a session, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
@@ -541,35 +844,6 @@ AS $$
   )
   SELECT present.route FROM present
   WHERE present.route IS NOT NULL
-$$;
-
--- Whether no process holds a row: it has no lock, or its lock has ended.
-CREATE OR REPLACE FUNCTION dx_is_free(
-  p_token text, p_until_ms bigint, p_now_ms bigint
-) RETURNS boolean LANGUAGE sql IMMUTABLE
-AS $$
-  SELECT p_token IS NULL OR p_until_ms <= p_now_ms
-$$;
-
--- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
-CREATE OR REPLACE FUNCTION dx_tag(p_stored text) RETURNS text LANGUAGE sql IMMUTABLE
-AS $$
-  SELECT NULLIF(p_stored, 'duroxide-prisma')
-$$;
-
--- Whether a worker takes an activity of a route that dx_is_served has let through. Its tag decides, as a name may end
--- like the tag of another route.
-CREATE OR REPLACE FUNCTION dx_is_taken(
-  p_route text,
-  p_stored_tag text,               -- as in the column `tag`
-  p_names text[],                  -- null: every name
-  p_untagged boolean,
-  p_tags text[]                    -- null: every tag
-) RETURNS boolean LANGUAGE sql IMMUTABLE
-AS $$
-  SELECT
-    CASE WHEN dx_tag(p_stored_tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR p_stored_tag = ANY (p_tags) END
-    AND (p_names IS NULL OR left(p_route, length(p_route) - COALESCE(length(dx_tag(p_stored_tag)) + 2, 0)) = ANY (p_names))
 $$;
 
 -- Returns up to p_most sessions that no worker owns and that have an activity which can be claimed, those with the
@@ -776,6 +1050,71 @@ BEGIN
 END
 $$;
 
+-- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
+-- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
+-- in UTF-8. src/prisma/internal/channels.ts makes the same names.
+CREATE OR REPLACE FUNCTION dx_channel(
+  p_kind text                      -- orch_work, worker_work, changes or queues
+) RETURNS text LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_schema text := current_schema();
+  v_name text := v_schema || '_' || p_kind;
+BEGIN
+  IF octet_length(convert_to(v_name, 'UTF8')) <= 63 THEN
+    RETURN v_name;
+  END IF;
+  RETURN 'dx_' || left(encode(sha256(convert_to(v_schema, 'UTF8')), 'hex'), 32) || '_' || p_kind;
+END
+$$;
+
+-- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
+-- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
+-- store after the commit: PostgreSQL commits transactions that notify one at a time.
+--
+-- One notification for each distinct time of a transaction. What is visible already has the time at which the
+-- transaction began, so all its statements together make one notification of it. After 16 times only one that is
+-- earlier than the others to come is notified: who looks at a time that was notified finds out about the next one
+-- (dx_read_next_due).
+--
+-- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
+-- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+--
+-- Bound: the times given. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_notify(
+  p_kind text,                     -- as in dx_channel, of a queue
+  p_times timestamptz[]
+) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_clock timestamptz := clock_timestamp();
+  v_now_ms bigint := floor(extract(epoch FROM now()) * 1000);
+  v_channel text := dx_channel(p_kind);
+  -- What this transaction has notified. A rollback to a savepoint takes back both.
+  v_setting text := 'duroxide.notified_' || md5(v_channel);
+  v_known bigint[] := COALESCE(NULLIF(current_setting(v_setting, true), '')::bigint[], '{}');
+  v_ms bigint;
+BEGIN
+  FOR v_ms IN
+    SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
+    FROM unnest(p_times) AS due (at) WHERE due.at < 'infinity'
+    ORDER BY 1
+  LOOP
+    CONTINUE WHEN v_ms = ANY (v_known);
+    IF cardinality(v_known) >= 16 THEN
+      CONTINUE WHEN v_ms > (SELECT min(known.ms) FROM unnest(v_known) AS known (ms) WHERE known.ms > v_now_ms);
+      v_known := v_known[:15];
+    END IF;
+    EXIT WHEN current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5;
+    v_known := v_known || v_ms;
+    PERFORM pg_notify(v_channel, v_ms::text);
+    PERFORM set_config(v_setting, v_known::text, true);
+  END LOOP;
+END
+$$;
+
 -- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
 -- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such
 -- look, which this session remembers.
@@ -899,11 +1238,12 @@ $$;
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction has locked is skipped in favour of the next one. One row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark. An activity with a session needs
+-- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
+-- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
--- Without p_takes_over, an expired lock counts as a live one.
+-- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
+-- that wait for one (dx_admit_activities).
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
@@ -931,7 +1271,9 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
 ) RETURNS TABLE (
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
-  out_attempt_count integer
+  out_attempt_count integer,
+  out_is_limited boolean,          -- whether its end frees a slot of a limit
+  out_next_ms bigint
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -970,8 +1312,23 @@ DECLARE
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
+  v_admission record;
+  v_has_admitted boolean := false;
+  v_is_held boolean := false;
 BEGIN
-  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
+  IF (
+    SELECT w.id FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
+    ORDER BY w.limit_name LIMIT 1
+  ) IS NOT NULL THEN
+    SELECT * INTO v_admission
+    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
+    v_has_admitted := v_admission.out_admitted > 0;
+    v_is_held := v_admission.out_is_held;
+    out_next_ms := v_admission.out_next_ms;
+  END IF;
+
+  -- What is admitted may have become visible behind a mark.
+  IF p_now_ms IS NULL AND NOT v_has_admitted AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
     v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
     v_mark := dx_read_mark('duroxide_prisma.worker_queue', v_key, v_now_ms);
   END IF;
@@ -1048,9 +1405,12 @@ BEGIN
       SET lock_token = v_secret, locked_until = v_now_ms + p_lock_timeout_ms,
           attempt_count = w.attempt_count + 1
       WHERE w.id = ANY (v_ids) AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
-      RETURNING w.id, w.work_item, w.attempt_count
+      RETURNING w.id, w.work_item, w.attempt_count, w.limit_name
     )
-    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count FROM claimed
+    SELECT
+      claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count, claimed.limit_name IS NOT NULL,
+      NULL::bigint
+    FROM claimed
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
@@ -1064,7 +1424,17 @@ BEGIN
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 
-  IF v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL) THEN
+  IF v_has_admitted AND v_missing > 0 AND p_worker_id IS NOT NULL THEN
+    -- Some may be of sessions that others own.
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
+  IF out_next_ms IS NOT NULL THEN
+    RETURN NEXT;
+    out_next_ms := NULL;
+  END IF;
+  IF v_missing > 0 AND v_is_held
+    OR v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL)
+  THEN
     RETURN NEXT;
   END IF;
 
@@ -1552,76 +1922,113 @@ BEGIN
 END
 $$;
 
--- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A
--- longer name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256
--- in UTF-8. src/prisma/internal/channels.ts makes the same names.
-CREATE OR REPLACE FUNCTION dx_channel(
-  p_kind text                      -- orch_work, worker_work, changes or queues
-) RETURNS text LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+-- Says which of these activities, about to be stored, have slots of their limits at once: where no limit is near, they
+-- need not wait for a claim to admit them, and may be handed over.
+--
+-- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
+--
+-- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
+-- four transactions may admit at once, 250 activities each, as long as 1,000 slots stay free besides. A key counts like all
+-- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
+--
+-- Bound: the activities of these names that have slots, up to their limits. Locks: advisory locks of limits, shared, and
+-- one of four of their parts (try).
+CREATE OR REPLACE FUNCTION dx_admit_at_once(
+  p_names text[],                  -- null where Duroxide runs it
+  p_keys text[]                    -- of the same length
+) RETURNS boolean[] LANGUAGE plpgsql
+-- settings of the caller
 AS $$
 DECLARE
-  v_schema text := current_schema();
-  v_name text := v_schema || '_' || p_kind;
+  v_answers boolean[];
+  v_name text;
+  v_limit limits;
+  v_key text;
+  v_asked integer;
+  v_concurrency integer;
+  v_room bigint;
 BEGIN
-  IF octet_length(convert_to(v_name, 'UTF8')) <= 63 THEN
-    RETURN v_name;
-  END IF;
-  RETURN 'dx_' || left(encode(sha256(convert_to(v_schema, 'UTF8')), 'hex'), 32) || '_' || p_kind;
-END
-$$;
-
--- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
--- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
--- store after the commit: PostgreSQL commits transactions that notify one at a time.
---
--- One notification for each distinct time of a transaction. What is visible already has the time at which the
--- transaction began, so all its statements together make one notification of it. After 16 times only one that is
--- earlier than the others to come is notified: who looks at a time that was notified finds out about the next one
--- (dx_read_next_due).
---
--- It never fails the statement that stores the work: while more than half of the server's queue of notifications is
--- full, it does nothing, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
---
--- Bound: the times given. Locks: none before the commit.
-CREATE OR REPLACE FUNCTION dx_notify(
-  p_kind text,                     -- as in dx_channel, of a queue
-  p_times timestamptz[]
-) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT
-AS $$
-DECLARE
-  v_clock timestamptz := clock_timestamp();
-  v_now_ms bigint := floor(extract(epoch FROM now()) * 1000);
-  v_channel text := dx_channel(p_kind);
-  -- What this transaction has notified. A rollback to a savepoint takes back both.
-  v_setting text := 'duroxide.notified_' || md5(v_channel);
-  v_known bigint[] := COALESCE(NULLIF(current_setting(v_setting, true), '')::bigint[], '{}');
-  v_ms bigint;
-BEGIN
-  FOR v_ms IN
-    SELECT DISTINCT CASE WHEN due.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM due.at) * 1000)::bigint END
-    FROM unnest(p_times) AS due (at) WHERE due.at < 'infinity'
-    ORDER BY 1
+  FOR v_name IN
+    SELECT l.name FROM limits AS l WHERE l.kind = 'activity' AND l.name = ANY (p_names)
+    ORDER BY l.name COLLATE "C"
   LOOP
-    CONTINUE WHEN v_ms = ANY (v_known);
-    IF cardinality(v_known) >= 16 THEN
-      CONTINUE WHEN v_ms > (SELECT min(known.ms) FROM unnest(v_known) AS known (ms) WHERE known.ms > v_now_ms);
-      v_known := v_known[:15];
+    v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
+    v_room := CASE
+      WHEN EXISTS (
+        SELECT FROM worker_queue AS w
+        WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = v_name
+      )
+        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(v_name))
+        OR NOT (
+          pg_try_advisory_xact_lock(dx_limit_lock(v_name, 1))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 2))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 3))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 4))
+        ) THEN 0
+      ELSE 250
+    END;
+    -- Under the locks: this sees what was changed and admitted before.
+    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'activity' AND l.name = v_name;
+    IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
+      v_room := 0;
+    ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
+      SELECT least(250, v_limit.concurrency - 1000 - count(*)) INTO v_room
+      FROM (
+        SELECT FROM worker_queue AS w
+        WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = v_name
+        LIMIT v_limit.concurrency
+      ) AS admitted;
     END IF;
-    EXIT WHEN current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5;
-    v_known := v_known || v_ms;
-    PERFORM pg_notify(v_channel, v_ms::text);
-    PERFORM set_config(v_setting, v_known::text, true);
+
+    FOR v_key, v_asked IN
+      SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
+      WHERE asked.name = v_name
+      GROUP BY 1
+    LOOP
+      v_concurrency := v_limit.key_concurrency;
+      SELECT CASE WHEN k.rate IS NULL THEN k.concurrency ELSE 0 END INTO v_concurrency FROM limit_keys AS k
+      WHERE k.kind = 'activity' AND k.name = v_name AND k.key = v_key AND k.is_own;
+      IF NOT FOUND THEN
+        v_concurrency := v_limit.key_concurrency;
+      END IF;
+      IF v_room >= v_asked
+        AND (
+          v_concurrency IS NULL
+          OR v_concurrency - 1000 - v_asked >= (
+            SELECT count(*)
+            FROM (
+              SELECT FROM worker_queue AS w
+              WHERE w.limit_name IS NOT NULL
+                AND w.visible_at < 'infinity'
+                AND w.limit_name = v_name
+                AND w.limit_key = v_key
+              LIMIT v_concurrency
+            ) AS admitted
+          )
+        )
+      THEN
+        v_room := v_room - v_asked;
+      ELSE
+        FOR v_position IN 1 .. cardinality(p_names) LOOP
+          IF p_names[v_position] = v_name AND COALESCE(p_keys[v_position], '') = v_key THEN
+            v_answers[v_position] := false;
+          END IF;
+        END LOOP;
+      END IF;
+    END LOOP;
   END LOOP;
+  RETURN v_answers;
 END
 $$;
 
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
+-- An activity with a limit waits for a slot of it, unless dx_admit_at_once gives it one.
+--
 -- Returns those that were handed over, as dx_store_turns.
--- Bound: the activities given; to hand over: dx_count_waiting. Locks: none but those of new rows.
+-- Bound: the activities given; to hand over: dx_count_waiting; with limits: dx_admit_at_once. Locks: those of
+-- dx_admit_at_once, and new rows.
 CREATE OR REPLACE FUNCTION dx_store_activities(
   p_turns dx_turn[],
   p_worker_items jsonb,            -- this and the following: as in dx_store_turns
@@ -1635,6 +2042,9 @@ DECLARE
   v_secret CONSTANT text := gen_random_uuid();
   -- By position of the worker; null: none waits.
   v_waiting bigint[];
+  -- By position of the activity: whether it has a slot; null: none has a limit.
+  v_admitted boolean[];
+  v_limited text[] := '{}';
   v_handed_over jsonb;
   v_count bigint;
 BEGIN
@@ -1644,13 +2054,29 @@ BEGIN
     );
   END IF;
 
+  IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_admitted := dx_admit_at_once(
+      array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
+      array_agg(a.limit_key ORDER BY a.position)
+    )
+    FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text, served_by text)) WITH ORDINALITY
+      AS a (name, limit_key, served_by, position);
+    IF v_admitted IS NOT NULL THEN
+      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
+    END IF;
+  END IF;
+
   WITH item AS (
     SELECT
-      activity.*, row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
+      activity.*, v_admitted[activity.position] IS FALSE AS is_parked,
+      v_admitted[activity.position] IS FALSE OR activity.served_by IS NULL AND activity.name = ANY (v_limited)
+        AS is_limited,
+      row_number() OVER (PARTITION BY activity.ack ORDER BY activity.position) - 1 AS index,
       worker.lock_timeout_ms,
       worker.position IS NOT NULL
         AND activity.session_id IS NULL
         AND activity.served_by IS NULL
+        AND v_admitted[activity.position] IS NOT FALSE
         AND activity.name = ANY (worker.names)
         AND CASE
           WHEN activity.tag IS NULL THEN worker.untagged
@@ -1669,10 +2095,11 @@ BEGIN
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
         ack bigint, work_item text, text_at integer, name text, instance_id text, execution_id bigint,
-        activity_id bigint, session_id text, tag text, served_by text
+        activity_id bigint, session_id text, tag text, served_by text, limit_key text
       )
     ) WITH ORDINALITY AS activity (
-      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position
+      ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, limit_key,
+      position
     )
     LEFT JOIN ROWS FROM (
       jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
@@ -1696,15 +2123,18 @@ BEGIN
   stored AS (
     INSERT INTO worker_queue (
       id, work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, session_id, tag, route
+      activity_id, session_id, tag, route, limit_name, limit_key
     )
     SELECT
-      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]), v_now,
+      activity.id, COALESCE(activity.work_item, p_texts[activity.text_at]),
+      CASE WHEN activity.is_parked THEN 'infinity' ELSE v_now END,
       CASE WHEN activity.is_handed_over THEN v_secret END,
       CASE WHEN activity.is_handed_over THEN p_now_ms + activity.lock_timeout_ms END,
       v_now, activity.is_handed_over::integer, activity.instance_id, activity.execution_id, activity.activity_id,
       activity.session_id, COALESCE(activity.tag, CASE WHEN activity.served_by IS NULL THEN v_no_tag END),
-      activity.name || COALESCE(' #' || activity.tag, '')
+      activity.name || COALESCE(' #' || activity.tag, ''),
+      CASE WHEN activity.is_limited THEN activity.name END,
+      CASE WHEN activity.is_limited THEN COALESCE(activity.limit_key, '') ELSE activity.limit_key END
     FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS activity
   )
   SELECT jsonb_object_agg(turn.ack, turn.activities), sum(jsonb_array_length(turn.activities))
@@ -1713,7 +2143,11 @@ BEGIN
     SELECT
       activity.ack,
       jsonb_agg(
-        jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
+        CASE
+          WHEN activity.is_limited
+            THEN jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret, 'isLimited', true)
+          ELSE jsonb_build_object('index', activity.index, 'lockToken', activity.id || '.' || v_secret)
+        END
         ORDER BY activity.index
       ) AS activities
     FROM numbered AS activity WHERE activity.is_handed_over
@@ -1987,7 +2421,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   and changes of attributes, for dx_store_attributes, and
                                    --   chunks of streams, for dx_store_chunks
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
-                                   --   served_by}]
+                                   --   served_by, limit_key}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
@@ -2456,7 +2890,8 @@ $$;
 -- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
 -- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
--- Bound: the rows given, and dx_count_waiting. Locks: none but those of new rows.
+-- Bound: the rows given, and dx_count_waiting; with limits: dx_admit_at_once. Locks: those of dx_admit_at_once, and new
+-- rows.
 CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
   p_instance_id text, p_execution_id bigint,
@@ -2481,6 +2916,10 @@ DECLARE
   v_token text;
   v_id bigint;
   v_handed_over jsonb := '[]';
+  -- As in dx_store_activities.
+  v_admitted boolean[];
+  v_limited text[] := '{}';
+  v_is_limited boolean;
 BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
@@ -2500,23 +2939,42 @@ BEGIN
       v_left := (p_turn ->> 'handover_limit')::bigint;
     END IF;
   END IF;
+  IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_admitted := dx_admit_at_once(
+      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
+    )
+    FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY
+      AS a (name, limit_key, position);
+    IF v_admitted IS NOT NULL THEN
+      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
+    END IF;
+  END IF;
   FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
     v_item := p_worker_items -> v_index;
-    v_token := CASE WHEN v_left > 0 AND v_names ? (v_item ->> 'name') THEN v_secret END;
+    v_is_limited := v_admitted[v_index + 1] IS FALSE OR v_item ->> 'name' = ANY (v_limited);
+    v_token := CASE
+      WHEN v_left > 0 AND v_names ? (v_item ->> 'name') AND v_admitted[v_index + 1] IS NOT FALSE THEN v_secret
+    END;
     INSERT INTO worker_queue (
       work_item, visible_at, lock_token, locked_until, created_at, attempt_count, instance_id, execution_id,
-      activity_id, tag, route
+      activity_id, tag, route, limit_name, limit_key
     )
     VALUES (
-      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]), v_now, v_token,
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
+      CASE WHEN v_admitted[v_index + 1] IS FALSE THEN 'infinity' ELSE v_now END, v_token,
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END, v_now, (v_token IS NOT NULL)::integer,
       v_item ->> 'instance_id', (v_item ->> 'execution_id')::bigint, (v_item ->> 'activity_id')::bigint, v_no_tag,
-      v_item ->> 'name'
+      v_item ->> 'name', CASE WHEN v_is_limited THEN v_item ->> 'name' END,
+      CASE WHEN v_is_limited THEN COALESCE(v_item ->> 'limit_key', '') ELSE v_item ->> 'limit_key' END
     )
     RETURNING id INTO v_id;
     IF v_token IS NOT NULL THEN
       v_left := v_left - 1;
-      v_handed_over := v_handed_over || jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token);
+      v_handed_over := v_handed_over || CASE
+        WHEN v_is_limited
+          THEN jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token, 'isLimited', true)
+        ELSE jsonb_build_object('index', v_index, 'lockToken', v_id || '.' || v_token)
+      END;
     END IF;
   END LOOP;
   IF jsonb_array_length(p_worker_items) > jsonb_array_length(v_handed_over)
@@ -3917,6 +4375,118 @@ BEGIN
 END
 $$;
 
+-- Whether what the last run of a schedule has started still runs. What was deleted does not. Reads: two rows.
+CREATE OR REPLACE FUNCTION dx_is_schedule_running(p_instance_id text, p_task_id uuid)
+RETURNS boolean LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = p_instance_id AND i.status = 'Running')
+    OR EXISTS (SELECT FROM queue_tasks AS t WHERE t.id = p_task_id AND t.status IN ('Pending', 'Running'))
+$$;
+
+-- Claims schedules that have something to do: an occurrence is due, an operator asks for runs, or what keeps an
+-- occurrence waiting has ended. A claim only keeps other schedulers away for p_hold_ms, after which they try as well; which
+-- of them fires, dx_fire_schedules decides.
+--
+-- Returns {nowMs, nextMs, isFull, schedules: [...], waiting: [{name, instanceId, taskId}]}: nextMs is when to look
+-- again, null for never; waiting are the runs whose end lets an occurrence start.
+-- Bound: p_limit schedules, 16 MiB of payloads, and the schedules with an occurrence that waits. Locks: the rows it
+-- claims (skip locked).
+CREATE OR REPLACE FUNCTION dx_claim_schedules(
+  p_codes text[],                  -- what this process can make payloads of
+  p_limit integer, p_hold_ms bigint, p_now_ms bigint DEFAULT NULL
+) RETURNS json LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := dx_time_of(v_now_ms);
+  v_until timestamptz := dx_time_of(v_now_ms + p_hold_ms);
+  v_most_bytes CONSTANT bigint := 16777216;
+  v_found text[];
+  v_names text[];
+  v_next timestamptz;
+  v_is_full boolean;
+BEGIN
+  WITH due AS MATERIALIZED (
+    SELECT s.name, s.look_at, COALESCE(octet_length(s.payload), 0) AS bytes
+    FROM schedules AS s
+    WHERE s.look_at <= v_now AND (s.code IS NULL OR s.code = ANY (p_codes))
+    ORDER BY s.look_at
+    LIMIT p_limit
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  freed AS MATERIALIZED (
+    SELECT s.name, s.look_at, COALESCE(octet_length(s.payload), 0) AS bytes
+    FROM schedules AS s
+    WHERE s.queued IS NOT NULL AND s.paused_at IS NULL AND (s.look_at <= v_now) IS NOT TRUE
+      AND (s.code IS NULL OR s.code = ANY (p_codes))
+      AND NOT dx_is_schedule_running(s.last_instance_id, s.last_task_id)
+    LIMIT p_limit
+    FOR NO KEY UPDATE SKIP LOCKED
+  ),
+  found AS (
+    SELECT one.name, sum(one.bytes) OVER (ORDER BY one.look_at, one.name) - one.bytes AS before
+    FROM (SELECT * FROM due UNION ALL SELECT * FROM freed) AS one
+  )
+  SELECT array_agg(found.name), array_agg(found.name) FILTER (WHERE found.before < v_most_bytes)
+  INTO v_found, v_names FROM found;
+  v_is_full := cardinality(v_found) >= p_limit OR cardinality(v_found) > cardinality(v_names);
+
+  UPDATE schedules AS s SET look_at = v_until WHERE s.name = ANY (v_names);
+
+  -- What another scheduler is about to fire may be left to us.
+  v_next := least(
+    (
+      SELECT s.look_at FROM schedules AS s
+      WHERE s.look_at > v_now AND (s.code IS NULL OR s.code = ANY (p_codes)) AND s.name <> ALL (COALESCE(v_names, '{}'))
+      ORDER BY s.look_at
+      LIMIT 1
+    ),
+    CASE WHEN EXISTS (
+      SELECT FROM schedules AS s WHERE s.look_at <= v_now AND (s.code IS NULL OR s.code = ANY (p_codes))
+    ) THEN v_until END
+  );
+
+  RETURN json_build_object(
+    'nowMs', v_now_ms,
+    'nextMs', ceil(extract(epoch FROM v_next) * 1000)::bigint,
+    'isFull', COALESCE(v_is_full, false),
+    'schedules', COALESCE(
+      (
+        SELECT json_agg(json_build_object(
+          'name', s.name, 'definition', s.definition, 'payload', s.payload, 'code', s.code, 'revision', s.revision,
+          'firedUntilMs', floor(extract(epoch FROM s.fired_until) * 1000)::bigint,
+          'isPaused', s.paused_at IS NOT NULL, 'queued', s.queued, 'requests', s.requests, 'runCount', s.run_count,
+          'lastInstanceId', s.last_instance_id, 'lastTaskId', s.last_task_id,
+          'isRunning', dx_is_schedule_running(s.last_instance_id, s.last_task_id)
+        ))
+        FROM unnest(v_names) AS claimed (name)
+        CROSS JOIN LATERAL (SELECT s.* FROM schedules AS s WHERE s.name = claimed.name OFFSET 0) AS s
+      ),
+      '[]'
+    ),
+    'waiting', COALESCE(
+      (
+        SELECT json_agg(json_build_object(
+          'name', s.name, 'instanceId', s.last_instance_id, 'taskId', s.last_task_id
+        ))
+        FROM schedules AS s
+        WHERE s.queued IS NOT NULL AND s.paused_at IS NULL AND (s.code IS NULL OR s.code = ANY (p_codes))
+          AND dx_is_schedule_running(s.last_instance_id, s.last_task_id)
+      ),
+      '[]'
+    )
+  );
+END
+$$;
+
 -- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
 --
 -- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
@@ -5018,6 +5588,28 @@ BEGIN
 END
 $$;
 
+-- Deletes a schedule and what is known of its runs. What they have started stays.
+--
+-- Returns whether there was one. Bound: one row and its runs. Locks: that row, then its runs.
+CREATE OR REPLACE FUNCTION dx_delete_schedule(p_name text) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  DELETE FROM schedules AS s WHERE s.name = p_name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  DELETE FROM schedule_runs AS r WHERE r.schedule_name = p_name;
+  RETURN true;
+END
+$$;
+
 -- Trigger: deletes the streams of deleted instances, with their chunks.
 --
 -- Bound: the streams of the deleted instances. Locks: rows of progress_streams by instance and name. Who appends to one
@@ -5182,12 +5774,12 @@ BEGIN
 END
 $$;
 
--- Inserts activities in the given order, visible at once.
+-- Inserts activities in the given order, visible at once. One with a limit waits for a slot of it.
 --
 -- Returns the number of activities. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
   p_activities jsonb,              -- [{work_item or text_at, name, instance_id, execution_id, activity_id, session_id, tag,
-                                   --   served_by}]
+                                   --   served_by, limit_key}]
   p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql
@@ -5203,22 +5795,30 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_no_tag text := dx_no_tag();
+  v_limited text[] := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
-    work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag, route
+    work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag, route,
+    limit_name, limit_key
   )
   SELECT
-    COALESCE(w.work_item, p_texts[w.text_at]),
-    v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id,
-    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END), w.name || COALESCE(' #' || w.tag, '')
+    COALESCE(w.work_item, p_texts[w.text_at]), CASE WHEN limited.name IS NULL THEN v_now ELSE 'infinity' END, v_now,
+    w.instance_id, w.execution_id, w.activity_id, w.session_id,
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END), w.name || COALESCE(' #' || w.tag, ''),
+    limited.name, CASE WHEN limited.name IS NULL THEN w.limit_key ELSE COALESCE(w.limit_key, '') END
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text, text_at integer, name text, instance_id text, execution_id bigint, activity_id bigint,
-      session_id text, tag text, served_by text
+      session_id text, tag text, served_by text, limit_key text
     )
   ) WITH ORDINALITY
-    AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+    AS w (
+      work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, limit_key, position
+    )
+  CROSS JOIN LATERAL (
+    SELECT CASE WHEN w.served_by IS NULL AND w.name = ANY (v_limited) THEN w.name END AS name
+  ) AS limited
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
@@ -5228,7 +5828,7 @@ BEGIN
 END
 $$;
 
--- Sends a hint to those who wait for a topic of queues, outbox or tasks. src/waking/Topics.ts says what topics there
+-- Sends a hint to those who wait for a topic of queues, outbox, tasks or schedules. src/waking/Topics.ts says what topics there
 -- are. Equal hints of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
@@ -6088,18 +6688,322 @@ BEGIN
 END
 $$;
 
--- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or
--- neither, and once, however many processes have found them due. The time never moves back.
+-- Starts instances as dx_start_orchestrations does, some of them with more: at a time, in place of an ended instance of
+-- the same id, or with a message. A part of dx_start_orchestrations.
 --
--- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since
--- p_after_ms.
--- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
-CREATE OR REPLACE FUNCTION dx_fire_trigger(
-  p_name text,
-  p_after_ms bigint,               -- up to when it had fired; null: it never had
-  p_until_ms bigint,               -- up to when the tasks are all of its instants
-  p_tasks jsonb                    -- as for dx_create_tasks
-) RETURNS json LANGUAGE plpgsql
+-- Returns one outcome per start, in order, as dx_start_orchestrations. Of a start with a message: Started, and the
+-- message is behind it; AlreadyExists, and the message is sent to the running instance; Full if that instance has too
+-- many messages; Ended if the instance of this id has ended. The last two send nothing.
+--
+-- Bound: the starts given; for each instance that is deleted as dx_delete_ended; for messages as
+-- dx_enqueue_for_orchestrator. Locks: those of dx_delete_ended by id, then those of dx_start_orchestrations. Two sets
+-- with several starts that delete may wait for each other: PostgreSQL then fails one with 40P01.
+CREATE OR REPLACE FUNCTION dx_start_with_more(
+  p_starts jsonb,                  -- as in dx_start_orchestrations; some have more: {start_at_ms, replaces, message}
+                                   --   replaces: Ended or Failed, as in dx_delete_ended; message: {work_item or
+                                   --   text_at, most_waiting, most_events}
+  p_turns jsonb,                   -- this and the following: as in dx_start_orchestrations
+  p_history jsonb, p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_start jsonb;
+  v_answers jsonb;
+  v_messages jsonb;
+  v_ended bigint[];
+  v_full bigint[];
+BEGIN
+  FOR v_start IN
+    SELECT start.value FROM jsonb_array_elements(p_starts) AS start (value)
+    WHERE start.value #> '{more,replaces}' IS NOT NULL
+    ORDER BY (start.value ->> 'instance_id') COLLATE "C"
+  LOOP
+    PERFORM dx_delete_ended(v_start ->> 'instance_id', v_start #>> '{more,replaces}');
+  END LOOP;
+
+  v_answers := dx_start_orchestrations(
+    (
+      SELECT jsonb_agg(
+        CASE
+          WHEN start.value #> '{more,start_at_ms}' IS NULL THEN start.value - 'more'
+          ELSE start.value - 'more' || jsonb_build_object(
+            'delay_ms', greatest((start.value #>> '{more,start_at_ms}')::bigint - p_now_ms, 0)
+          )
+        END
+        ORDER BY start.position
+      )
+      FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
+    ),
+    p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
+    p_now_ms
+  );
+  IF NOT p_starts @? '$[*].more.message' THEN
+    RETURN v_answers;
+  END IF;
+
+  WITH sent AS (
+    SELECT start.position, start.value ->> 'instance_id' AS instance_id, start.value #> '{more,message}' AS message,
+      v_answers -> (start.position - 1)::integer <> '"AlreadyExists"' AS is_new
+    FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
+    WHERE start.value #> '{more,message}' IS NOT NULL
+  ),
+  running AS (
+    SELECT id FROM dx_running_instances(ARRAY(SELECT sent.instance_id FROM sent WHERE NOT sent.is_new)) AS r (id)
+  ),
+  judged AS (
+    SELECT sent.*, sent.is_new OR sent.instance_id IN (SELECT running.id FROM running) AS is_running FROM sent
+  )
+  SELECT
+    jsonb_agg(
+      jsonb_build_object('position', judged.position, 'instance_id', judged.instance_id)
+        || CASE WHEN judged.is_new THEN judged.message - 'most_waiting' - 'most_events' ELSE judged.message END
+      ORDER BY judged.position
+    ) FILTER (WHERE judged.is_running),
+    array_agg(judged.position) FILTER (WHERE NOT judged.is_running)
+  INTO v_messages, v_ended FROM judged;
+  IF v_messages IS NOT NULL THEN
+    v_full := ARRAY(
+      SELECT (v_messages -> (refused.index - 1)::integer ->> 'position')::bigint
+      FROM unnest(dx_enqueue_for_orchestrator(v_messages, p_texts, p_now_ms)) AS refused (index)
+    );
+  END IF;
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN answer.position = ANY (v_ended) THEN to_jsonb('Ended'::text)
+        WHEN answer.position = ANY (v_full) THEN to_jsonb('Full'::text)
+        ELSE answer.value
+      END
+      ORDER BY answer.position
+    )
+    FROM jsonb_array_elements(v_answers) WITH ORDINALITY AS answer (value, position)
+  );
+END
+$$;
+
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
+-- of 0.5 ms of the server's time on a busy machine).
+--
+-- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
+-- Bound: as dx_start_orchestrations. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
+  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
+  p_turn jsonb,                    -- the same
+  p_history jsonb,                 -- this and the following: the same, of this turn
+  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_id CONSTANT text := p_start ->> 'instance_id';
+BEGIN
+  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
+    OR NOT dx_is_plain(p_turn, p_worker_items)
+    OR p_turn ->> 'status' <> 'Running'
+    OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
+    OR p_turn ->> 'orchestration_name' IS NULL
+    OR p_turn ->> 'orchestration_version' IS NULL
+    OR p_turn ->> 'major' IS NULL
+    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
+  THEN
+    RETURN NULL;
+  END IF;
+
+  -- This sees everything that was committed before we took the advisory lock.
+  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
+  THEN
+    RETURN NULL;
+  END IF;
+
+  INSERT INTO instances (
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
+  )
+  VALUES (
+    v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
+    dx_route(
+      (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
+      p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
+    )
+  )
+  ON CONFLICT (instance_id) DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO executions (
+    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
+    duroxide_version_patch
+  )
+  VALUES (
+    v_id, 1, 'Running', v_now, (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer,
+    (p_turn ->> 'patch')::integer
+  )
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  RETURN jsonb_build_object(
+    '_tag', 'Begun', 'nowMs', p_now_ms,
+    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+  );
+END
+$$;
+
+-- Returns the instances that starts create, with what their first turns say of them.
+-- Bound: the starts given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_instances_of_starts(
+  p_starts dx_start[],
+  p_turns dx_turn[]                -- by the same positions; without an execution: the start is stored without it
+) RETURNS dx_instance[] LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT array_agg(
+      ROW(
+        start.instance_id,
+        CASE WHEN says.names THEN (first.turn).orchestration_name ELSE start.orchestration_name END,
+        CASE WHEN says.names THEN (first.turn).orchestration_version END,
+        CASE WHEN says.names THEN (first.turn).parent_instance_id END, (first.turn).custom_status,
+        COALESCE((first.turn).sets_custom_status, false)::integer, COALESCE((first.turn).status, 'Running'),
+        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).output END,
+        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).text_at END,
+        CASE WHEN says.pins THEN (first.turn).major ELSE start.major END,
+        CASE WHEN says.pins THEN (first.turn).minor ELSE start.minor END,
+        CASE WHEN says.pins THEN (first.turn).patch ELSE start.patch END,
+        COALESCE(
+          CASE WHEN says.continues THEN (first.turn).next_version END,
+          CASE
+            WHEN says.names THEN (first.turn).orchestration_version
+            -- As after an ack that says any of this: the row has no version, so every one serves the instance.
+            WHEN says.pins OR says.continues OR (first.turn).orchestration_name IS NOT NULL THEN NULL
+            ELSE start.orchestration_version
+          END
+        ),
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
+      )::dx_instance
+      ORDER BY start.ordinality
+    )
+    FROM unnest(p_starts) WITH ORDINALITY AS start
+    -- OFFSET 0: each turn is looked up once.
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN p_turns[start.ordinality].execution_id IS NOT NULL THEN p_turns[start.ordinality] END AS turn
+      OFFSET 0
+    ) AS first
+    CROSS JOIN LATERAL (
+      SELECT
+        (first.turn).orchestration_name IS NOT NULL AND (first.turn).orchestration_version IS NOT NULL AS names,
+        (first.turn).major IS NOT NULL AS pins,
+        (first.turn).status IS NOT DISTINCT FROM 'ContinuedAsNew' AS continues
+    ) AS says
+  );
+END
+$$;
+
+-- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
+-- arrive with them. A part of dx_start_orchestrations.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_store_starts(
+  p_starts dx_start[],
+  p_started bigint[],              -- positions of those whose instances were created
+  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
+  p_texts text[],                  -- as in dx_store_turns
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  WITH start AS (
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      -- The start must be in the first batch, however many messages wait.
+      nextval('orchestrator_queue_id_seq') * CASE
+        WHEN s.delay_ms > 0 THEN 1
+        WHEN (
+          SELECT q.id FROM orchestrator_queue AS q
+          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
+          LIMIT 1
+        ) IS NULL THEN 1
+        ELSE -1
+      END,
+      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
+      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+    FROM (
+      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+      ORDER BY start.ordinality
+    ) AS s
+    RETURNING instance_id, visible_at, route
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
+      created_at = COALESCE(earlier.arrives_at, q.created_at)
+  FROM (
+    SELECT
+      message.id, start.route,
+      -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
+      CASE
+        WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
+          THEN start.visible_at + interval '1 millisecond'
+      END AS arrives_at
+    FROM start
+    JOIN orchestrator_queue AS message ON message.instance_id = start.instance_id
+    WHERE message.route <> start.route
+    FOR UPDATE OF message SKIP LOCKED
+  ) AS earlier
+  WHERE q.id = earlier.id;
+
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify(
+      'orch_work',
+      ARRAY(
+        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
+        FROM unnest(p_starts) WITH ORDINALITY AS start
+        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+      )
+    );
+  END IF;
+END
+$$;
+
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
+-- turn.
+--
+-- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
+-- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
+-- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
+-- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
+-- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
+-- deletes it. Otherwise its start is stored as one without a first turn.
+--
+-- Messages that arrived before the start become claimable with it, not earlier.
+--
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
+-- dx_start_with_more.
+-- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
+-- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
+-- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
+-- starts of the call fail with 55P03.
+CREATE OR REPLACE FUNCTION dx_start_orchestrations(
+  p_starts jsonb,                  -- [{fields of dx_start, without a parent; more, as in dx_start_with_more}]
+  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
+                                   --   if none has one
+  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
+  p_key_values jsonb DEFAULT NULL, p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL, p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -6109,24 +7013,253 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_until timestamptz := to_timestamp(p_until_ms::float8 / 1000);
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_starts);
+  v_starts dx_start[];
+  -- The first turns, by position of the start; without an execution where the start is stored without it.
+  v_turns dx_turn[];
+  v_instances dx_instance[];
+  v_created bigint[];
+  v_started bigint[];
+  v_children text[];
+  v_position bigint;
+  v_gone text[];
+  v_first_turns bigint;
+  v_handed_over jsonb;
+  v_answer jsonb;
 BEGIN
-  IF p_after_ms IS NULL THEN
-    INSERT INTO queue_triggers (name, fired_until) VALUES (p_name, v_until) ON CONFLICT DO NOTHING;
-  ELSE
-    UPDATE queue_triggers AS t SET fired_until = greatest(t.fired_until, v_until)
-    WHERE t.name = p_name AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
+  IF v_count = 1
+    AND p_turns IS NOT NULL
+    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
+  THEN
+    v_answer := dx_start_with_plain_turn(
+      p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, p_texts, v_now_ms
+    );
+    IF v_answer IS NOT NULL THEN
+      RETURN jsonb_build_array(v_answer);
+    END IF;
   END IF;
-  IF NOT FOUND THEN
-    RETURN NULL;
+
+  IF p_starts @? '$[*].more' THEN
+    RETURN dx_start_with_more(
+      p_starts, p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items,
+      p_workers, p_texts, v_now_ms
+    );
   END IF;
-  RETURN COALESCE(
-    (
-      SELECT json_agg(task ORDER BY position)
-      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS task (out_id, out_is_new, position)
-    ),
-    '[]'
+
+  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
+  IF p_turns IS NOT NULL THEN
+    v_turns := dx_check_first_turns(
+      ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
+      v_starts, p_history, v_now_ms
+    );
+  END IF;
+
+  -- The children of first turns with the starts, because all are inserted in one order.
+  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+  v_created := dx_create_instances(v_instances, p_texts, v_now);
+  SELECT
+    array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
+    array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
+    count(v_turns[instance.turn].execution_id) FILTER (WHERE NOT instance.is_child)
+  INTO v_started, v_children, v_first_turns
+  FROM unnest(v_instances) WITH ORDINALITY AS instance WHERE instance.ordinality = ANY (v_created);
+  IF v_turns IS NOT NULL AND COALESCE(cardinality(v_started), 0) < v_count THEN
+    FOR v_position IN
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+    IF FOUND AND v_children IS NOT NULL THEN
+      -- Their parents were started by a transaction that we waited for.
+      v_gone := ARRAY(
+        SELECT child.instance_id FROM unnest(v_instances) WITH ORDINALITY AS child
+        WHERE child.is_child
+          AND child.ordinality = ANY (v_created)
+          AND v_turns[child.turn].execution_id IS NULL
+      );
+      DELETE FROM attributes AS a WHERE a.instance_id = ANY (v_gone);
+      DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
+      DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
+      v_children := ARRAY(
+        SELECT child.instance_id FROM unnest(v_children) AS child (instance_id)
+        WHERE child.instance_id <> ALL (v_gone)
+      );
+    END IF;
+  END IF;
+  IF v_started IS NULL THEN
+    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
+  END IF;
+
+  IF v_first_turns < v_count THEN
+    PERFORM dx_store_starts(v_starts, v_started, v_turns, p_texts, v_now_ms);
+  END IF;
+  IF v_first_turns > 0 THEN
+    v_handed_over := dx_store_turns(
+      v_turns, COALESCE(v_children, '{}'), p_history, p_key_values, p_worker_items, p_cancelled_activities,
+      p_orchestrator_items, p_workers, p_texts, v_now_ms
+    );
+  END IF;
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN v_turns[start.position].execution_id IS NOT NULL THEN jsonb_build_object(
+          '_tag', 'Begun', 'nowMs', v_now_ms,
+          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
+        )
+        WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
+        WHEN abs(v_turns[start.position].clock_ms - v_now_ms) > 2000
+          THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
+        ELSE to_jsonb('Started'::text)
+      END
+      ORDER BY start.position
+    )
+    FROM generate_series(1, v_count) AS start (position)
   );
+END
+$$;
+
+-- Settles occurrences of schedules: starts what they start, notes what became of them, and when the next is due, all or
+-- nothing for each schedule. A schedule that has changed since it was claimed stays as it is and starts nothing: so an
+-- occurrence fires once, however many schedulers have found it due.
+--
+-- Returns the positions of the schedules that were settled, from 1.
+-- Bound: what is given, and 100 older runs of each schedule. Locks: the schedules, by name; then those of
+-- dx_cancel_tasks, dx_create_tasks, dx_start_orchestrations and dx_enqueue_for_orchestrator.
+CREATE OR REPLACE FUNCTION dx_fire_schedules(
+  p_fires jsonb,                   -- [{name, revision, fired_until_ms, next_ms, look_ms, queued, requests, run_count,
+                                   --   last}]; last is the number of the run that is its last one from now on, null: as
+                                   --   it was
+  p_runs jsonb,                    -- this and the following name their schedule by its position, as fire:
+                                   --   [{fire, number, kind, occurrence_ms, missed_since_ms, outcome, note, instance_id,
+                                   --   task}]; task is a position in p_tasks
+  p_starts jsonb,                  -- [{fire, fields of dx_start}]
+  p_tasks jsonb,                   -- [{fire, as for dx_create_tasks}]
+  p_messages jsonb,                -- [{fire, as for dx_enqueue_for_orchestrator}]
+  p_cancels jsonb,                 -- [{fire, task_id, reason}]
+  p_texts text[],                  -- as in dx_store_turns
+  p_now_ms bigint DEFAULT NULL
+) RETURNS bigint[] LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := dx_time_of(v_now_ms);
+  v_kept_runs CONSTANT integer := 100;
+  v_won bigint[] := '{}';
+  v_fire record;
+  v_cancel record;
+  v_items jsonb;
+  v_positions bigint[];
+  v_ids text[];
+BEGIN
+  FOR v_fire IN
+    SELECT f.*
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_fires) AS (
+        name text, revision bigint, fired_until_ms bigint, next_ms bigint, look_ms bigint, queued jsonb, requests jsonb,
+        run_count bigint
+      )
+    ) WITH ORDINALITY AS f (
+      name, revision, fired_until_ms, next_ms, look_ms, queued, requests, run_count, position
+    )
+    ORDER BY f.name COLLATE "C"
+  LOOP
+    UPDATE schedules AS s
+    SET revision = s.revision + 1, fired_until = dx_time_of(v_fire.fired_until_ms),
+        next_at = to_timestamp(v_fire.next_ms::float8 / 1000), look_at = to_timestamp(v_fire.look_ms::float8 / 1000),
+        queued = v_fire.queued, requests = v_fire.requests, run_count = v_fire.run_count
+    WHERE s.name = v_fire.name AND s.revision = v_fire.revision;
+    IF FOUND THEN
+      v_won := v_won || v_fire.position;
+    END IF;
+  END LOOP;
+  IF v_won = '{}' THEN
+    RETURN v_won;
+  END IF;
+
+  FOR v_cancel IN
+    SELECT array_agg(c.task_id) AS ids, c.reason
+    FROM jsonb_to_recordset(p_cancels) AS c (fire bigint, task_id text, reason text)
+    WHERE c.fire = ANY (v_won)
+    GROUP BY c.reason
+    ORDER BY min(c.task_id)
+  LOOP
+    PERFORM dx_cancel_tasks(v_cancel.ids, v_cancel.reason, true, v_now_ms);
+  END LOOP;
+
+  SELECT jsonb_agg(t.task ORDER BY t.position), array_agg(t.position ORDER BY t.position) INTO v_items, v_positions
+  FROM jsonb_array_elements(p_tasks) WITH ORDINALITY AS t (task, position)
+  WHERE (t.task ->> 'fire')::bigint = ANY (v_won);
+  IF v_items IS NOT NULL THEN
+    v_ids := ARRAY(
+      SELECT task.out_id FROM ROWS FROM (dx_create_tasks(v_items, v_now_ms))
+        WITH ORDINALITY AS task (out_id, out_is_new, position)
+      ORDER BY task.position
+    );
+  END IF;
+
+  v_items := (
+    SELECT jsonb_agg(s.start ORDER BY s.position)
+    FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS s (start, position)
+    WHERE (s.start ->> 'fire')::bigint = ANY (v_won)
+  );
+  IF v_items IS NOT NULL THEN
+    PERFORM dx_start_orchestrations(v_items, p_texts => p_texts, p_now_ms => v_now_ms);
+  END IF;
+
+  v_items := (
+    SELECT jsonb_agg(m.message ORDER BY m.position)
+    FROM jsonb_array_elements(p_messages) WITH ORDINALITY AS m (message, position)
+    WHERE (m.message ->> 'fire')::bigint = ANY (v_won)
+  );
+  IF v_items IS NOT NULL THEN
+    PERFORM dx_enqueue_for_orchestrator(v_items, p_texts, v_now_ms);
+  END IF;
+
+  INSERT INTO schedule_runs AS r (
+    schedule_name, number, kind, occurrence_at, missed_since, outcome, note, instance_id, task_id, settled_at
+  )
+  SELECT
+    p_fires -> (run.fire - 1)::integer ->> 'name', run.number, run.kind, dx_time_of(run.occurrence_ms),
+    to_timestamp(run.missed_since_ms::float8 / 1000), run.outcome, run.note, run.instance_id,
+    v_ids[array_position(v_positions, run.task)]::uuid, v_now
+  FROM jsonb_to_recordset(p_runs) AS run (
+    fire bigint, number bigint, kind text, occurrence_ms bigint, missed_since_ms bigint, outcome text, note text,
+    instance_id text, task bigint
+  )
+  WHERE run.fire = ANY (v_won)
+  ON CONFLICT (schedule_name, number) DO UPDATE
+  SET outcome = EXCLUDED.outcome, note = EXCLUDED.note, instance_id = EXCLUDED.instance_id, task_id = EXCLUDED.task_id,
+      settled_at = EXCLUDED.settled_at;
+
+  FOR v_fire IN
+    SELECT f.name, f.run_count, f.last
+    FROM unnest(v_won) AS won (position)
+    CROSS JOIN LATERAL jsonb_to_record(p_fires -> (won.position - 1)::integer)
+      AS f (name text, run_count bigint, last bigint)
+  LOOP
+    IF v_fire.last IS NOT NULL THEN
+      UPDATE schedules AS s
+      SET (last_instance_id, last_task_id) = (
+        SELECT r.instance_id, r.task_id FROM schedule_runs AS r
+        WHERE r.schedule_name = v_fire.name AND r.number = v_fire.last
+      )
+      WHERE s.name = v_fire.name;
+    END IF;
+    DELETE FROM schedule_runs AS r
+    WHERE r.schedule_name = v_fire.name AND r.number <= v_fire.run_count - v_kept_runs;
+  END LOOP;
+  RETURN v_won;
 END
 $$;
 
@@ -6355,57 +7488,6 @@ BEGIN
 END
 $$;
 
--- Returns the instances that starts create, with what their first turns say of them.
--- Bound: the starts given. Locks: none.
-CREATE OR REPLACE FUNCTION dx_instances_of_starts(
-  p_starts dx_start[],
-  p_turns dx_turn[]                -- by the same positions; without an execution: the start is stored without it
-) RETURNS dx_instance[] LANGUAGE plpgsql
--- settings of the caller
-AS $$
-BEGIN
-  RETURN (
-    SELECT array_agg(
-      ROW(
-        start.instance_id,
-        CASE WHEN says.names THEN (first.turn).orchestration_name ELSE start.orchestration_name END,
-        CASE WHEN says.names THEN (first.turn).orchestration_version END,
-        CASE WHEN says.names THEN (first.turn).parent_instance_id END, (first.turn).custom_status,
-        COALESCE((first.turn).sets_custom_status, false)::integer, COALESCE((first.turn).status, 'Running'),
-        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).output END,
-        CASE WHEN (first.turn).status IS NOT NULL THEN (first.turn).text_at END,
-        CASE WHEN says.pins THEN (first.turn).major ELSE start.major END,
-        CASE WHEN says.pins THEN (first.turn).minor ELSE start.minor END,
-        CASE WHEN says.pins THEN (first.turn).patch ELSE start.patch END,
-        COALESCE(
-          CASE WHEN says.continues THEN (first.turn).next_version END,
-          CASE
-            WHEN says.names THEN (first.turn).orchestration_version
-            -- As after an ack that says any of this: the row has no version, so every one serves the instance.
-            WHEN says.pins OR says.continues OR (first.turn).orchestration_name IS NOT NULL THEN NULL
-            ELSE start.orchestration_version
-          END
-        ),
-        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
-      )::dx_instance
-      ORDER BY start.ordinality
-    )
-    FROM unnest(p_starts) WITH ORDINALITY AS start
-    -- OFFSET 0: each turn is looked up once.
-    CROSS JOIN LATERAL (
-      SELECT CASE WHEN p_turns[start.ordinality].execution_id IS NOT NULL THEN p_turns[start.ordinality] END AS turn
-      OFFSET 0
-    ) AS first
-    CROSS JOIN LATERAL (
-      SELECT
-        (first.turn).orchestration_name IS NOT NULL AND (first.turn).orchestration_version IS NOT NULL AS names,
-        (first.turn).major IS NOT NULL AS pins,
-        (first.turn).status IS NOT DISTINCT FROM 'ContinuedAsNew' AS continues
-    ) AS says
-  );
-END
-$$;
-
 -- Returns whether a block still holds: no turn has been stored since, of any execution. So storing a turn costs nothing
 -- for instances that are not blocked.
 --
@@ -6524,6 +7606,20 @@ BEGIN
   PERFORM pg_notify(
     dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
   );
+  RETURN NULL;
+END
+$$;
+
+-- Trigger: notifies listeners that a slot of a limit is free, if an activity waits for one.
+CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF EXISTS (
+    SELECT FROM worker_queue AS w WHERE w.limit_name = OLD.limit_name AND w.visible_at = 'infinity'
+  ) THEN
+    PERFORM dx_notify('worker_work', ARRAY[now()]);
+  END IF;
   RETURN NULL;
 END
 $$;
@@ -6668,6 +7764,46 @@ AS $$
   JOIN paused AS p ON p.target = wanted.target AND p.name = wanted.name AND p.version = wanted.version
   WHERE wanted.width > 1 OR p.since >= p_instance.created_at
   ORDER BY wanted.width LIMIT 1
+$$;
+
+-- Pauses or resumes a schedule. Occurrences during a pause do not fire, also not after it; runs by hand still do.
+--
+-- Returns Done, Unchanged if it was so already, or Missing. Bound: one row. Locks: that row.
+CREATE OR REPLACE FUNCTION dx_pause_schedule(
+  p_name text,
+  p_is_paused boolean, p_reason text, -- the reason of a pause, null: none given
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now timestamptz := dx_time_of(COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint));
+  v_was_paused boolean;
+BEGIN
+  SELECT s.paused_at IS NOT NULL INTO v_was_paused FROM schedules AS s WHERE s.name = p_name FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'Missing';
+  ELSIF v_was_paused = p_is_paused THEN
+    RETURN 'Unchanged';
+  ELSIF p_is_paused THEN
+    UPDATE schedules AS s
+    SET paused_at = v_now, pause_reason = p_reason, next_at = NULL, revision = s.revision + 1,
+        look_at = CASE WHEN s.requests <> '[]' THEN v_now END
+    WHERE s.name = p_name;
+  ELSE
+    UPDATE schedules AS s
+    SET paused_at = NULL, pause_reason = NULL, revision = s.revision + 1,
+        fired_until = greatest(s.fired_until, v_now), look_at = v_now
+    WHERE s.name = p_name;
+  END IF;
+  RETURN 'Done';
+END
 $$;
 
 -- Lists the blocks that hold, with the orchestrations of their instances.
@@ -6903,7 +8039,7 @@ END
 $$;
 
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
--- many instances have not ended or are blocked.
+-- many instances have not ended or are blocked, and how many activities wait for limits.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
 -- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
@@ -6911,7 +8047,8 @@ $$;
 --
 -- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
 -- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
--- at random from a table with more. Rows of blocked_instances, until p_limit are found. Locks: none.
+-- at random from a table with more. Rows of blocked_instances, until p_limit are found;
+-- p_limit activities that wait for limits. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL
@@ -6920,7 +8057,8 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   out_oldest_message_ms bigint,    -- null without a message
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint,     -- an estimate where the table has more than 1,000 pages
-  out_blocked_instances bigint     -- at most p_limit
+  out_blocked_instances bigint,    -- at most p_limit
+  out_limited_activities bigint    -- that wait for limits; at most p_limit
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -7000,6 +8138,13 @@ BEGIN
   SELECT count(*)
   INTO out_blocked_instances
   FROM (SELECT FROM dx_present_blocks() LIMIT p_limit) AS blocked;
+
+  SELECT count(*)
+  INTO out_limited_activities
+  FROM (
+    SELECT w.id FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
+    ORDER BY w.limit_name LIMIT p_limit
+  ) AS limited;
 
   RETURN NEXT;
 END
@@ -7339,6 +8484,93 @@ AS $$
   ORDER BY 1
 $$;
 
+-- Returns the limits and how they are used, by name, as an array: [{name, sinceMs, total, eachKey, inUse, waiting,
+-- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
+-- null. oldestMs is when the oldest one that waits was stored.
+--
+-- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
+-- Bound: the queued activities that have limits. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_limits(
+  p_name text,                     -- null: all
+  p_key text,                      -- null: as above; else only this key
+  p_most_keys integer
+) RETURNS json LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN (
+    SELECT COALESCE(
+      json_agg(
+        json_build_object(
+          'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
+          'total', CASE WHEN num_nonnulls(l.concurrency, l.rate) > 0 THEN json_build_object(
+            'concurrency', l.concurrency, 'rate', l.rate, 'rateMs', l.rate_ms, 'burst', l.burst
+          ) END,
+          'eachKey', CASE WHEN num_nonnulls(l.key_concurrency, l.key_rate) > 0 THEN json_build_object(
+            'concurrency', l.key_concurrency, 'rate', l.key_rate, 'rateMs', l.key_rate_ms, 'burst', l.key_burst
+          ) END,
+          'inUse', used.in_use, 'waiting', used.waiting, 'oldestMs', used.oldest_ms, 'keyCount', used.key_count,
+          'keys', used.keys
+        )
+        ORDER BY l.name COLLATE "C"
+      ),
+      '[]'
+    )
+    FROM limits AS l
+    CROSS JOIN LATERAL (
+      SELECT
+        COALESCE(sum(key.in_use), 0)::bigint AS in_use, COALESCE(sum(key.waiting), 0)::bigint AS waiting,
+        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.key <> '') AS key_count,
+        COALESCE(
+          json_agg(
+            json_build_object(
+              'key', key.key, 'own', key.own, 'inUse', key.in_use, 'waiting', key.waiting, 'oldestMs', key.oldest_ms
+            )
+            ORDER BY key.waiting DESC, key.in_use DESC, key.key COLLATE "C"
+          ) FILTER (
+            WHERE CASE WHEN p_key IS NOT NULL THEN key.key = p_key ELSE key.own IS NOT NULL OR key.place <= p_most_keys END
+          ),
+          '[]'
+        ) AS keys
+      FROM (
+        SELECT
+          queued.*, own.own,
+          row_number() OVER (ORDER BY queued.waiting DESC, queued.in_use DESC, queued.key COLLATE "C") AS place
+        FROM (
+          SELECT
+            each.key, count(*) FILTER (WHERE each.is_parked) AS waiting,
+            count(*) FILTER (WHERE NOT each.is_parked) AS in_use,
+            floor(extract(epoch FROM min(each.created_at) FILTER (WHERE each.is_parked)) * 1000)::bigint AS oldest_ms
+          FROM (
+            SELECT w.limit_key AS key, true AS is_parked, w.created_at FROM worker_queue AS w
+            WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
+            WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
+          ) AS each
+          GROUP BY each.key
+        ) AS queued
+        LEFT JOIN LATERAL (
+          SELECT json_build_object(
+            'concurrency', k.concurrency, 'rate', k.rate, 'rateMs', k.rate_ms, 'burst', k.burst
+          ) AS own
+          FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.key = queued.key AND k.is_own
+        ) AS own ON true
+      ) AS key
+    ) AS used
+    WHERE l.kind = 'activity' AND (p_name IS NULL OR l.name = p_name)
+  );
+END
+$$;
+
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
 -- without one. A process that has just begun looks at these times: their holders may have died before it could learn of
 -- them.
@@ -7454,7 +8686,7 @@ $$;
 -- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
--- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows of limits. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
   out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it
@@ -7514,6 +8746,11 @@ BEGIN
     FROM dx_routes_of_sessions() AS present
   )
   SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000) INTO out_worker_ms FROM due;
+  -- A token of a limit is back.
+  out_worker_ms := least(
+    out_worker_ms,
+    (SELECT min(l.next_ms) FROM limits AS l WHERE l.kind = 'activity' AND l.next_ms > v_now_ms)
+  );
   out_paused := dx_read_paused();
   out_now_ms := v_now_ms;
   RETURN NEXT;
@@ -7781,6 +9018,78 @@ BEGIN
     ORDER BY message.visible_at LIMIT p_limit
   ) AS m;
 END
+$$;
+
+-- Reads what became of the last occurrences of a schedule, the newest first.
+--
+-- Bound: p_limit rows. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_schedule_runs(p_name text, p_limit integer) RETURNS json LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  SELECT COALESCE(json_agg(json_build_object(
+    'number', r.number, 'kind', r.kind, 'occurrenceMs', floor(extract(epoch FROM r.occurrence_at) * 1000)::bigint,
+    'missedSinceMs', floor(extract(epoch FROM r.missed_since) * 1000)::bigint, 'outcome', r.outcome,
+    'note', r.note, 'instanceId', r.instance_id, 'taskId', r.task_id,
+    'settledMs', floor(extract(epoch FROM r.settled_at) * 1000)::bigint
+  ) ORDER BY r.number DESC), '[]')
+  FROM (
+    SELECT r.* FROM schedule_runs AS r WHERE r.schedule_name = p_name ORDER BY r.number DESC LIMIT p_limit
+  ) AS r
+$$;
+
+-- Reads schedules by name in order, with their last run that is known. Not their payloads.
+--
+-- Returns {nowMs, schedules: [...]}. Bound: p_limit schedules. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_schedules(
+  p_name text,                     -- null: all
+  p_after text,                    -- those after this name; null: from the first
+  p_limit integer, p_now_ms bigint DEFAULT NULL
+) RETURNS json LANGUAGE sql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+  SELECT json_build_object(
+    'nowMs', COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint),
+    'schedules', COALESCE(json_agg(json_build_object(
+      'name', s.name, 'definition', s.definition, 'hasPayload', s.payload IS NOT NULL,
+      'createdMs', floor(extract(epoch FROM s.created_at) * 1000)::bigint,
+      'updatedMs', floor(extract(epoch FROM s.updated_at) * 1000)::bigint,
+      'firedUntilMs', floor(extract(epoch FROM s.fired_until) * 1000)::bigint,
+      'lookMs', floor(extract(epoch FROM s.look_at) * 1000)::bigint,
+      'pausedMs', floor(extract(epoch FROM s.paused_at) * 1000)::bigint, 'pauseReason', s.pause_reason,
+      'queued', s.queued, 'requests', jsonb_array_length(s.requests),
+      'isRunning', dx_is_schedule_running(s.last_instance_id, s.last_task_id), 'lastRun', s.last_run
+    ) ORDER BY s.name), '[]')
+  )
+  FROM (
+    SELECT s.*, (
+      SELECT json_build_object(
+        'number', r.number, 'kind', r.kind, 'occurrenceMs', floor(extract(epoch FROM r.occurrence_at) * 1000)::bigint,
+        'missedSinceMs', floor(extract(epoch FROM r.missed_since) * 1000)::bigint, 'outcome', r.outcome,
+        'note', r.note, 'instanceId', r.instance_id, 'taskId', r.task_id,
+        'settledMs', floor(extract(epoch FROM r.settled_at) * 1000)::bigint
+      )
+      FROM schedule_runs AS r
+      WHERE r.schedule_name = s.name
+      ORDER BY r.number DESC
+      LIMIT 1
+    ) AS last_run
+    FROM schedules AS s
+    WHERE (p_name IS NULL OR s.name = p_name) AND (p_after IS NULL OR s.name > p_after)
+    ORDER BY s.name
+    LIMIT p_limit
+  ) AS s
 $$;
 
 -- Returns the streams of an instance, by name.
@@ -8090,6 +9399,44 @@ BEGIN
 END
 $$;
 
+-- Removes the limits of the activities of a name, with those of its keys, and releases all that wait for a slot. What a
+-- statement under way stores for one, the next claims release.
+--
+-- Returns whether there was a limit. Announces it to all processes.
+-- Bound: the queued activities of the name. Locks: as dx_set_limit.
+CREATE OR REPLACE FUNCTION dx_remove_limit(
+  p_kind text,                     -- activity
+  p_name text, p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  DELETE FROM limits AS l WHERE l.kind = p_kind AND l.name = p_name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
+  UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now), limit_name = NULL
+  WHERE w.id = ANY (ARRAY(
+    SELECT parked.id FROM worker_queue AS parked
+    WHERE parked.limit_name IS NOT NULL AND parked.visible_at = 'infinity' AND parked.limit_name = p_name
+    ORDER BY parked.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  RETURN true;
+END
+$$;
+
 -- Deletes the row of a process that closes. Returns whether there was one.
 -- Bound: the row. Locks: the row.
 CREATE OR REPLACE FUNCTION dx_remove_process(p_id uuid) RETURNS boolean LANGUAGE sql
@@ -8366,6 +9713,41 @@ BEGIN
 END
 $$;
 
+-- Asks for runs of a schedule: one now, or those of earlier occurrences. A scheduler starts them.
+--
+-- Returns Done, Full if 100 requests wait already, or Missing. Bound: one row. Locks: that row.
+CREATE OR REPLACE FUNCTION dx_request_runs(
+  p_name text,
+  p_request jsonb,                 -- {kind: Manual, id} or {kind: Backfill, afterMs, untilMs}; Manual gets the time as atMs
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_most CONSTANT integer := 100;
+  v_waiting integer;
+BEGIN
+  SELECT jsonb_array_length(s.requests) INTO v_waiting FROM schedules AS s WHERE s.name = p_name FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'Missing';
+  ELSIF v_waiting >= v_most THEN
+    RETURN 'Full';
+  END IF;
+  UPDATE schedules AS s
+  SET requests = s.requests || jsonb_build_array(p_request || jsonb_build_object('atMs', v_now_ms)),
+      look_at = dx_time_of(v_now_ms), revision = s.revision + 1
+  WHERE s.name = p_name;
+  RETURN 'Done';
+END
+$$;
+
 -- Ends what dx_pause has begun: exactly this target, no wider or narrower one.
 --
 -- Returns whether it was paused. Announces it to all processes.
@@ -8477,6 +9859,7 @@ BEGIN
     FROM dx_present_blocks() AS b
     JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
     WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
+      AND w.visible_at < 'infinity' -- it waits for a slot of a limit
       -- The route is the name, and the tag if it has one.
       AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
     ORDER BY w.id
@@ -8621,6 +10004,97 @@ BEGIN
 END
 $$;
 
+-- Changes the limits of the activities of a name, at run time. Bounds that are left out stay as they are; null removes
+-- one. What waits without a lock waits for a slot from now on, what has a lock has one.
+--
+-- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+--
+-- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
+-- activities without a limit. Announces it to all processes.
+-- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
+-- rows, worker rows by id.
+CREATE OR REPLACE FUNCTION dx_set_limit(
+  p_kind text,                     -- activity
+  p_name text,
+  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
+                                   --   burst} or null
+  p_replaces boolean DEFAULT true,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_is_shared boolean := dx_no_tag() IS NOT NULL;
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
+  IF NOT FOUND AND NOT p_replaces THEN
+    RETURN false;
+  END IF;
+
+  UPDATE limits AS l
+  SET since = v_now,
+      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
+      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
+      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
+      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
+      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
+      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
+      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
+      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
+  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
+      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
+      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE l.kind = p_kind AND l.name = p_name;
+
+  DELETE FROM limit_keys AS k
+  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
+  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
+  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
+  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
+  CROSS JOIN LATERAL jsonb_to_record(own.value)
+    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE own.value <> 'null'
+  ON CONFLICT (kind, name, key) DO UPDATE
+  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
+      burst = EXCLUDED.burst;
+
+  UPDATE worker_queue AS w
+  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
+      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
+  WHERE w.id = ANY (ARRAY(
+    SELECT queued.id
+    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
+      AS present (route)
+    CROSS JOIN LATERAL (
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND one.session_id IS NULL
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+      UNION ALL
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+    ) AS queued
+    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
+    ORDER BY queued.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  RETURN true;
+END
+$$;
+
 -- Trigger: sets the status of an instance whose execution another program has written. Our functions set it themselves.
 --
 -- An earlier execution changes nothing.
@@ -8721,271 +10195,17 @@ BEGIN
 END
 $$;
 
--- Starts instances as dx_start_orchestrations does, some of them with more: at a time, in place of an ended instance of
--- the same id, or with a message. A part of dx_start_orchestrations.
+-- Stores the definitions of schedules. A new timing counts from now on: its earlier occurrences do not fire. All else of
+-- a schedule that is replaced stays: its pause, its last run, the occurrence that waits.
 --
--- Returns one outcome per start, in order, as dx_start_orchestrations. Of a start with a message: Started, and the
--- message is behind it; AlreadyExists, and the message is sent to the running instance; Full if that instance has too
--- many messages; Ended if the instance of this id has ended. The last two send nothing.
---
--- Bound: the starts given; for each instance that is deleted as dx_delete_ended; for messages as
--- dx_enqueue_for_orchestrator. Locks: those of dx_delete_ended by id, then those of dx_start_orchestrations. Two sets
--- with several starts that delete may wait for each other: PostgreSQL then fails one with 40P01.
-CREATE OR REPLACE FUNCTION dx_start_with_more(
-  p_starts jsonb,                  -- as in dx_start_orchestrations; some have more: {start_at_ms, replaces, message}
-                                   --   replaces: Ended or Failed, as in dx_delete_ended; message: {work_item or
-                                   --   text_at, most_waiting, most_events}
-  p_turns jsonb,                   -- this and the following: as in dx_start_orchestrations
-  p_history jsonb, p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
-  p_workers jsonb, p_texts text[], p_now_ms bigint
-) RETURNS jsonb LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_start jsonb;
-  v_answers jsonb;
-  v_messages jsonb;
-  v_ended bigint[];
-  v_full bigint[];
-BEGIN
-  FOR v_start IN
-    SELECT start.value FROM jsonb_array_elements(p_starts) AS start (value)
-    WHERE start.value #> '{more,replaces}' IS NOT NULL
-    ORDER BY (start.value ->> 'instance_id') COLLATE "C"
-  LOOP
-    PERFORM dx_delete_ended(v_start ->> 'instance_id', v_start #>> '{more,replaces}');
-  END LOOP;
-
-  v_answers := dx_start_orchestrations(
-    (
-      SELECT jsonb_agg(
-        CASE
-          WHEN start.value #> '{more,start_at_ms}' IS NULL THEN start.value - 'more'
-          ELSE start.value - 'more' || jsonb_build_object(
-            'delay_ms', greatest((start.value #>> '{more,start_at_ms}')::bigint - p_now_ms, 0)
-          )
-        END
-        ORDER BY start.position
-      )
-      FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
-    ),
-    p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
-    p_now_ms
-  );
-  IF NOT p_starts @? '$[*].more.message' THEN
-    RETURN v_answers;
-  END IF;
-
-  WITH sent AS (
-    SELECT start.position, start.value ->> 'instance_id' AS instance_id, start.value #> '{more,message}' AS message,
-      v_answers -> (start.position - 1)::integer <> '"AlreadyExists"' AS is_new
-    FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
-    WHERE start.value #> '{more,message}' IS NOT NULL
-  ),
-  running AS (
-    SELECT id FROM dx_running_instances(ARRAY(SELECT sent.instance_id FROM sent WHERE NOT sent.is_new)) AS r (id)
-  ),
-  judged AS (
-    SELECT sent.*, sent.is_new OR sent.instance_id IN (SELECT running.id FROM running) AS is_running FROM sent
-  )
-  SELECT
-    jsonb_agg(
-      jsonb_build_object('position', judged.position, 'instance_id', judged.instance_id)
-        || CASE WHEN judged.is_new THEN judged.message - 'most_waiting' - 'most_events' ELSE judged.message END
-      ORDER BY judged.position
-    ) FILTER (WHERE judged.is_running),
-    array_agg(judged.position) FILTER (WHERE NOT judged.is_running)
-  INTO v_messages, v_ended FROM judged;
-  IF v_messages IS NOT NULL THEN
-    v_full := ARRAY(
-      SELECT (v_messages -> (refused.index - 1)::integer ->> 'position')::bigint
-      FROM unnest(dx_enqueue_for_orchestrator(v_messages, p_texts, p_now_ms)) AS refused (index)
-    );
-  END IF;
-  RETURN (
-    SELECT jsonb_agg(
-      CASE
-        WHEN answer.position = ANY (v_ended) THEN to_jsonb('Ended'::text)
-        WHEN answer.position = ANY (v_full) THEN to_jsonb('Full'::text)
-        ELSE answer.value
-      END
-      ORDER BY answer.position
-    )
-    FROM jsonb_array_elements(v_answers) WITH ORDINALITY AS answer (value, position)
-  );
-END
-$$;
-
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
--- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
--- of 0.5 ms of the server's time on a busy machine).
---
--- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
--- Bound: as dx_start_orchestrations. Locks: the same.
-CREATE OR REPLACE FUNCTION dx_start_with_plain_turn(
-  p_start jsonb,                   -- as in dx_start_orchestrations, with appends
-  p_turn jsonb,                    -- the same
-  p_history jsonb,                 -- this and the following: the same, of this turn
-  p_worker_items jsonb, p_workers jsonb, p_texts text[], p_now_ms bigint
-) RETURNS jsonb LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_id CONSTANT text := p_start ->> 'instance_id';
-BEGIN
-  IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
-    OR NOT dx_is_plain(p_turn, p_worker_items)
-    OR p_turn ->> 'status' <> 'Running'
-    OR p_turn ->> 'output' IS NOT NULL
-    OR p_turn ->> 'text_at' IS NOT NULL
-    OR p_turn ->> 'orchestration_name' IS NULL
-    OR p_turn ->> 'orchestration_version' IS NULL
-    OR p_turn ->> 'major' IS NULL
-    OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
-    OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
-  THEN
-    RETURN NULL;
-  END IF;
-
-  -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
-    RETURN NULL;
-  END IF;
-
-  INSERT INTO instances (
-    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
-  )
-  VALUES (
-    v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
-    dx_route(
-      (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
-      p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
-    )
-  )
-  ON CONFLICT (instance_id) DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  INSERT INTO executions (
-    instance_id, execution_id, status, started_at, duroxide_version_major, duroxide_version_minor,
-    duroxide_version_patch
-  )
-  VALUES (
-    v_id, 1, 'Running', v_now, (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer,
-    (p_turn ->> 'patch')::integer
-  )
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  RETURN jsonb_build_object(
-    '_tag', 'Begun', 'nowMs', p_now_ms,
-    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
-  );
-END
-$$;
-
--- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
--- arrive with them. A part of dx_start_orchestrations.
---
--- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
-CREATE OR REPLACE FUNCTION dx_store_starts(
-  p_starts dx_start[],
-  p_started bigint[],              -- positions of those whose instances were created
-  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
+-- Returns one outcome per schedule, in order: Created, Replaced, Unchanged, or Exists, which leaves it as it is.
+-- Bound: the schedules given. Locks: the rows that it writes, by name.
+CREATE OR REPLACE FUNCTION dx_store_schedules(
+  p_schedules jsonb,               -- [{name, definition, payload or text_at, code}], each name once
   p_texts text[],                  -- as in dx_store_turns
-  p_now_ms bigint
-) RETURNS void LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-BEGIN
-  WITH start AS (
-    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      -- The start must be in the first batch, however many messages wait.
-      nextval('orchestrator_queue_id_seq') * CASE
-        WHEN s.delay_ms > 0 THEN 1
-        WHEN (
-          SELECT q.id FROM orchestrator_queue AS q
-          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
-          LIMIT 1
-        ) IS NULL THEN 1
-        ELSE -1
-      END,
-      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
-      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-    FROM (
-      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      ORDER BY start.ordinality
-    ) AS s
-    RETURNING instance_id, visible_at, route
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
-      created_at = COALESCE(earlier.arrives_at, q.created_at)
-  FROM (
-    SELECT
-      message.id, start.route,
-      -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
-      CASE
-        WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
-          THEN start.visible_at + interval '1 millisecond'
-      END AS arrives_at
-    FROM start
-    JOIN orchestrator_queue AS message ON message.instance_id = start.instance_id
-    WHERE message.route <> start.route
-    FOR UPDATE OF message SKIP LOCKED
-  ) AS earlier
-  WHERE q.id = earlier.id;
-
-  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    PERFORM dx_notify(
-      'orch_work',
-      ARRAY(
-        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
-        FROM unnest(p_starts) WITH ORDINALITY AS start
-        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      )
-    );
-  END IF;
-END
-$$;
-
--- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
--- turn.
---
--- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
--- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
--- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
--- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
--- deletes it. Otherwise its start is stored as one without a first turn.
---
--- Messages that arrived before the start become claimable with it, not earlier.
---
--- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
--- dx_start_with_more.
--- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
--- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
--- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
--- starts of the call fail with 55P03.
-CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{fields of dx_start, without a parent; more, as in dx_start_with_more}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
-                                   --   if none has one
-  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
-  p_key_values jsonb DEFAULT NULL, p_worker_items jsonb DEFAULT NULL,
-  p_cancelled_activities jsonb DEFAULT NULL, p_orchestrator_items jsonb DEFAULT NULL,
-  p_workers jsonb DEFAULT NULL, p_texts text[] DEFAULT NULL, p_now_ms bigint DEFAULT NULL
-) RETURNS jsonb LANGUAGE plpgsql
+  p_replaces boolean,              -- whether a schedule of the name is replaced
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -8995,112 +10215,44 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count integer := jsonb_array_length(p_starts);
-  v_starts dx_start[];
-  -- The first turns, by position of the start; without an execution where the start is stored without it.
-  v_turns dx_turn[];
-  v_instances dx_instance[];
-  v_created bigint[];
-  v_started bigint[];
-  v_children text[];
-  v_position bigint;
-  v_gone text[];
-  v_first_turns bigint;
-  v_handed_over jsonb;
-  v_answer jsonb;
+  v_now timestamptz := dx_time_of(COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint));
+  v_outcomes text[] := array_fill('Exists'::text, ARRAY[jsonb_array_length(p_schedules)]);
+  v_item record;
 BEGIN
-  IF v_count = 1
-    AND p_turns IS NOT NULL
-    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
-  THEN
-    v_answer := dx_start_with_plain_turn(
-      p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, p_texts, v_now_ms
-    );
-    IF v_answer IS NOT NULL THEN
-      RETURN jsonb_build_array(v_answer);
+  FOR v_item IN
+    SELECT s.position, s.name, s.definition, COALESCE(s.payload, p_texts[s.text_at]) AS payload, s.code
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_schedules) AS (name text, definition jsonb, payload text, text_at integer, code text)
+    ) WITH ORDINALITY AS s (name, definition, payload, text_at, code, position)
+    ORDER BY s.name COLLATE "C"
+  LOOP
+    INSERT INTO schedules (name, definition, payload, code, created_at, updated_at, fired_until, look_at)
+    VALUES (v_item.name, v_item.definition, v_item.payload, v_item.code, v_now, v_now, v_now, v_now)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      v_outcomes[v_item.position] := 'Created';
+      CONTINUE;
     END IF;
-  END IF;
-
-  IF p_starts @? '$[*].more' THEN
-    RETURN dx_start_with_more(
-      p_starts, p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items,
-      p_workers, p_texts, v_now_ms
-    );
-  END IF;
-
-  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
-  IF p_turns IS NOT NULL THEN
-    v_turns := dx_check_first_turns(
-      ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
-      v_starts, p_history, v_now_ms
-    );
-  END IF;
-
-  -- The children of first turns with the starts, because all are inserted in one order.
-  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
-  v_created := dx_create_instances(v_instances, p_texts, v_now);
-  SELECT
-    array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
-    array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
-    count(v_turns[instance.turn].execution_id) FILTER (WHERE NOT instance.is_child)
-  INTO v_started, v_children, v_first_turns
-  FROM unnest(v_instances) WITH ORDINALITY AS instance WHERE instance.ordinality = ANY (v_created);
-  IF v_turns IS NOT NULL AND COALESCE(cardinality(v_started), 0) < v_count THEN
-    FOR v_position IN
-      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
-      WHERE turn.execution_id IS NOT NULL AND (turn.ordinality = ANY (v_started)) IS NOT TRUE
-    LOOP
-      v_turns[v_position].execution_id := NULL;
-    END LOOP;
-    IF FOUND AND v_children IS NOT NULL THEN
-      -- Their parents were started by a transaction that we waited for.
-      v_gone := ARRAY(
-        SELECT child.instance_id FROM unnest(v_instances) WITH ORDINALITY AS child
-        WHERE child.is_child
-          AND child.ordinality = ANY (v_created)
-          AND v_turns[child.turn].execution_id IS NULL
-      );
-      DELETE FROM attributes AS a WHERE a.instance_id = ANY (v_gone);
-      DELETE FROM executions AS e WHERE e.instance_id = ANY (v_gone);
-      DELETE FROM instances AS i WHERE i.instance_id = ANY (v_gone);
-      v_children := ARRAY(
-        SELECT child.instance_id FROM unnest(v_children) AS child (instance_id)
-        WHERE child.instance_id <> ALL (v_gone)
-      );
+    -- Without a lock: a scheduler may be firing it.
+    IF EXISTS (
+      SELECT FROM schedules AS s
+      WHERE s.name = v_item.name
+        AND (s.definition, s.payload, s.code) IS NOT DISTINCT FROM (v_item.definition, v_item.payload, v_item.code)
+    ) THEN
+      v_outcomes[v_item.position] := 'Unchanged';
+    ELSIF p_replaces THEN
+      v_outcomes[v_item.position] := 'Replaced';
+      UPDATE schedules AS s
+      SET definition = v_item.definition, payload = v_item.payload, code = v_item.code, revision = s.revision + 1,
+          updated_at = v_now, next_at = NULL, look_at = v_now,
+          fired_until = CASE
+            WHEN s.definition -> 'timing' = v_item.definition -> 'timing' THEN s.fired_until
+            ELSE greatest(s.fired_until, v_now)
+          END
+      WHERE s.name = v_item.name;
     END IF;
-  END IF;
-  IF v_started IS NULL THEN
-    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
-  END IF;
-
-  IF v_first_turns < v_count THEN
-    PERFORM dx_store_starts(v_starts, v_started, v_turns, p_texts, v_now_ms);
-  END IF;
-  IF v_first_turns > 0 THEN
-    v_handed_over := dx_store_turns(
-      v_turns, COALESCE(v_children, '{}'), p_history, p_key_values, p_worker_items, p_cancelled_activities,
-      p_orchestrator_items, p_workers, p_texts, v_now_ms
-    );
-  END IF;
-
-  RETURN (
-    SELECT jsonb_agg(
-      CASE
-        WHEN v_turns[start.position].execution_id IS NOT NULL THEN jsonb_build_object(
-          '_tag', 'Begun', 'nowMs', v_now_ms,
-          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
-        )
-        WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
-        WHEN abs(v_turns[start.position].clock_ms - v_now_ms) > 2000
-          THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
-        ELSE to_jsonb('Started'::text)
-      END
-      ORDER BY start.position
-    )
-    FROM generate_series(1, v_count) AS start (position)
-  );
+  END LOOP;
+  RETURN v_outcomes;
 END
 $$;
 

@@ -22,13 +22,24 @@ CREATE TRIGGER dx_notify_moved_message AFTER UPDATE OF visible_at ON orchestrato
   )
   EXECUTE FUNCTION dx_notify_moved('orch_work');
 
+-- Nor do they announce the activities to which they give a slot of a limit: they claim them.
 CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_queue
   FOR EACH ROW WHEN (
     NEW.lock_token IS NULL
     AND NEW.visible_at <> OLD.visible_at
+    AND (OLD.limit_name IS NULL OR OLD.visible_at < 'infinity')
     AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
   )
   EXECUTE FUNCTION dx_notify_moved('worker_work');
+
+-- Processes of this package announce slots that their acks free.
+CREATE TRIGGER dx_notify_free_slot AFTER DELETE ON worker_queue
+  FOR EACH ROW WHEN (
+    OLD.limit_name IS NOT NULL
+    AND OLD.visible_at < 'infinity'
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  )
+  EXECUTE FUNCTION dx_notify_free_slot();
 
 -- The function compares the status: a longer condition costs each statement more.
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions

@@ -41,6 +41,11 @@ export const show = Command.make("show", {
     Flag.withoutNegation,
     Flag.withDescription("All events, and payloads of any length"),
     Flag.withDefault(false)
+  ),
+  hidePayloads: Flag.Boolean("hide-payloads").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Show no payloads: inputs, results, data of signals, values"),
+    Flag.withDefault(false)
   )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("Show an instance: its state, what it waits for, its history"),
@@ -62,20 +67,23 @@ const mostListed = 20
 /** Most open waits that are listed for people. */
 const mostWaits = 50
 
-const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
+const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads, id }: {
   readonly id: string
   readonly execution: Option.Option<number>
   readonly events: number
   readonly full: boolean
+  readonly hidePayloads: boolean
 }) {
   const { answer, columns, style } = yield* Output
   const detail = yield* InstanceDetail.read(id, {
     execution: Option.getOrUndefined(execution),
     mostExecutions: mostListed
   }).pipe(orMessages(id))
-  const { executions, history, interruption, keyValues, messages, pinnedVersion, setAside, state, untaken, waits } =
-    detail
+  const { executions, history, interruption, messages, pinnedVersion, setAside, state, untaken, waits } = detail
   const { executionId } = detail.execution
+  const visibility = { hidesPayloads: hidePayloads }
+  const output = hidePayloads ? null : detail.output
+  const keyValues = detail.keyValues.map(([key, value]) => [key, hidePayloads ? "(hidden)" : value] as const)
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
   const { instances: children } = yield* (yield* Admin).list({ parentId: id, limit: full ? 1000 : mostListed })
   const attributes = Object.entries(state.attributes)
@@ -99,7 +107,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   yield* answer({
     json: {
       ...toJson(state),
-      output: brief(detail.output),
+      output: brief(output),
       error: brief(detail.error),
       customStatus: brief(state.customStatus),
       pinnedVersion,
@@ -149,7 +157,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           at: isoTime(event.timestampMs),
           event: event._tag,
           answers: event.sourceEventId,
-          text: brief(Events.describe(event)),
+          text: brief(Events.describe(event, visibility)),
           ...(detail.lostSignals.has(event.eventId) && { lost: true })
         }))
       }
@@ -175,7 +183,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ["created", moment(state.createdAtMs)],
         ["last turn", moment(state.updatedAtMs)],
         ...(state.customStatus === null ? [] : [["custom status", cut(state.customStatus, 15)] as const]),
-        ...(detail.output === null ? [] : [["output", cut(detail.output, 15)] as const]),
+        ...(output === null ? [] : [["output", cut(output, 15)] as const]),
         ...(detail.error === null ? [] : [["error", brief(detail.error) ?? ""] as const])
       ], style),
       ...titled(
@@ -263,7 +271,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
             `${time(event.timestampMs).slice(11)}  ${Events.kindOf(event, detail.lostSignals).padEnd(kindWidth)}  `
-          return `${start}${style.dim(cut(Events.shown(event), start.length))}`.trimEnd()
+          return `${start}${style.dim(cut(Events.shown(event, visibility), start.length))}`.trimEnd()
         })
       )
     ]

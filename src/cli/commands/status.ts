@@ -76,6 +76,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       paused: { targets: pauses.targets.map(pauseJson), instances: pauses.instances },
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
+      limited: backlog?.limitedActivities ?? null,
       unserved: unserved.map(({ servedBy: _servedBy, ...work }) => work),
       retrying: { instances: retrying.instances.length, isMore: retrying.next !== null },
       deadLetters,
@@ -116,6 +117,12 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
         ] as const
       ]),
       ...(backlog === null ? [] : waiting(backlog, beforeStart)),
+      ...(backlog === null || backlog.limitedActivities === 0 ? [] : [
+        [
+          "limited",
+          `${counted(backlog.limitedActivities, "activity", "activities")} wait for limits; see limits`
+        ] as const
+      ]),
       ...(unserved.length === 0 ? [] : [["unserved", shownUnserved(unserved), style.red] as const]),
       ...(retrying.instances.length === 0 ? [] : [
         [

@@ -31,6 +31,8 @@ export interface Stream {
 
 export interface Input {
   readonly isTerminal: boolean
+  /** Its pieces, as they come, until it ends. */
+  readonly pieces: () => AsyncIterable<string>
   /** All of it, until it ends: on a terminal, with Ctrl-D. */
   readonly text: () => Promise<string>
   /** The next line, without its end; undefined if the input has ended, or the signal ends the wait. */
@@ -84,6 +86,7 @@ export const inputOf = (
   stream: NodeJS.ReadableStream & { readonly isTTY?: boolean; readonly setRawMode?: (isRaw: boolean) => unknown }
 ): Input => ({
   isTerminal: stream.isTTY ?? false,
+  pieces: () => stream.setEncoding("utf8") as AsyncIterable<string>,
   text: async () => {
     let text = ""
     stream.setEncoding("utf8")

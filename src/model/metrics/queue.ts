@@ -226,6 +226,20 @@ export const taskOldestAge = gauge("duroxide_task_oldest_age_seconds", {
   labels: []
 })
 
+// -- schedules ------------------------------------------------------------------------------------
+
+/**
+ * Occurrences of schedules that this process has settled. Label: `outcome` (`Started`, `Skipped`, `Queued`, `Missed`:
+ * one for all that were missed together, `Refused`: the payload could not be made).
+ *
+ * @category schedule metrics
+ * @since 0.3.0
+ */
+export const scheduleRuns = counter("duroxide_schedule_runs_total", {
+  description: "Occurrences of schedules that were settled",
+  labels: ["outcome"]
+})
+
 // -- deliveries -----------------------------------------------------------------------------------
 
 /**

@@ -71,3 +71,14 @@ export const blockedInstances = gauge("duroxide_blocked_instances", {
   description: "Instances whose next turn no process could run",
   labels: []
 })
+
+/**
+ * Activities that wait for a slot or a token of a limit.
+ *
+ * @category store metrics
+ * @since 0.3.0
+ */
+export const limitedActivities = gauge("duroxide_limited_activities", {
+  description: "Activities that wait for a limit",
+  labels: []
+})

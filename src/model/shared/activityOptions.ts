@@ -4,6 +4,7 @@
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "./identifiers.ts"
+import { problemOfLimitKey } from "./limits.ts"
 
 const refuse = (of: string, option: string, problem: string): never => {
   throw new RangeError(`${of}: ${option} is refused: ${problem}`)
@@ -29,6 +30,12 @@ export const routeUnsafe = (of: string, { sessionId, tag }: Route): Route => {
   checkLabel(of, "tag", tag, problemOfTag)
   checkLabel(of, "sessionId", sessionId, (text) => problemOfName(text, maxGivenIdBytes))
   return { ...(sessionId === undefined ? {} : { sessionId }), ...(tag === undefined ? {} : { tag }) }
+}
+
+/** The key of a call for the limits of its activity. */
+export const limitKeyUnsafe = (of: string, key: string): string => {
+  checkLabel(of, "limitKey", key, problemOfLimitKey)
+  return key
 }
 
 /** Milliseconds. */

@@ -180,7 +180,7 @@ const decodeChanges = (payload: string): ReadonlyArray<Received> => {
   return [{ hint: words[word as keyof typeof words], sender }]
 }
 
-const topicLine = /^(o|[mt] \S+)(?: @(\d{1,15}))?(?: ~([0-9a-z]{12}))?$/
+const topicLine = /^([os]|[mt] \S+)(?: @(\d{1,15}))?(?: ~([0-9a-z]{12}))?$/
 
 const decodeTopic = (line: string): ReadonlyArray<Received> => {
   const [, topic, digits = 0, sender = null] = topicLine.exec(line) ?? []

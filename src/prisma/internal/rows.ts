@@ -112,7 +112,7 @@ export const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" 
 }
 
 /** A field of a row, unless its text is large: then its position is in `text_at`. */
-const placed = (text: string | null, textAt: number | undefined) => textAt === undefined ? text : undefined
+export const placed = (text: string | null, textAt: number | undefined) => textAt === undefined ? text : undefined
 
 export const ackRow = (texts: Texts) => (ack: OrchestrationAck) => ({
   token: ack.lockToken,
@@ -190,6 +190,7 @@ export const activityRow = (texts: Texts) => (activity: EncodedActivity) => ({
   session_id: activity.sessionId,
   tag: activity.tag,
   served_by: activity.servedBy,
+  limit_key: activity.limitKey,
   ...workItemOf(activity.workItem, texts)
 })
 
@@ -261,20 +262,29 @@ export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_fo
 
 // -- rows ------------------------------------------------------------------------------------------
 
-/** What a claim returns that has found nothing, while a later one may find something. */
+/** What a claim returns besides, while a later one may find more: at that time, or any time. */
 export interface HeldRow {
   readonly out_lock_token: null
+  readonly out_next_ms?: bigint | null
 }
 
-/** The claimed rows; calls `onHeld` if a later claim may find more. */
+/** The claimed rows; calls `onHeld` if a later claim may find more, and `onNext` with the time if it is known. */
 export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   rows: ReadonlyArray<Row | HeldRow>,
-  onHeld: (() => void) | undefined
+  onHeld: (() => void) | undefined,
+  onNext?: (timeMs: number) => void
 ): ReadonlyArray<Row> => {
-  const claimed = rows.filter((row): row is Row => row.out_lock_token !== null)
-  if (claimed.length < rows.length) onHeld?.()
+  const claimed: Array<Row> = []
+  for (const row of rows) {
+    if (isClaimed(row)) claimed.push(row)
+    else if (row.out_next_ms === undefined || row.out_next_ms === null) onHeld?.()
+    else onNext?.(Number(row.out_next_ms))
+  }
   return claimed
 }
+
+const isClaimed = <Row extends { readonly out_lock_token: string }>(row: Row | HeldRow): row is Row =>
+  row.out_lock_token !== null
 
 export interface ClaimedInstanceRow {
   readonly out_instance_id: string
@@ -327,12 +337,14 @@ export interface ClaimedWorkItemRow {
   readonly out_work_item: string
   readonly out_lock_token: string
   readonly out_attempt_count: number
+  readonly out_is_limited: boolean
 }
 
 export const claimedWorkItem = (row: ClaimedWorkItemRow): ClaimedWorkItem => ({
   workItem: row.out_work_item,
   lockToken: row.out_lock_token,
-  attemptCount: row.out_attempt_count
+  attemptCount: row.out_attempt_count,
+  ...(row.out_is_limited && { isLimited: true })
 })
 
 export interface InstanceStateRow {
@@ -516,6 +528,7 @@ export interface BacklogRow {
   >
   readonly out_active_instances: bigint
   readonly out_blocked_instances: bigint
+  readonly out_limited_activities: bigint
 }
 
 export const backlog = (row: BacklogRow): Backlog => {
@@ -528,7 +541,8 @@ export const backlog = (row: BacklogRow): Backlog => {
     },
     worker: row.out_activities.map(({ depth, oldest_ms, tag }) => ({ tag, depth, oldestAgeMs: nowMs - oldest_ms })),
     activeInstances: Number(row.out_active_instances),
-    blockedInstances: Number(row.out_blocked_instances)
+    blockedInstances: Number(row.out_blocked_instances),
+    limitedActivities: Number(row.out_limited_activities)
   }
 }
 

@@ -145,6 +145,8 @@ export interface FetchWorkItems {
   readonly takesOver?: boolean
   /** Called if the call claims nothing, but a later one may: other transactions may have locked all there is. */
   readonly onHeld?: () => void
+  /** Called if an activity waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
+  readonly onNext?: (timeMs: number) => void
   /** Null takes only activities without a session. */
   readonly session: SessionClaim | null
 }
@@ -173,6 +175,8 @@ export interface ClaimedWorkItem {
   readonly lockToken: string
   /** Deliveries so far, this one included. */
   readonly attemptCount: number
+  /** Whether it has a slot of a limit, which its end frees. */
+  readonly isLimited?: true
 }
 
 /**

@@ -101,7 +101,7 @@ export interface ActivityKey {
 }
 
 /**
- * A worker queue row to insert, visible at once.
+ * A worker queue row to insert, visible at once unless it waits for a slot of a limit.
  *
  * @category models
  * @since 0.1.0
@@ -116,6 +116,8 @@ export interface EncodedActivity {
   readonly tag: string | null
   /** Processes of Duroxide in Rust run it. Only a store that they work in as well need look at this. */
   readonly servedBy?: "rust"
+  /** The key by which a limit of its name distinguishes it. Absent: the key `""`. */
+  readonly limitKey?: string
 }
 
 /**
@@ -189,8 +191,8 @@ export interface StartedInstance {
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a
  * session, not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the
  * call, none is handed over: no activity overtakes another for which no slot is kept. A store that has too many under
- * way to know may hand over none. An activity that the set also cancels is not handed over. A delivery counts as after
- * a claim.
+ * way to know may hand over none. An activity that waits for a slot of a limit is not handed over, nor one that the set
+ * also cancels. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -217,6 +219,8 @@ export interface HandedOver {
   /** Its index in `workerItems` of the turn. */
   readonly index: number
   readonly lockToken: string
+  /** Whether it has a slot of a limit, which its end frees. */
+  readonly isLimited?: true
 }
 
 /**

@@ -126,11 +126,16 @@ const claim = Effect.fnUntraced(
     const claimed = wakeups.claiming("worker")
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
-      driver.fetchWorkItems({ ...request, onHeld: () => wakeups.metHeld("worker") })
+      driver.fetchWorkItems({
+        ...request,
+        onHeld: () => wakeups.metHeld("worker"),
+        onNext: (timeMs) => wakeups.workDueAt("worker", timeMs)
+      })
     ))
     const items: Array<ClaimedActivity> = []
     const texts: Array<string> = []
-    for (const { attemptCount, lockToken, workItem } of rows) {
+    for (const { attemptCount, isLimited, lockToken, workItem } of rows) {
+      if (isLimited === true) wakeups.slotTaken(lockToken)
       const item = WorkItem.decode(workItem)
       if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
         if (item.success.sessionId !== undefined && request.session !== null) {
@@ -240,10 +245,11 @@ const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ ext
 
 const heldElsewhere = new Contention({ sqlState: "55P03", problem: "another transaction has locked the activity" })
 
-/** A suspect fewer: now further ones may be claimed. */
+/** A suspect fewer, or a slot of a limit more: now further ones may be claimed. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) =>
   Effect.sync(() => {
     if (suspects.release(lockToken)) wakeups.workers.wake("Stored")
+    wakeups.slotFreed(lockToken)
   })
 
 // -- sessions --------------------------------------------------------------------------------------

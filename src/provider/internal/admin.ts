@@ -27,6 +27,7 @@ import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { explains } from "./explain.ts"
 import { forks } from "./fork.ts"
+import * as limits from "./limits.ts"
 import { cursorOf, everything, lists, positionOf, withAttributes } from "./lists.ts"
 import { readWithExecution } from "./reads.ts"
 import { retries } from "./retry.ts"
@@ -36,7 +37,7 @@ type Service = Admin["Service"]
 type Driver = AdminDriver["Service"]
 
 export const make = (driver: Driver, notifier?: Notifier["Service"]): Service => {
-  const views = { ...reads(driver), ...queues(driver), ...pauses(driver, notifier) }
+  const views = { ...reads(driver), ...queues(driver), ...pauses(driver, notifier), ...limits.make(driver, notifier) }
   return {
     ...views,
     ...lists(driver),
@@ -157,6 +158,7 @@ const queues = (driver: Driver) => {
 
   const findUnserved: Service["findUnserved"] = Effect.map(getQueueLoads, ({ activities, orchestrations }) => {
     const isUnserved = ({ servedBy, waiting }: Served & QueueLoad) => servedBy === 0 && waiting > 0
+    const withLimited = activities.map((load) => ({ ...load, waiting: load.waiting + load.limited }))
     return [
       ...orchestrations.filter(isUnserved).map(({ oldestAgeMs, orchestration, version, waiting }) => ({
         kind: "orchestration" as const,
@@ -166,7 +168,7 @@ const queues = (driver: Driver) => {
         waiting,
         oldestAgeMs
       })),
-      ...activities.filter(isUnserved).map(({ activity, oldestAgeMs, tag, waiting }) => ({
+      ...withLimited.filter(isUnserved).map(({ activity, oldestAgeMs, tag, waiting }) => ({
         kind: "activity" as const,
         name: activity,
         version: null,
@@ -241,23 +243,16 @@ const pauses = (driver: Driver, notifier: Notifier["Service"] | undefined) => {
   }
 }
 
-/** An empty text stands for all of them in the store. */
-const given = (
-  field: string,
-  value: string | undefined,
-  problem: (field: string, value: string | undefined) => check.Problem
-) => value === "" ? [field, "is empty"] as const : problem(field, value)
-
 const problemsOf = (target: PauseTarget) => {
   switch (target._tag) {
     case "Instance":
       return [check.id("instanceId", target.instanceId)]
     case "Orchestration":
-      return [given("name", target.name, check.name), given("version", target.version, check.name)]
+      return [check.given("name", target.name, check.name), check.given("version", target.version, check.name)]
     case "Activity":
-      return [given("name", target.name, check.name)]
+      return [check.given("name", target.name, check.name)]
     case "Tag":
-      return [given("tag", target.tag, check.tag)]
+      return [check.given("tag", target.tag, check.tag)]
     case "Everything":
       return []
   }

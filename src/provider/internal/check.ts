@@ -76,6 +76,13 @@ export const name = (field: string, value: string | null | undefined): Problem =
 
 export const tag = (field: string, value: string | undefined): Problem => id(field, value, maxTagBytes)
 
+/** A text that is not empty: in the store that stands for all of them. */
+export const given = (
+  field: string,
+  value: string | undefined,
+  problem: (field: string, value: string | undefined) => Problem
+): Problem => value === "" ? [field, "is empty"] : problem(field, value)
+
 /** A value that is only without types something else. */
 export const oneOf = (field: string, value: string | undefined, values: ReadonlyArray<string>): Problem =>
   value === undefined || values.includes(value)

@@ -63,7 +63,8 @@ export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">): EncodedAct
   executionId: item.executionId,
   activityId: item.id,
   sessionId: item.sessionId ?? null,
-  tag: item.tag ?? null
+  tag: item.tag ?? null,
+  ...(item.limitKey !== undefined && { limitKey: item.limitKey })
 })
 
 export const encodeMessage = (item: WorkItem.WorkItem) => ({

@@ -5,11 +5,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Event from "../../model/Event.ts"
 import type { CoreVersion, InstanceStatus } from "../../model/Instance.ts"
+import type { Limit } from "../../model/Limit.ts"
 import type { Pause } from "../../model/Pause.ts"
 import * as completion from "../../model/shared/completion.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { cures } from "../../model/shared/cures.ts"
 import { explainEnd } from "../../model/shared/explained.ts"
+import { shownBound } from "../../model/shared/limits.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
@@ -31,6 +33,7 @@ type Reads = Pick<
   | "getQueuedWork"
   | "listProcesses"
   | "getPauses"
+  | "getLimit"
 >
 
 export const explains = (reads: Reads): Pick<Service, "explain"> => ({
@@ -45,7 +48,7 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
       return { instanceId, status, sentence, cause, waits: [], untaken: [], interruption: null } satisfies Explanation
     }
     const { interruption = null, untaken, waits } = OpenWaits.of(events, queued)
-    const cause = causeOf({
+    const found = causeOf({
       state,
       queued,
       events,
@@ -56,6 +59,7 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
       processes: yield* reads.listProcesses,
       pauses: (yield* reads.getPauses).targets
     })
+    const cause = yield* withLimit(reads, found)
     const sentence = sentenceOf(state, "Running", cause, { interruption, untaken }, nowMs)
     return { instanceId, status: "Running", sentence, cause, waits, untaken, interruption } satisfies Explanation
   })
@@ -77,6 +81,15 @@ const atOneMoment = Effect.fnUntraced(function*(reads: Reads, instanceId: string
 })
 
 const mostTries = 5
+
+/** With the limit that an activity waits for. */
+const withLimit = (reads: Reads, cause: Cause) =>
+  cause._tag !== "ActivityLimited"
+    ? Effect.succeed(cause)
+    : Effect.map(
+      reads.getLimit(cause.activity.name, cause.key),
+      (limit) => Cause.ActivityLimited({ ...cause, limit })
+    )
 
 interface Found {
   readonly state: InstanceInfo
@@ -117,7 +130,7 @@ const ofWaits = (found: Found): Cause => {
   const activities = waits.flatMap((wait) => wait.kind === "activity" ? ofActivity(found, wait) : [])
   const worst = (...tags: ReadonlyArray<Cause["_tag"]>) => activities.find(({ _tag }) => tags.includes(_tag))
   const first = worst("ActivityUnserved", "ActivityPaused") ?? ofRetry(found) ??
-    worst("ActivityDelayed") ?? worst("ActivityQueued") ?? worst("ActivityRuns")
+    worst("ActivityDelayed") ?? worst("ActivityLimited") ?? worst("ActivityQueued") ?? worst("ActivityRuns")
   if (first !== undefined) return first
   const child = waits.find(({ kind }) => kind === "child")
   if (child !== undefined) {
@@ -163,7 +176,7 @@ const taskOf = (events: ReadonlyArray<Event.Event>, { eventId }: Wait): string =
   return creating?._tag === "ActivityScheduled" ? taskSignal.taskOf(creating.input) ?? "unknown" : "unknown"
 }
 
-const ofActivity = ({ events, pauses, processes }: Found, { eventId, place }: Wait): ReadonlyArray<Cause> => {
+const ofActivity = ({ events, pauses, processes, queued }: Found, { eventId, place }: Wait): ReadonlyArray<Cause> => {
   const scheduled = events.find((event) => event.eventId === eventId)
   if (scheduled?._tag !== "ActivityScheduled") return []
   const activity = awaited(events, scheduled, place)
@@ -176,6 +189,9 @@ const ofActivity = ({ events, pauses, processes }: Found, { eventId, place }: Wa
   if (pause !== undefined) return [Cause.ActivityPaused({ activity, pause })]
   const servedBy = serversOfActivity(processes, activity.name, activity.tag)
   if (servedBy === 0) return [Cause.ActivityUnserved({ activity })]
+  const waits = queued.activities.find((one) => one.eventId === eventId && one.executionId === scheduled.executionId)
+    ?.waitsForLimit ?? null
+  if (waits !== null) return [Cause.ActivityLimited({ activity, ...waits, limit: null })]
   return [
     place.isDue
       ? Cause.ActivityQueued({ activity, servedBy })
@@ -285,6 +301,18 @@ const tried = ({ deliveries, lastError, tryNumber }: AwaitedActivity) =>
     ...(lastError === null ? [] : [`the last error: ${lastError}`])
   ].map((text) => `; ${text}`).join("")
 
+/** Such as `a slot of limit Charge/tenant-7 (3 at once): 3 in use`. */
+const slotOf = ({ activity, eachKey, inUse, keys, total }: Limit, key: string) => {
+  const ofKey = keys.find((one) => one.key === key)
+  const bound = ofKey?.own ?? eachKey
+  const isOfKey = bound !== null && (total?.concurrency === null || inUse < (total?.concurrency ?? Infinity))
+  return isOfKey
+    ? `a slot of limit ${key === "" ? activity : `${activity}/${key}`} (${shownBound(bound)}): ${
+      ofKey?.inUse ?? 0
+    } in use`
+    : `a slot of limit ${activity} (${shownBound(total)}): ${inUse} in use`
+}
+
 const why = ({ reason }: Pause) => reason === null ? "" : ` (${reason})`
 
 const processes = (count: number) => counted(count, "process serves", "processes serve")
@@ -325,6 +353,10 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
       }; the last error: ${activity.lastError}`,
     ActivityDelayed: ({ activity, atMs }) =>
       `waits for ${named(activity)}, which is delivered again at ${at(atMs, nowMs)}${tried(activity)}`,
+    ActivityLimited: ({ activity, ahead, key, limit }) =>
+      `waits for ${named(activity)}, which waits for ${
+        limit === null ? "a slot" : slotOf(limit, key)
+      }, ${ahead} before it, ${since(activity.scheduledAtMs, nowMs)}${tried(activity)}`,
     ActivityQueued: ({ activity, servedBy }) =>
       activity.deliveries === null
         ? `waits for ${named(activity)}, which is not in the queue: its result is being stored`

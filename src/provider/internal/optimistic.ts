@@ -4,6 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { CoreVersion } from "../../model/Instance.ts"
@@ -73,9 +74,13 @@ export const encodeHandOver = (handOver: FirstTurn["handOver"]): drivers.HandOve
 /** What was handed over, as if it had been claimed. */
 export const claimedOf = (
   turn: Turn,
-  handedOver: ReadonlyArray<drivers.HandedOver>
+  handedOver: ReadonlyArray<drivers.HandedOver>,
+  wakeups?: Pick<Wakeups, "slotTaken">
 ): ReadonlyArray<Claimed<Activity>> =>
-  handedOver.map(({ index, lockToken }) => ({ item: turn.workerItems[index]!, lockToken, attemptCount: 1 }))
+  handedOver.map(({ index, isLimited, lockToken }) => {
+    if (isLimited === true) wakeups?.slotTaken(lockToken)
+    return { item: turn.workerItems[index]!, lockToken, attemptCount: 1 }
+  })
 
 export const make = Effect.fnUntraced(function*(
   driver: drivers.ProviderDriver["Service"],
@@ -138,9 +143,14 @@ export const make = Effect.fnUntraced(function*(
             }
             storeClock.heard(answer.nowMs)
             wakeups.turnStored(turn, answer.handedOver.length)
-            return { _tag: "Advanced", handedOver: claimedOf(turn, answer.handedOver) }
+            return { _tag: "Advanced", handedOver: claimedOf(turn, answer.handedOver, wakeups) }
           }),
-          Effect.onExit(() => Effect.sync(() => wakeups.released(token)))
+          Effect.onExit((exit) =>
+            Effect.sync(() => {
+              wakeups.released(token)
+              if (Exit.isSuccess(exit)) { for (const { lockToken } of results) wakeups.slotFreed(lockToken) }
+            })
+          )
         )
       })
   }

@@ -148,7 +148,7 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
         return "Started"
       }
       storeClock?.heard(answer.nowMs)
-      stored = Option.some(claimedOf(turn, answer.handedOver))
+      stored = Option.some(claimedOf(turn, answer.handedOver, wakeups))
       wakeups?.started(start.instanceId)
       wakeups?.turnStored(turn, answer.handedOver.length)
       return "Started"

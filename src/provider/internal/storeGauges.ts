@@ -21,11 +21,12 @@ export const make = (
   return sampledGauges.make({
     samples: Metrics.storeSamples,
     read: readBacklog,
-    gauges: ({ activeInstances, blockedInstances, orchestrator, worker }) => {
+    gauges: ({ activeInstances, blockedInstances, limitedActivities, orchestrator, worker }) => {
       for (const { tag } of worker) tags.add(tag ?? "default")
       return [
         [Metrics.activeOrchestrations, activeInstances],
         [Metrics.blockedInstances, blockedInstances],
+        [Metrics.limitedActivities, limitedActivities],
         [Metrics.orchestratorQueueDepth, orchestrator.depth],
         [ages("orchestrator", "default"), (orchestrator.oldestAgeMs ?? 0) / 1_000],
         ...[...tags].flatMap((tag) => {

@@ -27,6 +27,7 @@ import { encodeItem } from "./encoding.ts"
 import type { Ends } from "./ends.ts"
 import * as heldLocks from "./heldLocks.ts"
 import * as leftLocks from "./leftLocks.ts"
+import * as limitedSlots from "./limitedSlots.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 import * as nextDue from "./nextDue.ts"
@@ -65,6 +66,12 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
    * process that gave it up must not be the first to get it again.
    */
   readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
+  /** The queue has something that can be claimed then, milliseconds since the Unix epoch by the store's clock. */
+  readonly workDueAt: (queue: Queue, timeMs: number) => void
+  /** A claimed activity has a slot of a limit. */
+  readonly slotTaken: (lockToken: string) => void
+  /** A claimed activity has ended: another one may have its slot. */
+  readonly slotFreed: (lockToken: string) => void
   /** A suspect of this process has proved itself that much later: then it may claim further ones. */
   readonly roomLater: (queue: Queue, delayMs: number) => void
   /** This process holds sessions, for that long from now. */
@@ -253,6 +260,7 @@ export const make = Effect.fnUntraced(function*(
   }
 
   const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
+  const slots = limitedSlots.make()
   const wakeups: Wakeups = {
     orchestrators,
     workers,
@@ -297,6 +305,12 @@ export const make = Effect.fnUntraced(function*(
       const laterMs = timeMs + settings.aggressivePollMs
       if (laterMs !== Infinity) byName(queue).wakeAt(laterMs, isNews)
     },
+    workDueAt: (queue, timeMs) => byName(queue).wakeAt(timeMs, workDue(queue, timeMs)),
+    slotTaken: slots.taken,
+    slotFreed: (lockToken) => {
+      // Others may serve what waits for it.
+      if (slots.freed(lockToken)) workStored("worker")
+    },
     released: (lockToken) => {
       if (!locked.release(lockToken)) return
       orchestrators.wake("Stored")
@@ -315,7 +329,9 @@ export const make = Effect.fnUntraced(function*(
         messageDue(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null, () => encodeItem(item))
       }
       ends.turnStored(turn)
-      if (cancelledActivities.length > 0) { for (const listener of cancelListeners) listener(cancelledActivities) }
+      if (cancelledActivities.length === 0) return
+      for (const listener of cancelListeners) listener(cancelledActivities)
+      if (slots.hasMetLimits()) workStored("worker")
     },
 
     onCancelled: (listener) =>

@@ -12,12 +12,14 @@ import type {
   HandOver,
   ProviderDriver
 } from "../ProviderDriver.ts"
+import * as limits from "./limits.ts"
 import * as messages from "./messages.ts"
 import * as tables from "./tables.ts"
 
 export const make = (store: tables.Tables) =>
   ({
-    enqueueForWorker: (items) => tables.statement((now) => items.forEach((item) => insert(store, item, now))),
+    enqueueForWorker: (items) =>
+      tables.statement((now) => items.forEach((item) => insert(store, item, now, () => false))),
 
     fetchWorkItems: (options) => tables.statement((now) => fetch(store, options, now)),
 
@@ -80,10 +82,23 @@ export const make = (store: tables.Tables) =>
     })
   }) satisfies Partial<ProviderDriver["Service"]>
 
-/** Its row id. */
-export const insert = (store: tables.Tables, activity: EncodedActivity, now: number): number => {
+/** Its row id. One with a limit waits for a slot, unless `hasSlot`. */
+export const insert = (
+  store: tables.Tables,
+  activity: EncodedActivity,
+  now: number,
+  hasSlot: (activity: EncodedActivity) => boolean
+): number => {
   const id = ++store.lastRowId
-  store.activities.set(id, { ...activity, visibleAtMs: now, createdAtMs: now, lock: null, attemptCount: 0 })
+  const isLimited = limits.limitOf(store, activity) !== undefined
+  store.activities.set(id, {
+    ...activity,
+    ...(isLimited && { limitName: activity.name }),
+    visibleAtMs: isLimited && !hasSlot(activity) ? Infinity : now,
+    createdAtMs: now,
+    lock: null,
+    attemptCount: 0
+  })
   return id
 }
 
@@ -124,15 +139,27 @@ export const handOver = (
 ): ReadonlyArray<HandedOver> =>
   ids.map((id, index) => ({ id, index, activity: store.activities.get(id)! }))
     .filter(({ activity }) =>
-      activity.sessionId === null && activity.servedBy === undefined && isServed(activity, request)
+      activity.sessionId === null && activity.servedBy === undefined && !limits.isParked(activity) &&
+      isServed(activity, request)
     )
     .slice(0, request.limit)
-    .map(({ activity, id, index }) => ({ index, lockToken: lock(store, id, activity, request.lockTimeoutMs, now) }))
+    .map(({ activity, id, index }) => ({
+      index,
+      lockToken: lock(store, id, activity, request.lockTimeoutMs, now),
+      ...(activity.limitName !== undefined && { isLimited: true })
+    }))
 
 // internal
 
 const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): ReadonlyArray<ClaimedWorkItem> => {
   const { activities: names, limit, lockTimeoutMs, session, suspects, tags, takesOver = true } = options
+  const nextMs = limits.admit(store, {
+    most: limit,
+    isServed: (activity) =>
+      accepts(tags, activity.tag) && (names === undefined || names.includes(activity.name)) &&
+      (session !== null || activity.sessionId === null)
+  }, now)
+  if (nextMs !== undefined) options.onNext?.(nextMs)
   const claimed: Array<ClaimedWorkItem> = []
   const bound = new Set<string>()
   const admission = makeAdmission(suspects)
@@ -145,7 +172,12 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
     if (!mayTakeSession(store, activity, session, now, bound) || !admission(activity.attemptCount)) continue
     takeSession(store, activity, session, now, bound)
     const lockToken = lock(store, id, activity, lockTimeoutMs, now)
-    claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
+    claimed.push({
+      workItem: activity.workItem,
+      lockToken,
+      attemptCount: activity.attemptCount,
+      ...(activity.limitName !== undefined && { isLimited: true })
+    })
   }
   return claimed
 }

@@ -21,6 +21,7 @@ import type {
   Selection
 } from "../AdminDriver.ts"
 import * as deletions from "./deletions.ts"
+import * as limits from "./limits.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
 import * as streams from "./streams.ts"
@@ -32,6 +33,7 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
     ...reads(store),
     ...queues(store),
     ...pauses(store),
+    ...limitsOf(store),
     ...actions(store),
     ...ofDeletions(store),
     readHistory: readsOf.make(store).readHistory
@@ -172,7 +174,8 @@ const queues = (store: tables.Tables) => {
           return {
             activity,
             tag,
-            ...loadOf(rows, now, (row) => row.visibleAtMs <= now, (row) => !tables.isFree(row, now))
+            ...loadOf(rows, now, (row) => row.visibleAtMs <= now, (row) => !tables.isFree(row, now)),
+            limited: rows.filter(limits.isParked).length
           }
         })
         .sort((a, b) => inOrder(a.activity, b.activity, "last") || inOrder(a.tag, b.tag, "first"))
@@ -205,16 +208,39 @@ const queues = (store: tables.Tables) => {
           const { activityId: eventId, executionId } = activity
           return activity.instanceId !== instanceId || executionId === null || eventId === null
             ? []
-            : [{ executionId, eventId, ...placeOf(activity, now) }]
+            : [{ executionId, eventId, ...placeOf(activity, now), waitsForLimit: limits.waitOf(store, activity) }]
         })
       )
   } satisfies Partial<AdminDriver["Service"]>
 }
 
+const limitsOf = (store: tables.Tables) =>
+  ({
+    setLimit: ({ activity, changes, replaces }) =>
+      tables.statement((now) => {
+        if (store.limits.has(activity) && !replaces) return false
+        limits.set(store, activity, changes, now)
+        tables.announce(store)
+        return true
+      }),
+
+    removeLimit: (activity) =>
+      tables.statement((now) => {
+        const isRemoved = limits.remove(store, activity, now)
+        if (isRemoved) tables.announce(store)
+        return isRemoved
+      }),
+
+    readLimits: ({ activity, key, mostKeys }) =>
+      Effect.sync(() =>
+        [...store.limits.keys()].sort()
+          .filter((name) => activity === null || name === activity)
+          .flatMap((name) => limits.read(store, name, key, mostKeys) ?? [])
+      )
+  }) satisfies Partial<AdminDriver["Service"]>
+
 const pauses = (store: tables.Tables) => {
-  const announce = () => {
-    for (const listener of store.pauseListeners) listener()
-  }
+  const announce = () => tables.announce(store)
   return {
     pause: ({ reason, target }) =>
       tables.statement((now): PauseOutcome => {
@@ -328,7 +354,7 @@ const ofDeletions = (store: tables.Tables) => {
         for (const [id, activity] of store.activities) {
           const isCancelled = activity.instanceId === instanceId && activity.executionId === executionId &&
             cut.cancelledActivities.includes(activity.activityId ?? 0)
-          if (isCancelled) store.activities.delete(id)
+          if (isCancelled) limits.drop(store, id)
         }
         for (const [id, message] of store.messages) {
           const isWithdrawn = message.instanceId === instanceId && cut.withdrawn.includes(message.workItem)
@@ -433,7 +459,7 @@ const programOf = (store: tables.Tables, message: tables.Message) => {
 }
 
 const placeOf = (row: tables.Queued, now: number): QueuePlace => ({
-  visibleAtMs: row.visibleAtMs,
+  visibleAtMs: limits.isParked(row) ? row.createdAtMs : row.visibleAtMs,
   lockedUntilMs: tables.isFree(row, now) ? null : row.lock!.untilMs,
   attemptCount: row.attemptCount,
   isDue: row.visibleAtMs <= now

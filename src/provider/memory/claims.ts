@@ -5,6 +5,7 @@ import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { isOlder } from "../../model/shared/versions.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../ProviderDriver.ts"
+import { isParked } from "./limits.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
@@ -41,7 +42,9 @@ export const make = (store: tables.Tables) =>
           for (const activity of store.activities.values()) {
             const isIt = activity.instanceId === instanceId && activity.executionId === executionId &&
               activity.activityId === eventId
-            if (!isIt || activity.visibleAtMs <= now || !activities.includes(activity.name ?? "")) continue
+            if (
+              !isIt || activity.visibleAtMs <= now || isParked(activity) || !activities.includes(activity.name ?? "")
+            ) continue
             activity.visibleAtMs = now
             count++
           }

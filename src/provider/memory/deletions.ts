@@ -30,11 +30,21 @@ export const queuedChildrenOf = ({ instances, messages }: tables.Tables, instanc
   })
 }
 
-export const remove = (
-  { activities, attributes, blocks, changed, executions, history, instances, locks, messages, paused, stored, streams }:
-    tables.Tables,
-  instanceIds: ReadonlyArray<string>
-): DeleteOutcome => {
+export const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>): DeleteOutcome => {
+  const {
+    activities,
+    attributes,
+    blocks,
+    changed,
+    executions,
+    history,
+    instances,
+    locks,
+    messages,
+    paused,
+    stored,
+    streams
+  } = store
   const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
   for (const instanceId of new Set(instanceIds)) {
     deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
@@ -50,6 +60,8 @@ export const remove = (
     }
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
+  // Slots of theirs may be free.
+  if (store.limits.size > 0) tables.announce(store)
   return { _tag: "Deleted", deleted }
 }
 

@@ -6,6 +6,7 @@ import { valueBytes } from "../../model/shared/valueBytes.ts"
 import type { Backlog } from "../Backlog.ts"
 import type { LockTimes, ProviderDriver } from "../ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "../ProviderError.ts"
+import { isParked } from "./limits.ts"
 import { askedBy } from "./messages.ts"
 import * as tables from "./tables.ts"
 
@@ -74,7 +75,10 @@ export const make = (store: tables.Tables) =>
           { untilMs }
         ) => untilMs)
       ]),
-      workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs)),
+      workerMs: earliest(now, [
+        ...[...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs),
+        ...[...store.limits.values()].flatMap(({ nextMs }) => nextMs ?? [])
+      ]),
       paused: tables.pausesOf(store)
     })),
 
@@ -139,7 +143,8 @@ export const make = (store: tables.Tables) =>
             .sort((a, b) => a.tag === null ? 1 : b.tag === null || a.tag < b.tag ? -1 : 1),
           activeInstances: [...store.executions.values()]
             .reduce((sum, all) => sum + [...all.values()].filter(({ status }) => status === "Running").length, 0),
-          blockedInstances: [...store.blocks.keys()].filter((id) => tables.blockOf(store, id) !== undefined).length
+          blockedInstances: [...store.blocks.keys()].filter((id) => tables.blockOf(store, id) !== undefined).length,
+          limitedActivities: [...store.activities.values()].filter(isParked).length
         }
       })
   }) satisfies Partial<ProviderDriver["Service"]>

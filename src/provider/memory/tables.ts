@@ -8,6 +8,7 @@ import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from
 import { PauseTarget } from "../../model/Pause.ts"
 import type { Pause } from "../../model/Pause.ts"
 import type { Encoded } from "../../model/shared/attributes.ts"
+import type { BoundRow } from "../../model/shared/limits.ts"
 import * as pauses from "../../model/shared/pauses.ts"
 import type { PausedKey, PausedRow } from "../../model/shared/pauses.ts"
 import type { OperatorAction } from "../AdminDriver.ts"
@@ -54,7 +55,26 @@ export interface Message extends Queued {
   readonly workItem: string
 }
 
-export interface Activity extends Queued, EncodedActivity {}
+export interface Activity extends Queued, EncodedActivity {
+  /** Its name, if it has a limit. While it waits for a slot, it is visible at `Infinity`. */
+  limitName?: string
+}
+
+/** The limits of the activities of a name. */
+export interface Limit {
+  total: BoundRow | null
+  eachKey: BoundRow | null
+  /** Bounds of single keys. */
+  readonly own: Map<string, BoundRow>
+  sinceMs: number
+  /** When all used tokens are back, also by key. */
+  freeMs: number
+  /** When the next token is back that an activity waits for. */
+  nextMs: number | undefined
+  readonly keyFreeMs: Map<string, number>
+  /** The key that was served last. */
+  lastKey: string
+}
 
 export interface Session {
   readonly workerId: string
@@ -112,13 +132,15 @@ export interface Tables {
   readonly history: Map<string, Map<number, Map<number, string>>>
   readonly messages: Map<number, Message>
   readonly activities: Map<number, Activity>
+  /** By the name of their activities. */
+  readonly limits: Map<string, Limit>
   /** Locks of instances, with their pauses, whose token is empty. */
   readonly locks: Map<string, Lock>
   readonly blocks: Map<string, StoredBlock>
   readonly processes: Map<string, Process>
   /** By the texts of their keys. */
   readonly paused: Map<string, PausedRow>
-  /** Called when something was paused or resumed. */
+  /** Called when something was paused or resumed, or when a slot of a limit may be free. */
   readonly pauseListeners: Set<() => void>
   /** What operators did, the newest last. */
   readonly actions: Array<OperatorAction>
@@ -141,6 +163,7 @@ export const make = (): Tables => ({
   history: new Map(),
   messages: new Map(),
   activities: new Map(),
+  limits: new Map(),
   locks: new Map(),
   blocks: new Map(),
   processes: new Map(),
@@ -155,6 +178,11 @@ export const make = (): Tables => ({
   lastRowId: 0,
   lastToken: 0
 })
+
+/** Says that work may be claimed that could not be claimed before. */
+export const announce = ({ pauseListeners }: Tables): void => {
+  for (const listener of pauseListeners) listener()
+}
 
 /** One statement: everything it does happens at one time of the clock. */
 export const statement = <A>(f: (now: number) => A): Effect.Effect<A> =>

@@ -13,6 +13,7 @@ import type {
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
+import * as limits from "./limits.ts"
 import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"
 import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
@@ -49,11 +50,12 @@ export const begin = (store: tables.Tables, now: number): Storing => {
   const settled = new Set<string>()
   const queued = queuedStarts(store)
   const waiting = activities.waiting(store, now)
+  const hasSlot = limits.atOnce(store)
   return {
     store: (instanceId, turn, handOver = null) => {
       storeTurn(store, turn, instanceId, now)
       done.push({ turn, instanceId })
-      const ids = turn.workerItems.map((item) => activities.insert(store, item, now))
+      const ids = turn.workerItems.map((item) => activities.insert(store, item, now, hasSlot))
       return handOver === null ||
           waiting.filter((activity) => activities.isServed(activity, handOver)).length > handOver.spare
         ? []

@@ -1,8 +1,5 @@
 /**
- * Requests to the endpoint of the triggers.
- *
- * No body is read before the request is authorized, except that of a webhook, which its signature covers: up to
- * 1 MiB.
+ * Requests to the endpoint of webhooks. The signature covers the body, so up to 1 MiB are read before it is verified.
  */
 import * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
@@ -11,27 +8,15 @@ import * as Effect from "effect/Effect"
 import { problemOfName } from "../../model/shared/identifiers.ts"
 import { ours } from "../../model/shared/logging.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
-import type { Topics } from "../../waking/Topics.ts"
-import type { TriggerDriver } from "../TriggerDriver.ts"
-import { onTimeMs } from "./cronInstants.ts"
 import * as signature from "./signature.ts"
-import { run } from "./triggers.ts"
-import type { Cron, Failure, Webhook } from "./triggers.ts"
-
-export interface Options {
-  readonly tokens: ReadonlyArray<string>
-  readonly crons: ReadonlyMap<string, Cron>
-  readonly webhooks: ReadonlyMap<string, Webhook>
-}
+import type { Failure, Webhook } from "./triggers.ts"
 
 /** Always answers. */
 export const make =
-  (options: Options, services: Context.Context<Tasks | TriggerDriver | Topics>) =>
-  (request: Request): Promise<Response> => Effect.runPromiseWith(services)(answer(options, request))
+  (webhooks: ReadonlyMap<string, Webhook>, services: Context.Context<Tasks>) => (request: Request): Promise<Response> =>
+    Effect.runPromiseWith(services)(answer(webhooks, request))
 
 // internal
-
-type Services = Tasks | TriggerDriver | Topics
 
 /** A request that is answered with a status other than 200. */
 class Refused extends Data.TaggedError("Refused")<{ readonly status: number; readonly problem: string }> {}
@@ -41,8 +26,8 @@ class NotJson extends Data.TaggedError("NotJson")<{ readonly message: string }> 
 
 const refuse = (status: number, problem: string) => Effect.fail(new Refused({ status, problem }))
 
-const answer = (options: Options, request: Request): Effect.Effect<Response, never, Services> =>
-  route(options, request).pipe(
+const answer = (webhooks: ReadonlyMap<string, Webhook>, request: Request): Effect.Effect<Response, never, Tasks> =>
+  route(webhooks, request).pipe(
     Effect.map((body) => Response.json(body)),
     Effect.catchTags({
       Refused: ({ problem, status }) => Effect.as(logRefusal(request, status, problem), respond(status, problem)),
@@ -67,53 +52,14 @@ const answer = (options: Options, request: Request): Effect.Effect<Response, nev
   )
 
 const route = (
-  options: Options,
+  webhooks: ReadonlyMap<string, Webhook>,
   request: Request
-): Effect.Effect<object, Refused | NotJson | Failure, Services> => {
-  const [, kind, name = ""] = /\/(cron|webhooks)\/([A-Za-z0-9_-]{1,100})\/?$/.exec(new URL(request.url).pathname) ?? []
-  if (kind === undefined) return refuse(404, "the path ends neither with /cron/<name> nor with /webhooks/<name>")
+): Effect.Effect<object, Refused | NotJson | Failure, Tasks> => {
+  const [, name] = /\/webhooks\/([A-Za-z0-9_-]{1,100})\/?$/.exec(new URL(request.url).pathname) ?? []
+  if (name === undefined) return refuse(404, "the path does not end with /webhooks/<name>")
   if (request.method !== "POST") return refuse(405, "only POST is allowed")
-  return kind === "cron" ? runCron(options, request, name) : receive(options.webhooks.get(name), request)
+  return receive(webhooks.get(name), request)
 }
-
-// -- cron ------------------------------------------------------------------------------------------
-
-const runCron = Effect.fnUntraced(function*({ crons, tokens }: Options, request: Request, name: string) {
-  const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? ""
-  // Each token is compared, so that the time does not say which one is near.
-  if (!tokens.map((token) => signature.isSame(token, given)).includes(true)) {
-    return yield* refuse(401, "the bearer token is wrong")
-  }
-  const trigger = crons.get(name)
-  if (trigger === undefined) return yield* refuse(404, "there is no trigger of this name")
-  const until = yield* untilOf(yield* read(request, maxCronBytes))
-  const { hasMore, instants } = yield* run(trigger, { until })
-  return { instants, hasMore }
-})
-
-/** From the body of a request; undefined without one. */
-const untilOf = Effect.fnUntraced(function*(body: Uint8Array) {
-  const given = body.length === 0 ? {} : yield* parse(body)
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    return yield* refuse(400, "the body is not a JSON object")
-  }
-  if (!("until" in given) || given.until === undefined) return undefined
-  const until = typeof given.until === "string" && isTime(given.until) ? new Date(given.until) : undefined
-  if (until === undefined || Number.isNaN(until.getTime())) {
-    return yield* refuse(400, "until is not a time in the format of ISO 8601")
-  }
-  // The clocks of two machines differ.
-  if (until.getTime() > (yield* Clock.currentTimeMillis) + onTimeMs) {
-    return yield* refuse(400, "until is more than a minute in the future")
-  }
-  return until
-})
-
-/** `Date` takes the 30th of February for the 2nd of March. */
-const isTime = (text: string) =>
-  isoTime.test(text) && new Date(`${text.slice(0, 10)}T00:00Z`).toJSON()?.slice(0, 10) === text.slice(0, 10)
-
-const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/
 
 // -- webhooks --------------------------------------------------------------------------------------
 
@@ -142,8 +88,6 @@ const toleranceMs = 300_000
 const maxIdBytes = 512
 
 // -- requests and answers --------------------------------------------------------------------------
-
-const maxCronBytes = 1024
 
 const maxWebhookBytes = 1024 * 1024
 

@@ -291,7 +291,8 @@ export const management = topic("management", {
       orchestrator: { depth: 0, oldestAgeMs: null },
       worker: [],
       activeInstances: 0,
-      blockedInstances: 0
+      blockedInstances: 0,
+      limitedActivities: 0
     })
     yield* enqueueStart("locked")
     yield* send(timerFired("later", 1), "1 hour")

@@ -153,7 +153,7 @@ export const queueViews = topic("queueViews", {
 
     yield* claimActivity(1, { lockTimeout: 1500 })
     const [audit] = (yield* admin.getQueueLoads).activities
-    assert.deepStrictEqual(audit, { activity: "Audit", tag: null, servedBy: 0, ...idle, running: 1 })
+    assert.deepStrictEqual(audit, { activity: "Audit", tag: null, servedBy: 0, ...idle, running: 1, limited: 0 })
     yield* elapse(1600)
     assert.deepInclude((yield* admin.getQueueLoads).activities[0], { waiting: 1, running: 0 })
   }),
@@ -175,7 +175,7 @@ export const queueViews = topic("queueViews", {
     ])
     assert.closeTo(messages[1]!.visibleAtMs - messages[0]!.visibleAtMs, Duration.toMillis("1 hour"), 10_000)
     assert.deepStrictEqual(activities.map((activity) => without("visibleAtMs", activity)), [
-      { executionId: 1, eventId: 3, lockedUntilMs: null, attemptCount: 0, isDue: true }
+      { executionId: 1, eventId: 3, lockedUntilMs: null, attemptCount: 0, isDue: true, waitsForLimit: null }
     ])
 
     yield* claimActivity(3, { lockTimeout: "30 seconds" })

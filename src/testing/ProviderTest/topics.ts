@@ -16,6 +16,7 @@ import { handover } from "./handover.ts"
 import { instanceCreation } from "./instanceCreation.ts"
 import { instanceLocking } from "./instanceLocking.ts"
 import { kvStore } from "./kvStore.ts"
+import { limits } from "./limits.ts"
 import { lockExpiration } from "./lockExpiration.ts"
 import { longPolling } from "./longPolling.ts"
 import { management } from "./management.ts"
@@ -50,6 +51,7 @@ export const topics = {
   instanceCreation,
   instanceLocking,
   kvStore,
+  limits,
   lockExpiration,
   longPolling,
   management,

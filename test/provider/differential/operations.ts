@@ -13,6 +13,7 @@ import type {
   VersionRange
 } from "../../../src/model/Instance.ts"
 import type { PauseTarget } from "../../../src/model/Pause.ts"
+import type { EncodedChanges } from "../../../src/model/shared/limits.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
 /** Ids the calls share: few, so that they collide; one contains the separator of tokens. */
@@ -41,6 +42,7 @@ export interface Activity {
   readonly activityId: number
   readonly sessionId: string | null
   readonly tag: string | null
+  readonly limitKey?: string
 }
 
 export interface HistoryEvent {
@@ -163,6 +165,13 @@ export type Operation =
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }
+  | {
+    readonly call: "setLimit"
+    readonly activity: string
+    readonly changes: EncodedChanges
+    readonly replaces: boolean
+  }
+  | { readonly call: "removeLimit"; readonly activity: string }
   | { readonly call: "pause"; readonly target: PauseTarget; readonly reason: string | null }
   | { readonly call: "resume"; readonly target: PauseTarget }
   | { readonly call: "renewOrchestrationItemLocks"; readonly items: ReadonlyArray<Renewal> }

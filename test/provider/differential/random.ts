@@ -85,7 +85,23 @@ const activity: fc.Arbitrary<Activity> = fc.record({
   activityId: fc.integer({ min: 1, max: 3 }),
   sessionId: orNull(fc.constantFrom("s", "t")),
   tag: orNull(fc.constantFrom("gpu", "cpu"), 3)
-})
+}).chain((fields) => fc.constantFrom(fields, { ...fields, limitKey: "a" }, { ...fields, limitKey: "b" }))
+
+const bound = fc.oneof(
+  fc.constant(null),
+  // The interval between two tokens is a whole number, which both stores keep exactly.
+  fc.record({
+    concurrency: orNull(fc.constantFrom(1, 2, 5000), 1),
+    rate: fc.constantFrom(null, null, 1, 2),
+    rateMs: fc.constantFrom(100, 1000),
+    burst: fc.constantFrom(1, 2)
+  }).map((one) => one.rate === null ? { ...one, rateMs: null, burst: null } : one)
+)
+const limitChanges = fc.record(
+  { total: bound, eachKey: bound, keys: fc.dictionary(fc.constantFrom("a", "b", "c"), bound, { maxKeys: 2 }) },
+  { requiredKeys: [] }
+)
+const limitedActivity = fc.constantFrom("One", "One", "One #gpu", "Other")
 
 const event: fc.Arbitrary<HistoryEvent> = fc.record({
   eventId: orNull(fc.constantFrom(1, 1, 2), 3),
@@ -271,6 +287,12 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     orchestrations: fc.subarray(["One", "Other"]),
     activities: fc.subarray(["One", "One #gpu"])
   }),
+  call(2, "setLimit", {
+    activity: limitedActivity,
+    changes: limitChanges,
+    replaces: fc.constantFrom(true, true, true, false)
+  }),
+  call(1, "removeLimit", { activity: limitedActivity }),
   call(1, "pause", { target: pauseTarget, reason: orNull(fc.constantFrom("look", "ç 😀")) }),
   call(2, "resume", { target: pauseTarget }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),

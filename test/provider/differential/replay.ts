@@ -186,6 +186,10 @@ const perform = Effect.fnUntraced(function*(
       )
     case "retryBlocked":
       return yield* driver.retryBlocked(operation)
+    case "setLimit":
+      return [yield* admin.setLimit(operation), yield* limitsOf(side)]
+    case "removeLimit":
+      return [yield* admin.removeLimit(operation.activity), yield* limitsOf(side)]
     case "pause":
       return [yield* admin.pause(operation), yield* driver.readPaused]
     case "resume":
@@ -595,6 +599,9 @@ const listsOf = Effect.fnUntraced(function*(
   const counts = yield* admin.countInstances(counting)
   return { ids, counts: texts(counts.map((count) => JSON.stringify(count))) }
 })
+
+/** The limits and their use. */
+const limitsOf = ({ admin }: Side) => admin.readLimits({ activity: null, key: null, mostKeys: 2 })
 
 /** Those that an instance begins with, or that a turn changes; null removes one. */
 const attributesOf = (step: number) => [

@@ -50,8 +50,35 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.executionId,
       row.activityId,
       row.sessionId,
-      row.tag
+      row.tag,
+      row.limitName ?? null
     ]),
+    limits: sorted([...tables.limits].map(([name, { eachKey, lastKey, sinceMs, total }]) => [
+      name,
+      ...[total, eachKey].flatMap((bound) => [
+        bound?.concurrency ?? null,
+        bound?.rate ?? null,
+        bound?.rateMs ?? null,
+        bound?.burst ?? null
+      ]),
+      sinceMs,
+      lastKey
+    ])),
+    limit_keys: sorted([...tables.limits].flatMap(([name, { keyFreeMs, own }]) =>
+      [...new Set([...own.keys(), ...keyFreeMs.keys()])].map((key) => {
+        const bound = own.get(key)
+        return [
+          name,
+          key,
+          bound !== undefined,
+          bound?.concurrency ?? null,
+          bound?.rate ?? null,
+          bound?.rateMs ?? null,
+          bound?.burst ?? null,
+          keyFreeMs.get(key) ?? 0
+        ]
+      })
+    )),
     instance_locks: sorted([...tables.locks].map(([instanceId, lock]) => [instanceId, lock.untilMs])),
     blocked_instances: sorted([...tables.blocks].map(([instanceId, row]) => [
       instanceId,
@@ -153,7 +180,10 @@ export const ofPostgres = ({ sql }: Pick<TestDatabase, "sql">): Effect.Effect<Ta
 
 const ms = (column: string) => `extract(epoch FROM ${column}) * 1000`
 
-const queue = `${ms("visible_at")}, lock_token IS NOT NULL, locked_until, attempt_count`
+/** Null for infinity: the row waits for a slot of a limit. */
+const visible = `CASE WHEN visible_at < 'infinity' THEN ${ms("visible_at")} END`
+
+const queue = `${visible}, lock_token IS NOT NULL, locked_until, attempt_count`
 
 const columns = {
   instances: {
@@ -168,7 +198,16 @@ const columns = {
   },
   history: { by: "instance_id, execution_id, event_id", of: "instance_id, execution_id, event_id, event_data" },
   orchestrator_queue: { by: "id", of: `instance_id, work_item, ${queue}` },
-  worker_queue: { by: "id", of: `work_item, ${queue}, instance_id, execution_id, activity_id, session_id, tag` },
+  worker_queue: {
+    by: "id",
+    of: `work_item, ${queue}, instance_id, execution_id, activity_id, session_id, tag, limit_name`
+  },
+  limits: {
+    by: "name",
+    of: `name, concurrency, rate, rate_ms, burst, key_concurrency, key_rate, key_rate_ms, key_burst, ${ms("since")},
+         last_key`
+  },
+  limit_keys: { by: "name, key", of: "name, key, is_own, concurrency, rate, rate_ms, burst, free_ms" },
   instance_locks: { by: "instance_id", of: "instance_id, locked_until" },
   blocked_instances: {
     by: "instance_id",
@@ -195,7 +234,7 @@ const columns = {
 }
 
 const queued = (row: memory.Queued): Row => [
-  row.visibleAtMs,
+  row.visibleAtMs === Infinity ? null : row.visibleAtMs,
   row.lock !== null,
   row.lock?.untilMs ?? null,
   row.attemptCount

@@ -10,24 +10,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as PgServer from "../../utils/PgServer.ts"
 
-export const Report = Task.make("Report", { payload: Schema.Struct({ at: Schema.String }), success: Schema.Void })
-
 export const Book = Task.make("Book", { payload: Schema.Struct({ amount: Schema.Int }), success: Schema.Void })
-
-export const token = "a token of enough length".replaceAll(" ", "-")
-
-export const hourly = Trigger.cron("hourly", {
-  cron: "0 * * * *",
-  task: Report,
-  payload: (scheduledAt) => ({ at: scheduledAt.toISOString() })
-})
-
-export const everySecond = Trigger.cron("every-second", {
-  cron: "* * * * * *",
-  catchUp: "all",
-  task: Report,
-  payload: (scheduledAt) => ({ at: scheduledAt.toISOString() })
-})
 
 export const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -54,7 +37,7 @@ export const open = Effect.gen(function*() {
     Layer.provideMerge(Tasks.layer, PrismaProvider.layerDatabase({ url: test.url, migrate: "none" }))
   )
   const handle = yield* Effect.provide(
-    Trigger.handler({ token: Redacted.make(token), crons: [hourly, everySecond], webhooks: [payments] }),
+    Trigger.handler({ webhooks: [payments] }),
     services
   )
   const tasks = test.sql<{ readonly name: string; readonly key: string; readonly payload: string }>(
@@ -78,11 +61,3 @@ export const open = Effect.gen(function*() {
       })
   }
 })
-
-export const cronCall = (until: string | Date | undefined, given = token): RequestInit => ({
-  method: "POST",
-  headers: { authorization: `Bearer ${given}` },
-  ...(until === undefined ? {} : { body: JSON.stringify({ until }) })
-})
-
-export const hour = (n: number) => `2026-01-01T0${n}:00:00.000Z`

@@ -50,6 +50,8 @@ const text = { payload: Word, success: Schema.String } as const
 export const Work = Activity.make("Work", { ...text, error: Declined })
 /** `Work` as defined by a caller with another version of the code. */
 const OtherWork = Activity.make("Work", { payload: Schema.Int, success: Schema.String, error: Declined })
+/** `Work` as defined by a caller that gives it limits by its payload. */
+const KeyedWork = Activity.make("Work", { ...text, error: Declined, limitKey: (key) => key })
 const UnservedActivity = Activity.make("UnservedActivity")
 
 /** The state of the activity `hang`, by instance. */
@@ -121,6 +123,7 @@ const deeds: {
   }),
   "call with nonsense": ask(1 as unknown as string),
   "call with too much": ask(tooLarge),
+  "call with a bad key": Effect.orDie(KeyedWork.execute("k".repeat(257))),
   "call as others do": Effect.orDie(OtherWork.execute(4711)),
   "call an unserved activity": Effect.as(UnservedActivity.execute(), ""),
   "time out": Work.with({ timeout: "20 millis" }).execute("hang").pipe(

@@ -446,6 +446,10 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "call with too much",
       `payload of activity "Work" has 4194305 bytes, the limit is 4194304`
     ),
+    "call an activity whose `limitKey` is empty, or has more than 256 bytes": deedFails(
+      "call with a bad key",
+      `activity "Work": limitKey is refused: it has 257 bytes`
+    ),
     "call an activity with a payload that the handler's Schema refuses": deedBlocks(
       "call as others do",
       "DataUnreadable",

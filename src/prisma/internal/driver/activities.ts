@@ -34,7 +34,8 @@ export interface Within {
 export const activities = ({ answer, rows, settle }: Calls, within?: Within) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*(
-      { activities, isThorough, limit, lockTimeoutMs, onHeld, session, suspects, tags, takesOver }: FetchWorkItems
+      { activities, isThorough, limit, lockTimeoutMs, onHeld, onNext, session, suspects, tags, takesOver }:
+        FetchWorkItems
     ) {
       if (tags._tag === "None") return []
       const found = yield* rows<ClaimedWorkItemRow | HeldRow>("fetchWorkItems", "dx_fetch_work_items", [
@@ -49,7 +50,7 @@ export const activities = ({ answer, rows, settle }: Calls, within?: Within) => 
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ], claiming)
-      return claimedRows(found, onHeld).map(claimedWorkItem)
+      return claimedRows(found, onHeld, onNext).map(claimedWorkItem)
     }
   ),
 

@@ -1,29 +1,41 @@
 import { assert, describe, it } from "@effect/vitest"
+import { Schedules } from "duroxide-prisma/schedules"
 import * as Result from "effect/Result"
-import { dueInstants, isInstant, parse } from "../../src/recipes/internal/cronInstants.ts"
-import type { CatchUp } from "../../src/recipes/internal/cronInstants.ts"
+import * as plans from "../../src/schedules/internal/plan.ts"
+import { nextOf, occurrencesOf } from "../../src/schedules/internal/timing.ts"
 
 const at = (text: string) => Date.parse(text)
 
-const schedule = (expression: string, timeZone = "UTC") => Result.getOrThrow(parse(expression, timeZone))
+const catchUps = {
+  last: { _tag: "Last" },
+  all: { _tag: "Within", ms: 400 * 86_400_000 },
+  none: { _tag: "None" }
+} as const
 
-const due = (
-  expression: string,
-  catchUp: CatchUp,
-  firedUntil: string | null,
-  until: string,
-  timeZone?: string
-) =>
-  dueInstants({
-    schedule: schedule(expression, timeZone),
-    catchUp,
-    firedUntilMs: firedUntil === null ? null : at(firedUntil),
-    untilMs: at(until)
-  }).instants.map((instant) => instant.toISOString().replace(".000Z", "Z"))
+type CatchUp = keyof typeof catchUps
 
-const policies = ["latest", "all", "none"] as const
+const policies = ["last", "all", "none"] as const
 
-describe("the instants that are due:", () => {
+const shown = (ms: number) => new Date(ms).toISOString().replace(".000Z", "Z")
+
+const cron = (expression: string, timeZone = "UTC") =>
+  Result.getOrThrow(occurrencesOf(Schedules.cron(expression, { timeZone })))
+
+const planOf = (expression: string, catchUp: CatchUp, firedUntilMs: number, nowMs: number, timeZone?: string) =>
+  plans.make(
+    { catchUp: catchUps[catchUp], jitterMs: 0, overlap: "allow" },
+    cron(expression, timeZone),
+    { name: "s", nowMs, firedUntilMs, isPaused: false, queued: null, requests: [], runCount: 0, isRunning: false },
+    { most: 10_000, refused: new Map() }
+  )
+
+/** What starts of the occurrences after a time, up to another. */
+const due = (expression: string, catchUp: CatchUp, firedUntil: string, until: string, timeZone?: string) =>
+  planOf(expression, catchUp, at(firedUntil), at(until), timeZone).runs
+    .filter(({ outcome }) => outcome === "Started")
+    .map(({ occurrenceMs }) => shown(occurrenceMs))
+
+describe("the occurrences of a cron expression that are due:", () => {
   it("an instant fires at its time and not before, nor twice, by every policy", () => {
     for (const policy of policies) {
       assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T08:59:59.999Z"), [])
@@ -36,14 +48,14 @@ describe("the instants that are due:", () => {
 
   it("instants that were missed: the last one, all, or none", () => {
     const missed = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:30:00Z")
-    assert.deepStrictEqual(missed("latest"), ["2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(missed("last"), ["2026-01-01T11:00:00Z"])
     assert.deepStrictEqual(missed("all"), ["2026-01-01T09:00:00Z", "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
     assert.deepStrictEqual(missed("none"), [])
   })
 
   it("with instants that were missed, the present one fires by every policy", () => {
     const back = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:00:30Z")
-    assert.deepStrictEqual(back("latest"), ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(back("last"), ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
     assert.strictEqual(back("all").length, 3)
     assert.deepStrictEqual(back("none"), ["2026-01-01T11:00:00Z"])
   })
@@ -63,38 +75,13 @@ describe("the instants that are due:", () => {
     const beside = (policy: CatchUp, until: string) => due("*/30 * * * * *", policy, "2026-01-01T07:50:00Z", until)
     const onTime = ["2026-01-01T08:00:00Z", "2026-01-01T08:00:30Z", "2026-01-01T08:01:00Z"]
     assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00Z"), onTime)
-    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00Z"), ["2026-01-01T07:59:30Z", ...onTime])
+    assert.deepStrictEqual(beside("last", "2026-01-01T08:01:00Z"), ["2026-01-01T07:59:30Z", ...onTime])
     assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00.001Z"), onTime.slice(1))
-    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00.001Z"), onTime)
-  })
-
-  it("a new trigger begins with the instant of its first run", () => {
-    for (const policy of policies) {
-      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:00:00Z"), ["2026-01-01T08:00:00Z"])
-      assert.deepStrictEqual(due("*/5 * * * * *", policy, null, "2026-01-01T08:00:22Z"), ["2026-01-01T08:00:20Z"])
-      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:01:01Z"), [])
-    }
-  })
-
-  it("many are given in parts that leave none out", () => {
-    const part = (firedUntilMs: number) =>
-      dueInstants({
-        schedule: schedule("* * * * * *"),
-        catchUp: "all",
-        firedUntilMs,
-        untilMs: at("2026-01-01T00:20:00Z")
-      })
-    const first = part(at("2026-01-01T00:00:00Z"))
-    assert.strictEqual(first.instants.length, 1000)
-    assert.isTrue(first.hasMore)
-    const second = part(first.untilMs)
-    assert.strictEqual(second.instants.length, 200)
-    assert.isFalse(second.hasMore)
-    assert.strictEqual(second.instants[0]!.getTime() - first.instants[999]!.getTime(), 1000)
+    assert.deepStrictEqual(beside("last", "2026-01-01T08:01:00.001Z"), onTime)
   })
 
   it("a year without a scheduler is looked at at once", () => {
-    const year = due("* * * * * *", "latest", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z")
+    const year = due("* * * * * *", "last", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.500Z")
     assert.strictEqual(year[0], "2025-12-31T23:59:00Z", "the last one that was missed")
     assert.strictEqual(year.length, 61)
   })
@@ -106,7 +93,7 @@ describe("the instants that are due:", () => {
         for (let hour = 0; hour < 6; hour++) {
           const until = `${night}T0${hour}:59:00Z`
           const find = (policy: CatchUp) => due(`${minutes} * * *`, policy, from, until, "Europe/Berlin")
-          assert.deepStrictEqual(find("latest"), find("all").slice(-1), until)
+          assert.deepStrictEqual(find("last"), find("all").slice(-1), until)
         }
       }
     }
@@ -176,30 +163,77 @@ describe("the instants that are due:", () => {
           each.push(...due(expression, "all", from, until, "Europe/Berlin"))
         }
         assert.deepStrictEqual(each.filter((instant) => at(instant) <= at(`${day}T03:00:00Z`)), all)
-        for (const instant of all) {
-          assert.isTrue(isInstant(schedule(expression, "Europe/Berlin"), new Date(instant)), instant)
-        }
       }
     }
   })
 
   it("daylight saving: an instant fires by every policy if the last run was in the same night", () => {
     for (const policy of policies) {
-      const berlin = (expression: string, from: string | null, until: string) =>
+      const berlin = (expression: string, from: string, until: string) =>
         due(expression, policy, from, until, "Europe/Berlin")
       assert.deepStrictEqual(berlin("30 2 * * *", "2026-03-29T01:10:00Z", "2026-03-29T01:30:10Z"), [
         "2026-03-29T01:30:00Z"
       ])
-      assert.deepStrictEqual(berlin("30 2 * * *", null, "2026-03-29T01:30:10Z"), ["2026-03-29T01:30:00Z"])
       assert.deepStrictEqual(berlin("30 2 * * *", "2026-10-25T01:10:00Z", "2026-10-25T01:30:10Z"), [])
     }
   })
 
-  it("times beside an instant are not one", () => {
-    const hourly = schedule("0 * * * *")
-    assert.isTrue(isInstant(hourly, new Date("2026-01-01T08:00:00Z")))
-    for (const other of ["2026-01-01T08:00:00.001Z", "2026-01-01T08:00:01Z", "2026-01-01T07:59:59.999Z"]) {
-      assert.isFalse(isInstant(hourly, new Date(other)), other)
+  it("what is missed is one run, from the first to the last", () => {
+    const { runs } = planOf("0 * * * *", "none", at("2026-01-01T08:30:00Z"), at("2026-01-02T08:30:00Z"))
+    assert.deepStrictEqual(
+      runs.map(({ missedSinceMs, occurrenceMs, outcome }) => [outcome, shown(missedSinceMs!), shown(occurrenceMs)]),
+      [["Missed", "2026-01-01T09:00:00Z", "2026-01-02T08:00:00Z"]]
+    )
+  })
+})
+
+describe("timings:", () => {
+  const next = (timing: Schedules.Timing, after: string, most = 3) =>
+    nextOf(Result.getOrThrow(occurrencesOf(timing)), at(after), most).map(shown)
+
+  it("an interval counts from midnight UTC of 1970, whenever it is asked", () => {
+    assert.deepStrictEqual(next(Schedules.every("20 minutes"), "2026-01-01T00:00:00Z"), [
+      "2026-01-01T00:20:00Z",
+      "2026-01-01T00:40:00Z",
+      "2026-01-01T01:00:00Z"
+    ])
+    assert.deepStrictEqual(next(Schedules.every("20 minutes", { offset: "5 minutes" }), "2026-01-01T00:06:00Z", 1), [
+      "2026-01-01T00:25:00Z"
+    ])
+  })
+
+  it("dates: instants, or times of a zone, in order and once", () => {
+    const timing = Schedules.dates(
+      ["2026-12-24T18:00", new Date("2026-06-01T00:00:00Z"), "2026-06-01T02:00:00+02:00", "2026-07-01"],
+      { timeZone: "Europe/Berlin" }
+    )
+    assert.deepStrictEqual(next(timing, "2026-01-01T00:00:00Z", 9), [
+      "2026-06-01T00:00:00Z",
+      "2026-06-30T22:00:00Z",
+      "2026-12-24T17:00:00Z"
+    ])
+    assert.deepStrictEqual(next(timing, "2026-12-24T17:00:00Z", 9), [])
+  })
+
+  it("what cannot work throws a RangeError", () => {
+    for (
+      const make of [
+        () => Schedules.cron("every day"),
+        () => Schedules.cron("0 0 30 2 *"),
+        () => Schedules.cron("* * * * *", { timeZone: "Europe/Atlantis" }),
+        () => Schedules.every("999 millis"),
+        () => Schedules.every("1 hour", { offset: "1 hour" }),
+        () => Schedules.every(Number.NaN),
+        () => Schedules.dates([]),
+        () => Schedules.dates(["tomorrow"]),
+        () => Schedules.dates(["2026-02-30T10:00"]),
+        // The clocks leave this time out.
+        () => Schedules.dates(["2026-03-29T02:30"], { timeZone: "Europe/Berlin" }),
+        () => Schedules.dates(["2026-03-29T01:30"], { timeZone: "Europe/Atlantis" })
+      ]
+    ) {
+      assert.throws(make, RangeError, "is refused")
     }
+    assert.doesNotThrow(() => Schedules.cron("0 0 29 2 *", { timeZone: "Europe/Berlin" }))
   })
 })

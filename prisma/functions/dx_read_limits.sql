@@ -1,0 +1,80 @@
+-- Returns the limits and how they are used, by name, as an array: [{name, sinceMs, total, eachKey, inUse, waiting,
+-- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
+-- null. oldestMs is when the oldest one that waits was stored.
+--
+-- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
+-- Bound: the queued activities that have limits. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_limits(
+  p_name text,                     -- null: all
+  p_key text,                      -- null: as above; else only this key
+  p_most_keys integer
+) RETURNS json LANGUAGE plpgsql STABLE
+-- settings of the hot path
+AS $$
+BEGIN
+  RETURN (
+    SELECT COALESCE(
+      json_agg(
+        json_build_object(
+          'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
+          'total', CASE WHEN num_nonnulls(l.concurrency, l.rate) > 0 THEN json_build_object(
+            'concurrency', l.concurrency, 'rate', l.rate, 'rateMs', l.rate_ms, 'burst', l.burst
+          ) END,
+          'eachKey', CASE WHEN num_nonnulls(l.key_concurrency, l.key_rate) > 0 THEN json_build_object(
+            'concurrency', l.key_concurrency, 'rate', l.key_rate, 'rateMs', l.key_rate_ms, 'burst', l.key_burst
+          ) END,
+          'inUse', used.in_use, 'waiting', used.waiting, 'oldestMs', used.oldest_ms, 'keyCount', used.key_count,
+          'keys', used.keys
+        )
+        ORDER BY l.name COLLATE "C"
+      ),
+      '[]'
+    )
+    FROM limits AS l
+    CROSS JOIN LATERAL (
+      SELECT
+        COALESCE(sum(key.in_use), 0)::bigint AS in_use, COALESCE(sum(key.waiting), 0)::bigint AS waiting,
+        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.key <> '') AS key_count,
+        COALESCE(
+          json_agg(
+            json_build_object(
+              'key', key.key, 'own', key.own, 'inUse', key.in_use, 'waiting', key.waiting, 'oldestMs', key.oldest_ms
+            )
+            ORDER BY key.waiting DESC, key.in_use DESC, key.key COLLATE "C"
+          ) FILTER (
+            WHERE CASE WHEN p_key IS NOT NULL THEN key.key = p_key ELSE key.own IS NOT NULL OR key.place <= p_most_keys END
+          ),
+          '[]'
+        ) AS keys
+      FROM (
+        SELECT
+          queued.*, own.own,
+          row_number() OVER (ORDER BY queued.waiting DESC, queued.in_use DESC, queued.key COLLATE "C") AS place
+        FROM (
+          SELECT
+            each.key, count(*) FILTER (WHERE each.is_parked) AS waiting,
+            count(*) FILTER (WHERE NOT each.is_parked) AS in_use,
+            floor(extract(epoch FROM min(each.created_at) FILTER (WHERE each.is_parked)) * 1000)::bigint AS oldest_ms
+          FROM (
+            SELECT w.limit_key AS key, true AS is_parked, w.created_at FROM worker_queue AS w
+            WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
+            WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
+          ) AS each
+          GROUP BY each.key
+        ) AS queued
+        LEFT JOIN LATERAL (
+          SELECT json_build_object(
+            'concurrency', k.concurrency, 'rate', k.rate, 'rateMs', k.rate_ms, 'burst', k.burst
+          ) AS own
+          FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.key = queued.key AND k.is_own
+        ) AS own ON true
+      ) AS key
+    ) AS used
+    WHERE l.kind = 'activity' AND (p_name IS NULL OR l.name = p_name)
+  );
+END
+$$;

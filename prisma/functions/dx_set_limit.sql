@@ -1,0 +1,84 @@
+-- Changes the limits of the activities of a name, at run time. Bounds that are left out stay as they are; null removes
+-- one. What waits without a lock waits for a slot from now on, what has a lock has one.
+--
+-- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+--
+-- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
+-- activities without a limit. Announces it to all processes.
+-- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
+-- rows, worker rows by id.
+CREATE OR REPLACE FUNCTION dx_set_limit(
+  p_kind text,                     -- activity
+  p_name text,
+  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
+                                   --   burst} or null
+  p_replaces boolean DEFAULT true,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_is_shared boolean := dx_no_tag() IS NOT NULL;
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
+  IF NOT FOUND AND NOT p_replaces THEN
+    RETURN false;
+  END IF;
+
+  UPDATE limits AS l
+  SET since = v_now,
+      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
+      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
+      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
+      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
+      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
+      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
+      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
+      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
+  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
+      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
+      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE l.kind = p_kind AND l.name = p_name;
+
+  DELETE FROM limit_keys AS k
+  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
+  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
+  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
+  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
+  CROSS JOIN LATERAL jsonb_to_record(own.value)
+    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE own.value <> 'null'
+  ON CONFLICT (kind, name, key) DO UPDATE
+  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
+      burst = EXCLUDED.burst;
+
+  UPDATE worker_queue AS w
+  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
+      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
+  WHERE w.id = ANY (ARRAY(
+    SELECT queued.id
+    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
+      AS present (route)
+    CROSS JOIN LATERAL (
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND one.session_id IS NULL
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+      UNION ALL
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+    ) AS queued
+    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
+    ORDER BY queued.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  RETURN true;
+END
+$$;

@@ -1,0 +1,125 @@
+/**
+ * Approvals: people decide whether a tool runs.
+ *
+ * A tool with `needsApproval` asks for its call instead of running. `ask` shows the open questions in a value of the
+ * instance, and waits for the decisions, for days if need be.
+ *
+ * @since 0.3.0
+ */
+import { Prompt, type Response } from "effect/ai"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as KeyValue from "../KeyValue.ts"
+import type * as Orchestration from "../Orchestration.ts"
+import * as Signal from "../Signal.ts"
+
+/**
+ * A call of a tool that waits for a decision.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export const Question = Schema.Struct({
+  approvalId: Schema.String,
+  tool: Schema.String,
+  /** What the tool is to be called with: JSON text, cut where it is long. */
+  params: Schema.String
+})
+
+/**
+ * A call of a tool that waits for a decision.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type Question = typeof Question.Type
+
+/**
+ * The open questions of an instance, for `client.read` and `client.waitForValue`. None while nothing waits.
+ *
+ * @category values
+ * @since 0.3.0
+ */
+export const open = KeyValue.make("approvals", Schema.Array(Question))
+
+/**
+ * A decision, sent by `client.send(Approval.decision, id, { approvalId, approved: true })`. One about a question that
+ * is not open is ignored, so a repeated decision does no harm; the first one counts.
+ *
+ * @category values
+ * @since 0.3.0
+ */
+export const decision = Signal.make("approval", {
+  payload: Schema.Struct({
+    approvalId: Schema.String,
+    approved: Schema.Boolean,
+    /** The model reads it when the call is denied. */
+    reason: Schema.optionalKey(Schema.String)
+  })
+})
+
+/**
+ * Waits for decisions about all calls of tools in an answer that need one. Returns the message with them for the
+ * model, or `none` if no call needs a decision. Use one at a time in an instance.
+ *
+ * **Details**
+ *
+ * With `within`, calls that are undecided by then are denied.
+ *
+ * **Example** (The next answer, when all is decided)
+ *
+ * ```ts
+ * const answer = yield* chat.generateText({ prompt, toolkit })
+ * const decided = yield* Approval.ask(answer.content, { within: "1 day" })
+ * if (Option.isSome(decided)) yield* chat.generateText({ prompt: decided.value, toolkit })
+ * ```
+ *
+ * @category combinators
+ * @since 0.3.0
+ */
+export const ask = Effect.fnUntraced(function*(
+  content: ReadonlyArray<Response.AnyPart>,
+  options: { readonly within?: Duration.Input | undefined } = {}
+): Effect.fn.Return<Option.Option<Prompt.Prompt>, never, Orchestration.Instance> {
+  const calls = new Map(content.flatMap((part) => part.type === "tool-call" ? [[part.id, part]] : []))
+  const asked = content.filter((part) => part.type === "tool-approval-request")
+  if (asked.length === 0) return Option.none()
+  const length = Math.floor(maxParams / asked.length)
+  let undecided = asked.map(({ approvalId, toolCallId }): Question => {
+    const call = calls.get(toolCallId)
+    return { approvalId, tool: call?.name ?? "", params: (JSON.stringify(call?.params) ?? "").slice(0, length) }
+  })
+  const decided = new Map<string, typeof decision.payload.Type>()
+  yield* Effect.gen(function*() {
+    while (undecided.length > 0) {
+      yield* open.set(undecided)
+      let next = yield* decision.wait
+      while (undecided.every(({ approvalId }) => approvalId !== next.approvalId)) next = yield* decision.wait
+      decided.set(next.approvalId, next)
+      undecided = undecided.filter(({ approvalId }) => approvalId !== next.approvalId)
+    }
+  }).pipe(
+    options.within === undefined ? Effect.asVoid : Effect.timeoutOption(options.within)
+  )
+  yield* open.clear
+  return Option.some(Prompt.fromMessages([
+    Prompt.makeMessage("tool", {
+      content: asked.map(({ approvalId }) => {
+        const { approved, reason } = decided.get(approvalId) ??
+          { approved: false, reason: "no one has decided in time" }
+        return Prompt.makePart("tool-approval-response", {
+          approvalId,
+          approved,
+          reason: reason ?? (approved ? undefined : "it was denied")
+        })
+      })
+    })
+  ]))
+})
+
+// internal
+
+/** Characters of parameters of all questions together: a value holds 65,536 bytes. */
+const maxParams = 16_000

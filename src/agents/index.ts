@@ -1,0 +1,5 @@
+export * as Approval from "./Approval.ts"
+export * as Budget from "./Budget.ts"
+export * as Conversation from "./Conversation.ts"
+export * as DurableModel from "./DurableModel.ts"
+export * as DurableToolkit from "./DurableToolkit.ts"

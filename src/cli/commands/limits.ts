@@ -1,0 +1,250 @@
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Bound, Limit, LimitChanges, LimitedKey, Rate } from "../../model/Limit.ts"
+import * as Durations from "../../model/shared/durations.ts"
+import { shownBound } from "../../model/shared/limits.ts"
+import { age, count } from "../../model/shared/quantities.ts"
+import { isoTime } from "../../operating/times.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { CommandError, misused } from "../internal/failure.ts"
+import { Output } from "../internal/Output.ts"
+import * as Store from "../internal/store.ts"
+import { fitted, oneLine } from "../internal/table.ts"
+
+const activity = Argument.String("activity").pipe(Argument.withDescription("Name of the activity"))
+
+const scope = {
+  eachKey: Flag.Boolean("each-key").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("The bound of each key, in place of that of all together"),
+    Flag.withDefault(false)
+  ),
+  key: Flag.String("key").pipe(
+    Flag.withMetavar("<key>"),
+    Flag.withDescription("The bound of this key alone"),
+    Flag.optional
+  )
+}
+
+const set = Command.make("set", {
+  activity,
+  ...scope,
+  concurrency: Flag.Int("concurrency").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("How many may be under way at once"),
+    Flag.optional
+  ),
+  rate: Flag.String("rate").pipe(
+    Flag.withMetavar("<n>/<duration>"),
+    Flag.withDescription("How many may begin in this time, such as \"100/1 minute\""),
+    Flag.optional
+  ),
+  burst: Flag.Int("burst").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("How many of these may begin at once; 1 unless given"),
+    Flag.optional
+  )
+}, (flags) => Effect.provide(runSet(flags), Store.layerForChanges)).pipe(
+  Command.withShortDescription("Set a bound of an activity"),
+  Command.withDescription(
+    "Set a bound of an activity, in place of the one it had: of all its calls together, of each key, or of one key. " +
+      "Without --concurrency and --rate there is no bound, and the keys only take turns."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma limits set Charge --rate \"100/1 minute\" --burst 10" },
+    { command: "duroxide-prisma limits set Charge --each-key --concurrency 3", description: "Each tenant's" },
+    { command: "duroxide-prisma limits set Charge --key tenant-7 --concurrency 10", description: "One tenant's" }
+  ])
+)
+
+const remove = Command.make(
+  "remove",
+  { activity, ...scope },
+  (flags) => Effect.provide(runRemove(flags), Store.layerForChanges)
+).pipe(
+  Command.withShortDescription("Remove the limits of an activity"),
+  Command.withDescription(
+    "Remove all limits of an activity: what waits begins. With --each-key or --key, only that bound."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma limits remove Charge" },
+    { command: "duroxide-prisma limits remove Charge --key tenant-7", description: "It falls under the others' bound" }
+  ])
+)
+
+export const limits = Command.make("limits", {
+  activity: Flag.String("activity").pipe(
+    Flag.withMetavar("<name>"),
+    Flag.withDescription("Only this activity, and its keys"),
+    Flag.optional
+  )
+}, (flags) => Effect.provide(runList(flags), Store.layer)).pipe(
+  Command.withShortDescription("Show or change the limits of activities"),
+  Command.withDescription(
+    "Show the limits of activities, how much of them is in use, and what waits. With --activity also its keys, the " +
+      "busiest first."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma limits" },
+    { command: "duroxide-prisma limits --activity Charge", description: "With its keys" }
+  ]),
+  Command.withSubcommands([set, remove])
+)
+
+// internal
+
+interface Scope {
+  readonly activity: string
+  readonly eachKey: boolean
+  readonly key: Option.Option<string>
+}
+
+const runList = Effect.fnUntraced(function*({ activity }: { readonly activity: Option.Option<string> }) {
+  const { answer, columns, style } = yield* Output
+  const admin = yield* Admin
+  const nowMs = yield* Clock.currentTimeMillis
+  const found = Option.isNone(activity)
+    ? yield* admin.getLimits
+    : Option.toArray(Option.fromNullOr(yield* admin.getLimit(activity.value)))
+  const oldest = ({ oldestMs }: { readonly oldestMs: number | null }) => oldestMs === null ? "-" : age(nowMs - oldestMs)
+  const ofLimits = fitted(
+    found,
+    [
+      { title: "ACTIVITY", value: (one) => one.activity },
+      { title: "IN ALL", value: (one) => shownBound(one.total) },
+      { title: "EACH KEY", value: (one) => shownBound(one.eachKey) },
+      { title: "IN USE", align: "right", value: (one) => count(one.inUse) },
+      { title: "WAITING", align: "right", value: (one) => count(one.waiting) },
+      { title: "OLDEST", align: "right", value: oldest },
+      { title: "KEYS", align: "right", dropped: 1, value: (one) => count(one.keyCount) }
+    ],
+    style,
+    columns
+  )
+  const keys = Option.isNone(activity) ? [] : found.flatMap((one) => one.keys)
+  const ofKeys = keys.length === 0 ? [] : fitted(
+    keys,
+    [
+      { title: "KEY", shrinks: "middle", value: ({ key }) => key === "" ? "(none)" : key },
+      { title: "OF ITS OWN", value: ({ own }) => own === null ? "-" : shownBound(own) },
+      { title: "IN USE", align: "right", value: (one) => count(one.inUse) },
+      { title: "WAITING", align: "right", value: (one) => count(one.waiting) },
+      { title: "OLDEST", align: "right", value: oldest }
+    ],
+    style,
+    columns
+  )
+  const none = Option.match(activity, { onNone: () => "no limits", onSome: (name) => `${name} has no limits` })
+  yield* answer({
+    json: { limits: found.map(limitJson) },
+    text: found.length === 0 ? [oneLine(none)] : [...ofLimits, ...(ofKeys.length === 0 ? [] : ["", ...ofKeys])]
+  })
+})
+
+const runSet = Effect.fnUntraced(function*(
+  { burst, concurrency, rate, ...scope }: Scope & {
+    readonly concurrency: Option.Option<number>
+    readonly rate: Option.Option<string>
+    readonly burst: Option.Option<number>
+  }
+) {
+  const { activity } = scope
+  if (Option.isSome(burst) && Option.isNone(rate)) return yield* misused("--burst needs --rate")
+  const bound: Bound = {
+    concurrency: Option.getOrUndefined(concurrency),
+    rate: yield* rateOf(Option.getOrUndefined(rate), Option.getOrUndefined(burst))
+  }
+  const admin = yield* Admin
+  yield* admin.setLimit(activity, yield* changesOf(scope, bound))
+  const stored = yield* admin.getLimit(activity, Option.getOrUndefined(scope.key))
+  yield* warnIfUnknown(activity)
+  const { answer } = yield* Output
+  yield* answer({
+    json: { action: "set", ...scopeJson(scope), limit: stored === null ? null : limitJson(stored) },
+    text: [
+      oneLine(`set the ${shownScope(scope)}: ${stored === null ? "no bound" : shownBound(boundIn(stored, scope))}`)
+    ]
+  })
+})
+
+const runRemove = Effect.fnUntraced(function*(scope: Scope) {
+  const { activity } = scope
+  const admin = yield* Admin
+  const before = yield* admin.getLimit(activity)
+  const isWhole = !scope.eachKey && Option.isNone(scope.key)
+  if (before === null || (!isWhole && boundIn(before, scope) === null)) {
+    return yield* new CommandError({
+      code: "NotLimited",
+      message: `there is no ${isWhole ? `limit of ${activity}` : shownScope(scope)}`,
+      exit: "no"
+    })
+  }
+  yield* isWhole ? admin.removeLimit(activity) : admin.setLimit(activity, yield* changesOf(scope, null))
+  const { answer } = yield* Output
+  yield* answer({
+    json: { action: "removed", ...scopeJson(scope) },
+    text: [oneLine(`removed the ${isWhole ? `limits of ${activity}` : shownScope(scope)}`)]
+  })
+})
+
+const changesOf = (
+  { eachKey, key }: Scope,
+  bound: Bound | null
+): Effect.Effect<LimitChanges, CommandError> =>
+  eachKey && Option.isSome(key)
+    ? Effect.fail(misused("name one of --each-key and --key"))
+    : Effect.succeed(
+      Option.isSome(key) ? { keys: { [key.value]: bound } } : eachKey ? { eachKey: bound } : { total: bound }
+    )
+
+const boundIn = ({ eachKey, keys, total }: Limit, scope: Scope) =>
+  Option.isSome(scope.key)
+    ? keys.find(({ key }) => key === Option.getOrUndefined(scope.key))?.own ?? null
+    : scope.eachKey
+    ? eachKey
+    : total
+
+const shownScope = ({ activity, eachKey, key }: Scope) =>
+  Option.isSome(key)
+    ? `bound of key ${key.value} of ${activity}`
+    : eachKey
+    ? `bound of each key of ${activity}`
+    : `bound of ${activity}`
+
+const scopeJson = ({ activity, eachKey, key }: Scope) => ({ activity, eachKey, key: Option.getOrNull(key) })
+
+/** Such as `100/1 minute`. */
+const rateOf = (
+  text: string | undefined,
+  burst: number | undefined
+): Effect.Effect<Rate | undefined, CommandError> => {
+  if (text === undefined) return Effect.succeed(undefined)
+  const [, counted = "", per = ""] = /^\s*(\d+)\s*\/\s*(.+?)\s*$/.exec(text) ?? []
+  const duration = Durations.durationOf(per as never)
+  return duration === undefined
+    ? Effect.fail(misused("--rate: write a number and a duration, such as \"100/1 minute\""))
+    : Effect.succeed({ count: Number(counted), per: duration, burst })
+}
+
+/** The name may be wrong. The limit is kept: the definition may come with the next deploy. */
+const warnIfUnknown = Effect.fnUntraced(function*(name: string) {
+  const admin = yield* Admin
+  if ((yield* admin.listProcesses).some(({ activities }) => activities.includes(name))) return
+  if ((yield* admin.getQueueLoads).activities.some(({ activity }) => activity === name)) return
+  yield* (yield* Output).warn(oneLine(`activity ${name} is unknown: no process serves it, and none is queued`))
+})
+
+const limitJson = ({ keys, oldestMs, sinceMs, ...limit }: Limit) => ({
+  ...limit,
+  since: isoTime(sinceMs),
+  oldest: timeOrNull(oldestMs),
+  keys: keys.map(keyJson)
+})
+
+const keyJson = ({ oldestMs, ...key }: LimitedKey) => ({ ...key, oldest: timeOrNull(oldestMs) })
+
+const timeOrNull = (ms: number | null) => ms === null ? null : isoTime(ms)

@@ -1,0 +1,109 @@
+/**
+ * Limits: how many activities of a definition are under way at once, and how often one begins, over all processes.
+ *
+ * @since 0.3.0
+ */
+import type * as Duration from "effect/Duration"
+
+/**
+ * A limit as a program gives it. Without `concurrency` as many are under way as processes have slots, without `rate`
+ * they begin as soon as they can.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Bound {
+  /** How many may have a slot at once, which each keeps until its result is stored. 1 to 1,000,000. */
+  readonly concurrency?: number | undefined
+  readonly rate?: Rate | undefined
+}
+
+/**
+ * How often something may begin: a bucket of `burst` tokens, of which one comes back every `per / count`.
+ *
+ * **Details**
+ *
+ * In any span of time at most `burst` begin, and one more for each `per / count` of it. A delivery after a crash takes
+ * no token.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Rate {
+  /** From 1 to 1,000,000. */
+  readonly count: number
+  /** From 1 millisecond to 365 days. */
+  readonly per: Duration.Input
+  /** How many may begin at once after a pause. Defaults to 1, which spaces them evenly. At most 1,000,000. */
+  readonly burst?: number | undefined
+}
+
+/**
+ * Changes of the limits of a definition. What is left out stays as it is, null removes it.
+ *
+ * **Details**
+ *
+ * `total` bounds all activities of the definition together, `eachKey` those of each key, and `keys` those of single
+ * keys, in place of `eachKey`. A key is what `limitKey` of the definition makes of a payload; activities without one
+ * share the key `""`. An activity begins when all bounds that it falls under have room. Without any bound, the keys
+ * still take turns.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface LimitChanges {
+  readonly total?: Bound | null | undefined
+  readonly eachKey?: Bound | null | undefined
+  readonly keys?: { readonly [key: string]: Bound | null } | undefined
+}
+
+/**
+ * A bound as it is stored; null stands for none.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface StoredBound {
+  readonly concurrency: number | null
+  readonly rate: { readonly count: number; readonly perMs: number; readonly burst: number } | null
+}
+
+/**
+ * The limits of a definition, and how they are used at this moment.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface Limit {
+  readonly activity: string
+  readonly total: StoredBound | null
+  readonly eachKey: StoredBound | null
+  /** When they last changed: milliseconds since the Unix epoch. */
+  readonly sinceMs: number
+  /** How many have a slot: they run, or may begin as soon as a process takes them. */
+  readonly inUse: number
+  /** How many wait for a slot or a token. */
+  readonly waiting: number
+  /** When the one that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
+  readonly oldestMs: number | null
+  /** How many keys have activities in the queue. */
+  readonly keyCount: number
+  /** Those with bounds of their own, and the busiest 100 of the others: the one with the most that wait comes first. */
+  readonly keys: ReadonlyArray<LimitedKey>
+}
+
+/**
+ * A key of a limit, and how it is used at this moment.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface LimitedKey {
+  /** Empty for activities without a key. */
+  readonly key: string
+  /** Its own bound, in place of `eachKey`; null without one. */
+  readonly own: StoredBound | null
+  readonly inUse: number
+  readonly waiting: number
+  readonly oldestMs: number | null
+}

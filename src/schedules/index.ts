@@ -1,0 +1,3 @@
+export * as MemoryScheduleDriver from "./MemoryScheduleDriver.ts"
+export * as ScheduleDriver from "./ScheduleDriver.ts"
+export * as Schedules from "./Schedules.ts"

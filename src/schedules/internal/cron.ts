@@ -1,0 +1,85 @@
+/**
+ * The occurrences of a cron expression.
+ *
+ * **Daylight saving**
+ *
+ * A time of the day that the clocks leave out comes at the next one that exists; one that they repeat comes the first
+ * time. An expression whose field of hours begins with `*` names an interval, which continues through both hours.
+ */
+import * as Cron from "effect/Cron"
+import * as Result from "effect/Result"
+
+export interface Occurrences {
+  /** Those after this time, in order. */
+  readonly after: (ms: number) => Iterable<number>
+  /** The last one that is not after this time; undefined if there is none. */
+  readonly atOrBefore: (ms: number) => number | undefined
+}
+
+/** A problem, or the occurrences. Expressions that no date fits have none. */
+export const parse = (expression: string, timeZone: string): Result.Result<Occurrences, string> => {
+  const key = `${timeZone} ${expression}`
+  const known = parsed.get(key)
+  if (known !== undefined) return known
+  const result = Result.mapBoth(
+    Cron.parse(expression, timeZone, {
+      onDstOverlap: expression.trim().split(/\s+/).at(-4)?.startsWith("*") ? "both" : "earlier"
+    }),
+    { onFailure: ({ message }) => message, onSuccess: occurrencesOf }
+  )
+  if (parsed.size >= mostParsed) parsed.clear()
+  parsed.set(key, result)
+  return result
+}
+
+// internal
+
+/** Expressions are read with each look at their schedule. */
+const parsed = new Map<string, Result.Result<Occurrences, string>>()
+
+const mostParsed = 10_000
+
+const occurrencesOf = (cron: Cron.Cron): Occurrences => {
+  /**
+   * The last neighbours that were found. A search takes a tenth of a millisecond or more, and most ask for the same: a
+   * scheduler for those around now, and schedules that share an expression.
+   */
+  const known: Array<readonly [at: number, next: number]> = []
+
+  const nextOf = (at: number): number | undefined => {
+    const pair = known.find(([before]) => before === at)
+    if (pair !== undefined) return pair[1]
+    const next = found(() => Cron.next(cron, new Date(at)))
+    if (next !== undefined && known.unshift([at, next]) > mostKnown) known.pop()
+    return next
+  }
+
+  const atOrBefore = (ms: number): number | undefined =>
+    // Occurrences are whole seconds, and the search excludes the time that it begins with.
+    known.find(([at, next]) => at <= ms && ms < next)?.[0] ??
+      found(() => Cron.prev(cron, new Date((Math.floor(ms / 1000) + 1) * 1000)))
+
+  return {
+    atOrBefore,
+    after: function*(ms) {
+      // From the one before: a search that begins in an hour that the clocks leave out, or repeat, finds others.
+      const before = atOrBefore(ms)
+      let at = before === undefined ? found(() => Cron.next(cron, new Date(ms))) : nextOf(before)
+      while (at !== undefined) {
+        if (at > ms) yield at
+        at = nextOf(at)
+      }
+    }
+  }
+}
+
+const mostKnown = 4
+
+/** A search throws if no date fits. */
+const found = (search: () => Date): number | undefined => {
+  try {
+    return search().getTime()
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,1 @@
+export * as TestSchedules from "./TestSchedules.ts"

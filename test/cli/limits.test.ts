@@ -1,0 +1,88 @@
+/**
+ * What `limits` shows, sets and removes.
+ */
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Cli from "./cli.ts"
+
+it.live("limits: set, shown with keys, and removed; mistakes fail with one line", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* PgServer.database
+    const run = (args: string | ReadonlyArray<string>) => Cli.run(args, { env: { DATABASE_URL: url } })
+    const says = Effect.fnUntraced(function*(args: string | ReadonlyArray<string>, line: string, exitCode = 0) {
+      const ended = yield* run(args)
+      assert.strictEqual(ended.stdout + ended.stderr, `${line}\n`, String(args))
+      assert.strictEqual(ended.exitCode, exitCode, String(args))
+    })
+    const json = (args: string) => Effect.map(run(`${args} --json`), ({ stdout }) => JSON.parse(stdout))
+    const unknown = "\nwarning: activity Charge is unknown: no process serves it, and none is queued"
+
+    yield* says("limits", "no limits")
+    yield* says("limits --activity Charge", "Charge has no limits")
+    yield* says("limits remove Charge", "error: there is no limit of Charge", 1)
+    yield* says(
+      ["limits", "set", "Charge", "--rate", "100/1 minute", "--burst", "10"],
+      `set the bound of Charge: 100 per 1m, 10 in a burst${unknown}`
+    )
+    yield* sql(`INSERT INTO worker_queue
+        (work_item, visible_at, created_at, instance_id, execution_id, activity_id, route, limit_name, limit_key)
+      VALUES
+        ('{}', now(), now(), 'i', 1, 1, 'Charge', 'Charge', 'tenant-7'),
+        ('{}', 'infinity', now() - interval '5 minutes', 'i', 1, 2, 'Charge', 'Charge', 'tenant-7'),
+        ('{}', 'infinity', now(), 'i', 1, 3, 'Charge', 'Charge', '')`)
+    yield* says("limits set Charge --each-key --concurrency 3", "set the bound of each key of Charge: 3 at once")
+    yield* says(
+      "limits set Charge --key tenant-7 --concurrency 10",
+      "set the bound of key tenant-7 of Charge: 10 at once"
+    )
+    const { stdout } = yield* run("limits --activity Charge")
+    assert.deepStrictEqual(
+      stdout.split("\n").map((line) => line.replace(/ +/g, " ").replace(/\d+ s$/, "AGE").trimEnd()),
+      [
+        "ACTIVITY IN ALL EACH KEY IN USE WAITING OLDEST KEYS",
+        "Charge 100 per 1m, 10 in a burst 3 at once 0 3 5 min 1",
+        "",
+        "KEY OF ITS OWN IN USE WAITING OLDEST",
+        "tenant-7 10 at once 0 2 5 min",
+        "(none) - 0 1 AGE",
+        ""
+      ]
+    )
+    const { limits } = yield* json("limits")
+    assert.deepInclude(limits[0], {
+      activity: "Charge",
+      total: { concurrency: null, rate: { count: 100, perMs: 60_000, burst: 10 } },
+      eachKey: { concurrency: 3, rate: null },
+      inUse: 0,
+      waiting: 3,
+      keyCount: 1
+    })
+    assert.isAbove(Date.parse(limits[0].since), 0)
+    assert.deepInclude(limits[0].keys[0], { key: "tenant-7", own: { concurrency: 10, rate: null }, waiting: 2 })
+    const { activities } = yield* json("queues")
+    assert.deepInclude(activities[0], { activity: "Charge", waiting: 0, later: 3, limited: 3 })
+
+    yield* says("limits remove Charge --key tenant-7", "removed the bound of key tenant-7 of Charge")
+    yield* says("limits remove Charge --key tenant-7", "error: there is no bound of key tenant-7 of Charge", 1)
+    yield* says(
+      "limits set Charge --each-key --key a --concurrency 1",
+      "error: name one of --each-key and --key",
+      2
+    )
+    yield* says("limits set Charge --burst 2", "error: --burst needs --rate", 2)
+    yield* says(
+      ["limits", "set", "Charge", "--rate", "often"],
+      "error: --rate: write a number and a duration, such as \"100/1 minute\"",
+      2
+    )
+    const refused = yield* run("limits set Charge --concurrency 0")
+    assert.include(refused.stderr, "concurrency is 0, but must be a whole number from 1 to 1000000")
+    assert.deepStrictEqual(yield* json("limits remove Charge"), {
+      action: "removed",
+      activity: "Charge",
+      eachKey: false,
+      key: null
+    })
+    assert.deepStrictEqual(yield* sql("SELECT FROM worker_queue WHERE visible_at = 'infinity'"), [])
+  }).pipe(Effect.scoped))
