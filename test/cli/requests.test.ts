@@ -82,6 +82,9 @@ it.live("request prints the answer, the refusal, or how far the question has com
       assert.include(shown, text)
     }
     assert.notInclude(shown, "duroxide-prisma/answer")
+    const hidden = (yield* run(["show", "a", "--hide-payloads"])).stdout
+    assert.include(hidden, "Add r")
+    for (const text of ["Add r 41", "success"]) assert.notInclude(hidden, text)
     const unknown = yield* run(["request", "none", "Add", "1"])
     assert.strictEqual(unknown.exitCode, 1)
   })))

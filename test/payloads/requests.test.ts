@@ -1,6 +1,6 @@
 /**
- * Requests, their answers, and starts of all kinds, whose payloads are encrypted: plain for programs and clients, sealed
- * in every row.
+ * Requests, their answers, and starts of all kinds, with encrypted payloads: plain for programs and clients, sealed in
+ * every row.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Client, RuntimeConfig } from "duroxide-prisma"
