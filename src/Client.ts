@@ -11,28 +11,37 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import type * as KeyValue from "./KeyValue.ts"
-import type { Block } from "./model/Block.ts"
-import * as ErrorDetails from "./model/ErrorDetails.ts"
-import type { Pause } from "./model/Pause.ts"
-import * as attributes from "./model/shared/attributes.ts"
-import { anyRust, current } from "./model/shared/coreVersion.ts"
-import { idOf } from "./model/shared/definitions.ts"
-import type { Ids, ServedBy } from "./model/shared/definitions.ts"
-import { durationOf, noDuration } from "./model/shared/durations.ts"
-import { explain } from "./model/shared/explained.ts"
-import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
-import type { Unfit } from "./model/shared/identifiers.ts"
-import * as interruptSignal from "./model/shared/interruptSignal.ts"
+import { checkInstanceId, describe, describeSend, durationIn, producer, reader, refused } from "./client/calls.ts"
+import {
+  InstanceAlreadyExists,
+  InstanceCancelled,
+  InstanceEnded,
+  InstanceFailed,
+  WaitTimeout
+} from "./client/errors.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "./client/errors.ts"
+import * as requests from "./client/requests.ts"
+import type { RequestError, RequestOptions } from "./client/requests.ts"
+import * as starting from "./client/starts.ts"
+import type { Replaces, StartOutcome, StartTime } from "./client/starts.ts"
+import { statusOf } from "./client/status.ts"
+import type { Status } from "./client/status.ts"
+import { endingWait, outcome, progress } from "./client/waits.ts"
 import type {
-  Payload as Codec,
-  PayloadArgument,
-  PayloadMismatch,
-  PayloadSchema,
-  PayloadTooLarge
-} from "./model/shared/payload.ts"
+  CustomStatus,
+  InterruptOptions,
+  StatusWaitOptions,
+  ValueWaitOptions,
+  WaitOptions
+} from "./client/waits.ts"
+import * as watching from "./client/watch.ts"
+import type { WatchEvent, WatchOptions } from "./client/watch.ts"
+import type * as KeyValue from "./KeyValue.ts"
+import type { Ids, ServedBy } from "./model/shared/definitions.ts"
+import { checkText } from "./model/shared/identifiers.ts"
+import * as interruptSignal from "./model/shared/interruptSignal.ts"
+import type { Payload as Codec, PayloadArgument, PayloadSchema } from "./model/shared/payload.ts"
 import { setAsideMessages } from "./model/shared/recordedArrivals.ts"
 import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
@@ -44,139 +53,21 @@ import type { Reason } from "./provider/ProviderError.ts"
 import { endOf } from "./provider/shared/endOf.ts"
 import { readStream } from "./provider/shared/readStream.ts"
 import type { ChunksMissing } from "./provider/shared/readStream.ts"
+import type * as Request from "./Request.ts"
 import type * as Signal from "./Signal.ts"
 
-export {
-  /**
-   * A payload does not fit its Schema; nothing was sent.
-   *
-   * @category errors
-   * @since 0.1.0
-   */
-  PayloadMismatch,
-  /**
-   * A payload is larger than 4 MiB of JSON text; nothing was sent.
-   *
-   * @category errors
-   * @since 0.1.0
-   */
-  PayloadTooLarge
-} from "./model/shared/payload.ts"
-
-/**
- * The id is taken by a running or an ended instance; nothing was started.
- *
- * @category errors
- * @since 0.1.0
- */
-export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExists>(
-  "duroxide-prisma/Client/InstanceAlreadyExists"
-)("InstanceAlreadyExists", { instanceId: Schema.String }) {
-  override get message() {
-    return `instance ${this.instanceId} exists already; choose another id, or start it with ifExists: "ignore"`
-  }
-}
-
-/**
- * The instance was interrupted or terminated; `reason` is the one given for it.
- *
- * @category errors
- * @since 0.2.0
- */
-export class InstanceCancelled
-  extends Schema.TaggedError<InstanceCancelled>("duroxide-prisma/Client/InstanceCancelled")("InstanceCancelled", {
-    instanceId: Schema.String,
-    reason: Schema.String
-  })
-{
-  override get message() {
-    return `instance ${this.instanceId} was cancelled: ${this.reason}`
-  }
-}
-
-/**
- * The instance ended without a typed result: its program died, its work was poison, or its code does not match its
- * history. `details` says which.
- *
- * @category errors
- * @since 0.1.0
- */
-export class InstanceFailed
-  extends Schema.TaggedError<InstanceFailed>("duroxide-prisma/Client/InstanceFailed")("InstanceFailed", {
-    instanceId: Schema.String,
-    details: ErrorDetails.ErrorDetails
-  })
-{
-  override get message() {
-    const { details } = this
-    // The message of a poison failure is the payload, which is not shown, unless the runtime has set a text.
-    const reason = details._tag === "Poison" && !/^[[{]/.test(details.message) ? `: ${details.message}` : ""
-    return `instance ${this.instanceId} failed: ${explain(details)}${reason}`
-  }
-}
-
-/**
- * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, or did
- * not have the value. It may not have been started at all. A running one continues.
- *
- * @category errors
- * @since 0.1.0
- */
-export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prisma/Client/WaitTimeout")("WaitTimeout", {
-  instanceId: Schema.String,
-  /** Defaults to `end`. */
-  waitedFor: Schema.optionalKey(Schema.Literals(["end", "status", "value"])),
-  timeoutMs: Schema.Number
-}) {
-  override get message() {
-    const missing = this.waitedFor === undefined || this.waitedFor === "end"
-      ? "had not ended"
-      : `did not have the ${this.waitedFor} waited for`
-    return `instance ${this.instanceId} ${missing} after ${this.timeoutMs} ms; if it was started, it continues`
-  }
-}
-
-/**
- * The instance has ended, so the status or value waited for will not come. `Client.wait` returns how it has ended.
- *
- * @category errors
- * @since 0.2.0
- */
-export class InstanceEnded
-  extends Schema.TaggedError<InstanceEnded>("duroxide-prisma/Client/InstanceEnded")("InstanceEnded", {
-    instanceId: Schema.String,
-    waitedFor: Schema.Literals(["status", "value"])
-  })
-{
-  override get message() {
-    return `instance ${this.instanceId} has ended without the ${this.waitedFor} waited for; wait returns its result`
-  }
-}
-
-/**
- * The current status of an instance. `output` is JSON text, as encoded by the orchestration's Schema.
- *
- * @category models
- * @since 0.1.0
- */
-export type Status =
-  | { readonly _tag: "NotFound" }
-  | {
-    readonly _tag: "Running"
-    readonly executionId: number
-    readonly customStatus: Option.Option<string>
-    /** Why no process can run its next turn, unless it is on its way. */
-    readonly block: Option.Option<Block>
-    /** What an operator has paused, as long as it keeps the instance from its next turn. */
-    readonly pause: Option.Option<Pause>
-  }
-  | { readonly _tag: "Completed"; readonly output: string; readonly customStatus: Option.Option<string> }
-  | {
-    readonly _tag: "Failed"
-    readonly details: ErrorDetails.ErrorDetails
-    readonly customStatus: Option.Option<string>
-  }
-  | { readonly _tag: "Cancelled"; readonly reason: string; readonly customStatus: Option.Option<string> }
+export * from "./client/errors.ts"
+export type { RequestError, RequestOptions } from "./client/requests.ts"
+export type { Replaces, StartOutcome, StartTime } from "./client/starts.ts"
+export type { Ended, Status } from "./client/status.ts"
+export type {
+  CustomStatus,
+  InterruptOptions,
+  StatusWaitOptions,
+  ValueWaitOptions,
+  WaitOptions
+} from "./client/waits.ts"
+export type { WatchEvent, WatchOptions } from "./client/watch.ts"
 
 type Definition<
   Payload extends PayloadSchema,
@@ -216,12 +107,15 @@ export type StartError = InstanceAlreadyExists | PayloadMismatch | PayloadTooLar
  * @category models
  * @since 0.1.0
  */
-export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & {
+export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime & {
   /**
    * What happens if the id is taken, by an instance of any orchestration and version: `refuse` fails with
-   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`.
+   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. `replaceEnded` deletes one that has ended, with its
+   * descendants, and starts anew, in one transaction; `replaceFailed` only one that has failed or was cancelled. Both
+   * fail with `InstanceAlreadyExists` otherwise: if it or a descendant still runs, if it is a child, or if it has more
+   * than 1,000 descendants. They delete, which needs the role `worker`. Defaults to `refuse`.
    */
-  readonly ifExists?: "refuse" | "ignore" | undefined
+  readonly ifExists?: "refuse" | "ignore" | Replaces | undefined
   /**
    * Which version runs: that of the definition, or the newest one served by the process that claims the start. It
    * decodes the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version;
@@ -231,76 +125,51 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
 }
 
 /**
- * Options of a wait.
+ * One of many starts. A time of its own counts instead of that of all.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.3.0
  */
-export interface WaitOptions {
+export type ManyStart<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime
+
+/**
+ * How many instances are started.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface StartManyOptions extends StartTime {
   /**
-   * Longest wait for an end that is not stored yet; then `WaitTimeout`. With 0, `wait` looks once: it returns the
-   * result of an instance that has ended, and fails otherwise. The first look is not part of it: while the store cannot
-   * be reached, it ends with the `ProviderError` of that look. Defaults to no limit.
+   * What happens to a taken id: `ignore` leaves its instance as it is, the others are those of `StartOptions`. Its
+   * outcome is `AlreadyExists`, unless the instance is replaced. Defaults to `ignore`.
    */
-  readonly timeout?: Duration.Input | undefined
+  readonly ifExists?: "ignore" | Replaces | undefined
+  /** Which version runs, as in `StartOptions`. Defaults to `own`. */
+  readonly version?: "own" | "newest" | undefined
 }
 
 /**
- * A custom status. The version counts how often the instance has set or removed it, over all its executions; changes of
- * one turn count once.
+ * The start that a signal brings along, for an id without an instance.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.3.0
  */
-export interface CustomStatus {
-  /** `none` when it was removed. */
-  readonly status: Option.Option<string>
-  readonly version: number
-}
+export type OrStart<P extends PayloadSchema, Id extends Ids = any> =
+  & { readonly orchestration: Startable<P, Id> }
+  & Omit<StartOptions<P["Type"], Id>, "instanceId" | "ifExists">
+  & {
+    /** What happens if the instance has ended, as in `StartOptions`. Defaults to `InstanceAlreadyExists`. */
+    readonly ifExists?: Replaces | undefined
+  }
 
 /**
- * Options of a wait for a status.
+ * The payload of a request, which may be left out if it is void, and its options.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.3.0
  */
-export interface StatusWaitOptions {
-  /** The version of the last status seen. Defaults to 0: the wait is for any status. */
-  readonly after?: number | undefined
-  /**
-   * Longest wait for a status that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit.
-   */
-  readonly timeout?: Duration.Input | undefined
-}
-
-/**
- * Options of a wait for a value.
- *
- * @category models
- * @since 0.2.0
- */
-export interface ValueWaitOptions<V> {
-  /** Which value is waited for. Called with each value seen, so it must not have effects. Defaults to any value. */
-  readonly until?: ((value: V) => boolean) | undefined
-  /** Longest wait for a value that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit. */
-  readonly timeout?: Duration.Input | undefined
-}
-
-/**
- * Options of an interruption.
- *
- * @category models
- * @since 0.2.0
- */
-export interface InterruptOptions {
-  /**
-   * How long the program may clean up. Then it is terminated, and with it the children that it waits for. Counted from
-   * this call, also while no process can run the instance or it is paused; a paused one ends at its resume. Leave time
-   * for a worker that dies: its activity runs again after `workerLockTimeout`. Of several interruptions the earliest
-   * deadline counts. Defaults to no limit.
-   */
-  readonly deadline?: Duration.Input | undefined
-}
+export type RequestArguments<Payload> = [Payload] extends [void] ? [payload?: Payload, options?: RequestOptions]
+  : [payload: Payload, options?: RequestOptions]
 
 /**
  * Options of `readStream`.
@@ -340,6 +209,20 @@ export class Client extends Context.Service<Client, {
     orchestration: Startable<P, Id>,
     options: StartOptions<P["Type"], Id>
   ) => Effect.Effect<void, StartError>
+
+  /**
+   * Starts many instances, and returns what has become of each, in order. Bad input of one of them refuses all, before
+   * any is written. Of two starts of one id the first counts.
+   *
+   * Up to 10,000 starts, or 8 MiB of their texts, travel in one statement and are stored together or not at all. After
+   * a failure those of earlier statements are stored, and after `ConnectionLost` also those of its own may be. Repeat
+   * the call: it never makes a second instance, unless it replaces.
+   */
+  readonly startMany: <P extends PayloadSchema, Id extends Ids>(
+    orchestration: Startable<P, Id>,
+    starts: ReadonlyArray<ManyStart<P["Type"], Id>>,
+    options?: StartManyOptions
+  ) => Effect.Effect<ReadonlyArray<StartOutcome>, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
    * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its
@@ -398,12 +281,53 @@ export class Client extends Context.Service<Client, {
    * sent before the start it is lost as well.
    *
    * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
+   *
+   * With `orStart`, a signal to an id without an instance starts it, in the same transaction: the instance has its
+   * signal, or there is none. Also a signal that is defined as `lost` then reaches the waits that its first turn has
+   * opened. Of several such calls one starts the instance, and all signals arrive. Fails with `InstanceAlreadyExists`
+   * if the instance of this id has ended.
    */
-  readonly send: <P extends PayloadSchema>(
-    signal: Signal.Signal<P>,
+  readonly send: {
+    <P extends PayloadSchema>(
+      signal: Signal.Signal<P>,
+      instanceId: string,
+      ...payload: PayloadArgument<P["Type"]>
+    ): Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
+    <P extends PayloadSchema, Q extends PayloadSchema>(
+      signal: Signal.Signal<P>,
+      instanceId: string,
+      payload: P["Type"],
+      options: { readonly orStart: OrStart<Q> }
+    ): Effect.Effect<void, StartError>
+  }
+
+  /**
+   * Asks a running instance, and waits for its answer, or fails with the error by which its program refuses. If the id
+   * is unknown, waits for its start as well, until the question is deleted as a signal is.
+   *
+   * The question is put once for each `requestId`, also by several callers and over continue-as-new: all of them get
+   * the same answer. So a repeat after `ConnectionLost` is safe, and the call itself repeats for some seconds.
+   *
+   * Fails with `InstanceEnded` if the instance ends without an answer; with `WaitTimeout`, which says how far the
+   * question has come; with `RequestFailed` if its handler died. How soon an answer is known: as in `wait`.
+   */
+  readonly request: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    request: Request.Request<P, S, E>,
     instanceId: string,
-    ...payload: PayloadArgument<P["Type"]>
-  ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
+    ...payload: RequestArguments<P["Type"]>
+  ) => Effect.Effect<S["Type"], E["Type"] | RequestError>
+
+  /**
+   * Streams the custom statuses of an instance, its values of `keys`, and its end, with which the stream ends. If the
+   * id is unknown, waits for its start. What the instance shows already comes first; `after` leaves out what a caller
+   * has seen. Changes that follow each other quickly may be passed over, but never the last one.
+   *
+   * Many streams share their statements. How soon a change is known: as in `wait`.
+   */
+  readonly watch: <V extends PayloadSchema = never>(
+    instanceId: string,
+    options?: WatchOptions<KeyValue.KeyValue<V>>
+  ) => Stream.Stream<WatchEvent<V["Type"]>, PayloadMismatch | ProviderError>
 
   /** Reads the current value of a key of an instance; `none` if it is not set or the instance is unknown. */
   readonly read: <V extends PayloadSchema>(
@@ -505,10 +429,11 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
  * @category models
  * @since 0.1.0
  */
-export type Sender = Pick<Client["Service"], "start" | "send" | "interrupt" | "terminate">
+export type Sender = Pick<Client["Service"], "start" | "startMany" | "send" | "interrupt" | "terminate">
 
 /**
- * Returns `start`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of the client.
+ * Returns `start`, `startMany`, `send`, `interrupt` and `terminate` that write to the given queues, with the checks of
+ * the client.
  *
  * **When to use**
  *
@@ -520,10 +445,18 @@ export type Sender = Pick<Client["Service"], "start" | "send" | "interrupt" | "t
  */
 export const within = (queues: Queues): Sender => ({
   start: Effect.fn("Client.start", producer)(function*(orchestration, options) {
-    yield* send(queues, yield* checkedStart(orchestration, options), options.ifExists)
+    yield* starting.send(queues, yield* starting.checkedStart(orchestration, options), options.ifExists)
   }, tracing.endingBare),
 
-  send: (signal, instanceId, ...[payload]) => sendSignal(queues, signal, instanceId, payload),
+  startMany: Effect.fn("Client.startMany", producer)(function*(orchestration, starts, options = {}) {
+    return yield* starting.startMany(queues, orchestration, starts, options)
+  }, tracing.endingBare),
+
+  send: (
+    signal: Signal.Signal<any>,
+    instanceId: string,
+    ...[payload, options]: readonly [payload?: any, options?: { readonly orStart: OrStart<any> }]
+  ): Effect.Effect<void, any> => sendSignal(queues, signal, instanceId, payload, options?.orStart),
 
   interrupt: Effect.fn("Client.interrupt", producer)(function*(instanceId, reason, options) {
     yield* checkInstanceId("Client.interrupt", instanceId)
@@ -556,51 +489,10 @@ export const within = (queues: Queues): Sender => ({
 // internal
 
 /** Where starts and messages go: a `Provider`, or a transaction of the application. */
-type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
-
-type Start = Parameters<Queues["startOrchestration"]>[0]
+type Queues = Pick<Provider["Service"], "startOrchestration" | "startOrchestrations" | "enqueueForOrchestrator">
 
 /** A hundred years. A deadline that is later never comes. */
 const longestDeadlineMs = 100 * 365 * 86_400_000
-
-/** The start of an instance, with its payload encoded and its id checked. */
-const checkedStart = Effect.fnUntraced(
-  function*<P extends PayloadSchema, Id extends Ids>(
-    orchestration: Startable<P, Id>,
-    options: StartOptions<P["Type"], Id>
-  ) {
-    const input = yield* orchestration.codecs.payload.encode(options.payload)
-    const instanceId = idOf(orchestration, options)
-    yield* refused("Client.start")(checkRootId(instanceId))
-    const given = options.attributes === undefined
-      ? attributes.none
-      : yield* refused("Client.start")(attributes.encode(options.attributes))
-    const start: Start = {
-      start: {
-        _tag: "StartOrchestration",
-        instance: instanceId,
-        orchestration: orchestration.name,
-        input,
-        version: options.version === "newest" ? null : orchestration.version,
-        parentInstance: null,
-        parentId: null,
-        executionId: 1,
-        ...(attributes.hasAny(given) && { attributes: given })
-      },
-      pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
-      delay: Option.none()
-    }
-    return start
-  }
-)
-
-const send = Effect.fnUntraced(function*(queues: Queues, start: Start, ifExists: "refuse" | "ignore" | undefined) {
-  yield* describeSend("start", start.start.orchestration, start.start.instance)
-  const answer = yield* queues.startOrchestration({ ...start, start: yield* tracing.withTraceparent(start.start) })
-  if (answer === "AlreadyExists" && ifExists !== "ignore") {
-    return yield* new InstanceAlreadyExists({ instanceId: start.start.instance })
-  }
-})
 
 const enqueueTermination = Effect.fnUntraced(
   function*(queues: Queues, instanceId: string, reason: string, delay?: Duration.Duration) {
@@ -620,18 +512,20 @@ const sendSignal = Effect.fnUntraced(
     queues: Queues,
     { codec, name, unawaited }: Signal.Signal<P>,
     instanceId: string,
-    payload: P["Type"]
+    payload: P["Type"],
+    orStart: OrStart<any> | undefined
   ) {
     yield* checkInstanceId("Client.send", instanceId)
-    const data = yield* codec.encode(payload)
+    const signal = {
+      _tag: unawaited === "kept" ? "QueueMessage" as const : "ExternalRaised" as const,
+      instance: instanceId,
+      name,
+      data: yield* codec.encode(payload)
+    }
+    if (orStart !== undefined) return yield* starting.sendWith(queues, signal, orStart)
     yield* describeSend("send", name, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>({
-        _tag: unawaited === "kept" ? "QueueMessage" : "ExternalRaised",
-        instance: instanceId,
-        name,
-        data
-      }),
+      message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>(signal),
       delay: Option.none()
     })
   },
@@ -667,37 +561,24 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
 
   // Without a span of its own: it would be the parent of the start, but end after the instance, or with the process.
   execute: Effect.fn(function*(orchestration, options) {
-    const start = yield* checkedStart(orchestration, options)
+    const start = yield* starting.checkedStart(orchestration, options)
     const { instance } = start.start
     const caller = yield* tracing.currentSpan
-    const sent = tracing.inSpan(send(provider, start, options.ifExists), "Client.start", "producer", caller)
+    const sent = tracing.inSpan(starting.send(provider, start, options.ifExists), "Client.start", "producer", caller)
     const ended = Effect.andThen(describe(instance), outcome(provider, orchestration, instance, options, sent))
     return yield* tracing.inSpan(ended, "Client.wait", "client", caller)
   }),
+
+  request: (request, instanceId, ...[payload, options]) =>
+    requests.ask(provider, request, instanceId, payload, options),
+
+  watch: (instanceId, options = {}) => watching.watch(provider, instanceId, options),
 
   status: Effect.fn("Client.status", reader)(function*(instanceId): Effect.fn.Return<Status, ProviderError> {
     yield* checkInstanceId("Client.status", instanceId)
     yield* describe(instanceId)
     const found = yield* provider.readInstance(instanceId)
-    if (Option.isNone(found)) return { _tag: "NotFound" }
-    const state = found.value
-    const customStatus = Option.fromNullOr(state.customStatus)
-    const end = endOf(state)
-    if (end === undefined) {
-      return {
-        _tag: "Running",
-        executionId: state.executionId,
-        customStatus,
-        block: Option.fromNullOr(state.block),
-        pause: Option.fromNullOr(state.pause)
-      }
-    }
-    if (end._tag === "Completed") return { ...end, customStatus }
-    const { details } = end
-    const reason = ErrorDetails.cancellationOf(details)
-    return reason === undefined
-      ? { _tag: "Failed", details, customStatus }
-      : { _tag: "Cancelled", reason, customStatus }
+    return Option.isNone(found) ? { _tag: "NotFound" } : statusOf(found.value)
   }, tracing.endingBare),
 
   read: Effect.fn("Client.read", reader)(function*(keyValue, instanceId) {
@@ -744,79 +625,3 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     endingWait
   )
 })
-
-/** Waits for the end of an instance, after its start if there is one. */
-const outcome = Effect.fnUntraced(
-  function*<P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, StartFailure = never>(
-    provider: Provider["Service"],
-    orchestration: Definition<P, S, E>,
-    instanceId: string,
-    options: WaitOptions | undefined,
-    start?: Effect.Effect<void, StartFailure>
-  ) {
-    const timeout = yield* timeoutOf("Client.wait", options?.timeout)
-    const end = Option.getOrUndefined(yield* provider.awaitEnd({ instanceId, timeout, start }))
-    if (end === undefined) return yield* new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout!) })
-    if (end._tag === "Completed") return yield* orchestration.codecs.success.decode(end.output)
-    const { details } = end
-    const reason = ErrorDetails.cancellationOf(details)
-    if (reason !== undefined) return yield* new InstanceCancelled({ instanceId, reason })
-    yield* orchestration.codecs.error.checkOpened(details)
-    const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
-      ? orchestration.codecs.error.decodeOption(details.message)
-      : Option.none()
-    return yield* Option.isSome(typed)
-      ? Effect.fail(typed.value)
-      : Effect.fail(new InstanceFailed({ instanceId, details }))
-  }
-)
-
-const progress = Effect.fnUntraced(function*<A>(
-  provider: Provider["Service"],
-  waitedFor: "status" | "value",
-  instanceId: string,
-  timeout: Duration.Input | undefined,
-  options: Pick<Parameters<typeof provider.awaitProgress<A>>[0], "key" | "until">
-) {
-  const duration = yield* timeoutOf(waitedFor === "status" ? "Client.waitForStatus" : "Client.waitForValue", timeout)
-  const answer = yield* provider.awaitProgress({ ...options, instanceId, timeout: duration })
-  if (answer._tag === "Found") return answer.found
-  if (answer._tag === "Ended") return yield* new InstanceEnded({ instanceId, waitedFor })
-  return yield* new WaitTimeout({ instanceId, waitedFor, timeoutMs: Duration.toMillis(duration!) })
-})
-
-/** Ends the span of a wait. That the instance has ended is an answer, not an error of the span. */
-const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
-  tracing.endingAs(self, (exit) => {
-    const error = Option.getOrUndefined(Exit.findErrorOption(exit))
-    return error?._tag === "InstanceEnded" ? Exit.void : exit
-  })
-
-// Without the stack of a span: it would show lines of this file.
-const producer = { kind: "producer", captureStackTrace: false } as const
-const reader = { kind: "client", captureStackTrace: false } as const
-
-const describe = (instanceId: string) =>
-  tracing.annotate((span, context) => tracing.describeInstance(span, context, instanceId))
-
-const describeSend = (operation: string, destination: string | undefined, instanceId: string) =>
-  tracing.annotate((span, context) =>
-    tracing.describeMessaging(span, context, { operation, type: "send", destination, instanceId })
-  )
-
-const refused = (operation: string) =>
-  Effect.mapError(({ field, problem }: Unfit) =>
-    new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
-  )
-
-const timeoutOf = (operation: string, timeout: Duration.Input | undefined) => durationIn(operation, "timeout", timeout)
-
-const durationIn = (operation: string, field: string, input: Duration.Input | undefined) => {
-  if (input === undefined) return Effect.succeed(undefined)
-  const duration = durationOf(input)
-  return duration === undefined || Duration.isNegative(duration)
-    ? Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem: noDuration }) }))
-    : Effect.succeed(duration)
-}
-
-const checkInstanceId = (operation: string, instanceId: string) => refused(operation)(checkId(instanceId))

@@ -13,6 +13,7 @@ import { recordKey as attributesKey } from "./model/shared/attributes.ts"
 import { checkKey } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
+import { isAnswerKey } from "./model/shared/requestSignal.ts"
 import { decoded, engine, OrchestrationContext } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 
@@ -49,7 +50,7 @@ export interface KeyValue<in out V extends PayloadSchema> {
 export const getAll: Effect.Effect<ReadonlyMap<string, string>, never, OrchestrationContext> = Effect.gen(
   function*() {
     const { keyValues } = yield* engine
-    return new Map([...yield* keyValues].sort(([a], [b]) => ascending(a, b)))
+    return new Map([...yield* keyValues].filter(([key]) => !isAnswerKey(key)).sort(([a], [b]) => ascending(a, b)))
   }
 )
 
@@ -59,10 +60,14 @@ export const getAll: Effect.Effect<ReadonlyMap<string, string>, never, Orchestra
  * @category removal
  * @since 0.1.0
  */
-export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect.flatMap(
-  engine,
-  ({ request }) => request({ _tag: "ClearKeyValues" })
-)
+export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect.gen(function*() {
+  const { keyValues, request } = yield* engine
+  const keys = [...(yield* keyValues).keys()]
+  const own = keys.filter((key) => !isAnswerKey(key))
+  if (own.length === keys.length) return yield* request({ _tag: "ClearKeyValues" })
+  // The answers to requests stay.
+  for (const key of own.sort(ascending)) yield* request({ _tag: "ClearKeyValue", key })
+})
 
 /**
  * Removes all values of the instance that were last set before `time`, and returns their number. A value counts as set
@@ -76,7 +81,8 @@ export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<num
     const { keyValueTimes, request } = yield* engine
     const limit = DateTime.toEpochMillis(DateTime.makeUnsafe(time))
     // In the order of the keys: the order in which they were set is not stored.
-    const keys = [...yield* keyValueTimes].flatMap(([key, setAt]) => setAt < limit ? key : []).sort(ascending)
+    const keys = [...yield* keyValueTimes].flatMap(([key, setAt]) => setAt < limit && !isAnswerKey(key) ? key : [])
+      .sort(ascending)
     for (const key of keys) yield* request({ _tag: "ClearKeyValue", key })
     return keys.length
   })
@@ -93,6 +99,8 @@ export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<Sc
   const codec = payloads.make(`value of key "${key}"`, schema)
   const checked = key === attributesKey
     ? Effect.die(new Error("key is refused: it is reserved, use Orchestration.setAttributes"))
+    : isAnswerKey(key)
+    ? Effect.die(new Error("key is refused: it is reserved for answers to requests"))
     : Effect.flatMap(OrchestrationContext, ({ instanceId }) => fit.orDie(checkKey(key, instanceId)))
   return {
     key,

@@ -13,6 +13,7 @@ import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
+import * as requestSignal from "./model/shared/requestSignal.ts"
 import * as retrySignal from "./model/shared/retrySignal.ts"
 import { decoded, engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
@@ -79,7 +80,7 @@ export const make = <P extends PayloadInput = Schema.Void>(
   options?: Options<P>
 ): Signal<SchemaOf<P>> => {
   checkNameUnsafe("signal", name)
-  if (name === interruptSignal.name || name === retrySignal.name) {
+  if (name === interruptSignal.name || name === retrySignal.name || requestSignal.isName(name)) {
     throw new RangeError(`name of signal ${JSON.stringify(name)} is refused: it is reserved`)
   }
   const { unawaited = "kept" } = options ?? {}

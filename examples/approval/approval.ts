@@ -1,8 +1,9 @@
 /**
  * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
- * instead, and after seven days the request fails. The status text shows the stage.
+ * instead, and after seven days it gives up. Until then, who has asked may take the expense back. The status text shows
+ * the stage.
  */
-import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Orchestration, Request, Runtime } from "duroxide-prisma"
 import { External } from "duroxide-prisma/recipes/completions"
 import { Console, Context, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
 
@@ -36,6 +37,13 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Sche
 
 export class NoAnswer extends Schema.TaggedError<NoAnswer>()("NoAnswer", {}) {}
 
+export class Withdrawn extends Schema.TaggedError<Withdrawn>()("Withdrawn", {}) {}
+
+export class NotYours extends Schema.TaggedError<NotYours>()("NotYours", {}) {}
+
+/** Who has asked takes the expense back, and learns at once whether that counts. */
+export const Withdraw = Request.make("Withdraw", { payload: { by: Schema.String }, error: NotYours })
+
 /** A person's answer. It comes from outside, by the token that the handler gets. */
 export const Decide = External.make("Decide", {
   payload: Expense,
@@ -53,7 +61,7 @@ export const Pay = Activity.make("Pay", { payload: Expense })
 export const Reimburse = Orchestration.make("Reimburse", {
   payload: Schema.Struct({ expense: Expense, policy: Policy }),
   success: Schema.Struct({ approvedBy: Schema.String }),
-  error: Schema.Union([Refused, NoAnswer])
+  error: Schema.Union([Refused, NoAnswer, Withdrawn])
 })
 
 const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy }) {
@@ -65,10 +73,11 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
   // One question for the whole time: the answer of a manager counts after the director was asked, too.
-  const decision = yield* Effect.raceFirst(
+  const decision = yield* Effect.raceAllFirst([
     Effect.option(Decide.execute(expense)),
-    Effect.as(ask(expense, policy), Option.none())
-  )
+    Effect.as(ask(expense, policy), Option.none()),
+    withdrawal(expense)
+  ])
   if (Option.isNone(decision)) {
     yield* Orchestration.setCustomStatus("no one answered")
     yield* Notify.execute({ to: expense.employee, text: `no one answered about ${expense.purpose}` })
@@ -78,6 +87,18 @@ const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
   if (approved) return by
   yield* Orchestration.setCustomStatus(`refused by ${by}`)
   return yield* new Refused({ by })
+})
+
+const withdrawal = Effect.fnUntraced(function*({ employee }: Expense) {
+  while (true) {
+    const { answer, payload, refuse } = yield* Withdraw.take
+    if (payload.by === employee) {
+      yield* answer()
+      yield* Orchestration.setCustomStatus("withdrawn")
+      return yield* new Withdrawn()
+    }
+    yield* refuse(new NotYours())
+  }
 })
 
 const ask = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {

@@ -1,6 +1,6 @@
 /**
- * `npm run example -- approval`, in a clone: three expenses, of which one is small, one is approved late and one is
- * forgotten.
+ * `npm run example -- approval`, in a clone: four expenses, of which one is small, one is approved late, one is taken
+ * back and one is forgotten.
  *
  * A day lasts 500 milliseconds; `DAY="1 minute"` gives you more time to look.
  */
@@ -9,7 +9,7 @@ import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Completion } from "duroxide-prisma/recipes/completions"
 import { Config, Console, Duration, Effect, Layer, Option, Redacted, Schedule } from "effect"
 import { randomBytes } from "node:crypto"
-import { Decide, Inbox, policy, Reimburse, RuntimeLive } from "./approval.ts"
+import { Decide, Inbox, policy, Reimburse, RuntimeLive, Withdraw } from "./approval.ts"
 
 const App = Layer.mergeAll(RuntimeLive, Client.layer, Completion.layer({ activities: [Decide] })).pipe(
   Layer.provide(PrismaProvider.layerDefault({ schema: "example_approval" })),
@@ -46,6 +46,12 @@ const main = Effect.gen(function*() {
   // What the form of the page does. Anything else that knows the token could, by HTTP: `CompletionApi`.
   yield* Decide.complete(inbox.get(laptop)!, { by: "the director", approved: true })
   yield* Console.log(`a laptop: approved by ${(yield* client.wait(Reimburse, laptop)).approvedBy}`)
+
+  const chair = yield* submit("a chair", 60_000)
+  const refusal = yield* Effect.flip(client.request(Withdraw, chair, { by: "Bob" }))
+  yield* Console.log(`Bob takes it back: ${refusal._tag}`)
+  yield* client.request(Withdraw, chair, { by: "Ada" })
+  yield* Console.log(`Ada takes it back: ${(yield* Effect.flip(client.wait(Reimburse, chair)))._tag}`)
 
   const sofa = yield* submit("a sofa", 80_000)
   const failure = yield* Effect.flip(client.wait(Reimburse, sofa))

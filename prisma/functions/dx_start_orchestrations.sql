@@ -4,19 +4,20 @@
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
--- queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first
+-- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
 -- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
 -- deletes it. Otherwise its start is stored as one without a first turn.
 --
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
--- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
+-- dx_start_with_more.
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
+  p_starts jsonb,                  -- [{fields of dx_start, without a parent; more, as in dx_start_with_more}]
   p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
                                    --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
@@ -53,6 +54,13 @@ BEGIN
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
     END IF;
+  END IF;
+
+  IF p_starts @? '$[*].more' THEN
+    RETURN dx_start_with_more(
+      p_starts, p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items,
+      p_workers, p_texts, v_now_ms
+    );
   END IF;
 
   v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);

@@ -30,6 +30,7 @@ import { preflight } from "./commands/preflight.ts"
 import { processes } from "./commands/processes.ts"
 import { queues } from "./commands/queues.ts"
 import { redrive } from "./commands/redrive.ts"
+import { request } from "./commands/request.ts"
 import { retry } from "./commands/retry.ts"
 import { schedules } from "./commands/schedules.ts"
 import { show } from "./commands/show.ts"
@@ -42,6 +43,7 @@ import { top } from "./commands/top.ts"
 import { ui } from "./commands/ui.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { wait } from "./commands/wait.ts"
+import { watch } from "./commands/watch.ts"
 import * as Completions from "./internal/completions.ts"
 import { exitCodes, ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
@@ -87,7 +89,9 @@ const root = (io: Io) =>
       mcp,
       start,
       signal,
+      request,
       wait,
+      watch,
       stream,
       complete,
       failing,

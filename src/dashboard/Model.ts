@@ -231,7 +231,7 @@ export const Place = Schema.Struct({
  * @since 0.3.0
  */
 export const Wait = Schema.Struct({
-  kind: Schema.Literals(["signal", "timer", "activity", "child"]),
+  kind: Schema.Literals(["signal", "request", "timer", "activity", "child"]),
   name: orNull(Schema.String),
   /** Id of a child. */
   instanceId: orNull(Schema.String),

@@ -86,6 +86,8 @@ export interface InstanceState {
   readonly block: Block | null
   /** What keeps an instance that has not ended paused; null unless an operator has paused it. */
   readonly pause: Pause | null
+  /** When an instance that was started for later begins; null for all others. Milliseconds since the Unix epoch. */
+  readonly startsAtMs: number | null
   /** Milliseconds since the Unix epoch. */
   readonly createdAtMs: number
   readonly updatedAtMs: number

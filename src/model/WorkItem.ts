@@ -58,7 +58,14 @@ const variants = {
   ActivityFailed: { instance: text, executionId: U64, id: U64, details: ErrorDetails.ErrorDetails },
   // Visible from `fireAtMs` on, milliseconds since the Unix epoch.
   TimerFired: { instance: text, executionId: U64, id: U64, fireAtMs: U64 },
-  ExternalRaised: { instance: text, name: text, data: text, traceparent },
+  // `withStart`: sent with the start of its instance, and delivered after the first turn. Duroxide ignores it.
+  ExternalRaised: {
+    instance: text,
+    name: text,
+    data: text,
+    traceparent,
+    withStart: Schema.optionalKey(Schema.Boolean)
+  },
   SubOrchCompleted: { parentInstance: text, parentExecutionId: U64, parentId: U64, result: text },
   SubOrchFailed: { parentInstance: text, parentExecutionId: U64, parentId: U64, details: ErrorDetails.ErrorDetails },
   CancelInstance: { instance: text, reason: text, traceparent },

@@ -7,6 +7,7 @@ import * as attributes from "../model/shared/attributes.ts"
 import { explain, explainEnd } from "../model/shared/explained.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import * as markers from "../model/shared/markers.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import { shownValue } from "./attributes.ts"
 import { time } from "./times.ts"
@@ -23,6 +24,8 @@ export const kindOf = (event: Event.Event, lostSignals: ReadonlySet<number>): st
     ? kindsOfCancellations[event._tag]!
     : isOfAttributes(event)
     ? "attributes changed"
+    : isOfRequest(event)
+    ? kindsOfRequests[event._tag]!
     : event._tag !== "ExternalEventPersistent"
     ? kindsOfTypes[event._tag]
     : kindsOfSignals[event.name] ?? kindsOfTypes[event._tag]
@@ -33,6 +36,18 @@ export const isOwnSignal = ({ name }: { readonly name: string }): boolean => kin
 /** Whether it records a change of attributes. */
 export const isOfAttributes = (event: Event.Event): boolean =>
   event._tag === "KeyValueSet" && event.key === attributes.recordKey
+
+/** Whether it is a question, a wait for one, or an answer. */
+export const isOfRequest = (event: Event.Event): boolean =>
+  "name" in event ? requestSignal.isName(event.name) : "key" in event && requestSignal.isAnswerKey(event.key)
+
+/** Messages and values of requests. */
+const kindsOfRequests: { readonly [type: string]: string } = {
+  ExternalSubscribedPersistent: "request awaited",
+  ExternalEventPersistent: "request",
+  KeyValueSet: "request answered",
+  KeyValueCleared: "answer removed"
+}
 
 export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   OrchestrationStarted: "started",
@@ -142,10 +157,15 @@ export const describe = (event: Event.Event, { hidesPayloads }: Visibility = all
       return `${answered} due ${time(event.fireAtMs)}`
     case "ExternalSubscribed":
     case "ExternalSubscribedPersistent":
-      return event.name
+      return requestSignal.isName(event.name) ? requestSignal.requestOf(event.name) : event.name
     case "ExternalEventPersistent":
       if (event.name === interruptSignal.name) return interruptSignal.decode(event.data)
       if (event.name === retrySignal.name) return retrySignal.describe(event.data)
+      if (requestSignal.isName(event.name)) {
+        const question = requestSignal.decode(event.data) ?? { id: "", payload: event.data }
+        return [requestSignal.requestOf(event.name), question.id, payload(question.payload)]
+          .filter((text) => text !== "").join(" ")
+      }
       return `${event.name} ${payload(event.data)}`.trimEnd()
     case "ExternalEvent":
       return `${event.name} ${payload(event.data)}`.trimEnd()
@@ -153,15 +173,18 @@ export const describe = (event: Event.Event, { hidesPayloads }: Visibility = all
       return event.status ?? "removed"
     case "KeyValueSet":
       if (event.key === attributes.recordKey) return changesOf(event.value)
-      return `${event.key} ${payload(event.value)}`.trimEnd()
+      return `${keyOf(event.key)} ${payload(event.value)}`.trimEnd()
     case "KeyValueCleared":
-      return event.key
+      return keyOf(event.key)
     case "KeyValuesCleared":
       return ""
   }
 }
 
 // internal
+
+/** The id of a request, for the key of an answer. */
+const keyOf = (key: string): string => requestSignal.isAnswerKey(key) ? requestSignal.idOfAnswer(key) : key
 
 const all: Visibility = { hidesPayloads: false }
 

@@ -7,6 +7,7 @@ import * as CoreVersion from "../model/shared/coreVersion.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import * as markers from "../model/shared/markers.ts"
 import { setAsideMessages } from "../model/shared/recordedArrivals.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import { Admin } from "../provider/Admin.ts"
 import type { InstanceInfo } from "../provider/Admin.ts"
 import type { ExecutionInfo } from "../provider/AdminDriver.ts"
@@ -43,7 +44,9 @@ export interface InstanceDetail extends ReturnType<typeof outcomeOf> {
   readonly interruption: { readonly sinceMs: number; readonly reason: string } | null
   /** What it could continue with now, if a living process served it. */
   readonly unserved: ReadonlyArray<Definition>
-  /** Texts of JSON by key. */
+  /** Answers to requests that it keeps: texts of JSON, with `success`, `error` or `failed`. */
+  readonly answers: ReadonlyArray<readonly [requestId: string, answer: string]>
+  /** Texts of JSON by key, without answers to requests. */
   readonly keyValues: ReadonlyArray<readonly [key: string, value: string]>
   /** The version of the replay rules that its processes must support; null: any. */
   readonly pinnedVersion: string | null
@@ -88,6 +91,7 @@ export const read = Effect.fnUntraced(function*(instanceId: string, { execution,
   const waits = mayContinue ? found.waits : []
   const pin = executions.find((one) => one.executionId === state.executionId)?.pinnedVersion ?? null
   const foreign = foreignOf(pin)
+  const values = [...yield* (yield* Provider).getKvAllValues(instanceId)]
   return {
     ...outcome,
     state,
@@ -108,7 +112,10 @@ export const read = Effect.fnUntraced(function*(instanceId: string, { execution,
     unserved: outcome.status === "Running" && foreign === null
       ? unservedOf(state, queued, waits, yield* admin.listProcesses)
       : [],
-    keyValues: [...yield* (yield* Provider).getKvAllValues(instanceId)],
+    answers: values.flatMap(([key, value]) =>
+      requestSignal.isAnswerKey(key) ? [[requestSignal.idOfAnswer(key), value] as const] : []
+    ),
+    keyValues: values.filter(([key]) => !requestSignal.isAnswerKey(key)),
     pinnedVersion: pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`,
     foreign
   }

@@ -110,6 +110,7 @@ const reasonOf = Cause.$match({
   Task: ({ name }) => `waits for task ${name}`,
   Completion: ({ name }) => `waits for a completion of ${name} from outside`,
   Signal: ({ name }) => `waits for signal ${name}`,
+  Request: ({ name }) => `waits for requests ${name}`,
   Timer: () => "sleeps",
   Nothing: () => "waits for nothing that is stored"
 })
@@ -135,6 +136,7 @@ const timesOf = Cause.$match({
   Task: ({ sinceMs }) => [sinceMs, null] as const,
   Completion: ({ sinceMs, untilMs }) => [sinceMs, untilMs] as const,
   Signal: ({ sinceMs, untilMs }) => [sinceMs, untilMs] as const,
+  Request: ({ sinceMs, untilMs }) => [sinceMs, untilMs] as const,
   Timer: ({ untilMs }) => [null, untilMs] as const,
   Nothing: () => [null, null] as const
 })

@@ -49,8 +49,11 @@ export interface Options {
  * @category models
  * @since 0.2.0
  */
-export interface Joined
-  extends Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker">
+export interface Joined extends
+  Pick<
+    Provider["Service"],
+    "startOrchestration" | "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker"
+  >
 {
   readonly outbox: Pick<OutboxDriver["Service"], "add">
   readonly tasks: Pick<TaskDriver["Service"], "create">

@@ -17,8 +17,8 @@ import type { QueuePlace } from "./AdminDriver.ts"
  * @since 0.3.0
  */
 export interface Wait {
-  readonly kind: "signal" | "timer" | "activity" | "child"
-  /** Name of the signal, activity or orchestration; null for a timer. */
+  readonly kind: "signal" | "request" | "timer" | "activity" | "child"
+  /** Name of the signal, request, activity or orchestration; null for a timer. */
   readonly name: string | null
   /** The child; null for other kinds. */
   readonly instanceId: string | null
@@ -83,6 +83,7 @@ export interface AwaitedActivity {
  * - `Completion`: it waits for someone to complete activity `name` from outside, until `untilMs`; with the last
  *   heartbeat, whose `details` are JSON text.
  * - `Signal`: it waits for a signal, at most until `untilMs`, null without a limit.
+ * - `Request`: it waits for requests alone, at most until `untilMs`, null without a limit.
  * - `Timer`: it sleeps until then.
  * - `Nothing`: nothing that is stored would wake it.
  *
@@ -127,6 +128,7 @@ export type Cause = Data.TaggedEnum<{
     readonly heartbeat: { readonly atMs: number; readonly details: string } | null
   }
   Signal: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
+  Request: { readonly name: string; readonly sinceMs: number; readonly untilMs: number | null }
   Timer: { readonly untilMs: number }
   Nothing: {}
 }>

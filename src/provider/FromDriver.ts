@@ -198,9 +198,10 @@ export const makeEnqueue = (
     "startOrchestrations" | "enqueueForOrchestrator" | "enqueueForWorker" | "readProgress"
   >,
   payloads?: PayloadCodec["Service"]
-): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+): enqueue.Enqueue => {
   const { enqueueForOrchestrator, enqueueForWorker, startOrchestrations } = gates.counted(driver)
   const provider = enqueue.make({
+    sendStarts: startOrchestrations,
     sendStart: (start) => Effect.map(startOrchestrations([start]), ([answer]) => answer!),
     sendMessage: (message) => Effect.map(enqueueForOrchestrator([message]), ([answer]) => answer!),
     sendActivity: (activity) => enqueueForWorker([activity])

@@ -23,6 +23,7 @@ import type * as WorkItem from "../model/WorkItem.ts"
 import type { SlotsInUse } from "../waking/Notifier.ts"
 import type { Backlog } from "./Backlog.ts"
 import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
+import type { Start, StartOutcome } from "./calls/starts.ts"
 import type { ReadStream, StreamPage } from "./calls/streams.ts"
 import type {
   Claimed,
@@ -44,6 +45,7 @@ import type {
 import type { ProviderError } from "./ProviderError.ts"
 
 export type * from "./calls/reads.ts"
+export type * from "./calls/starts.ts"
 export type * from "./calls/streams.ts"
 export type * from "./calls/turns.ts"
 
@@ -173,14 +175,19 @@ export class Provider extends Context.Service<Provider, {
   readonly enqueueForWorker: (activity: WorkItem.Of<"ActivityExecute">) => Effect.Effect<void, ProviderError>
 
   /**
-   * Creates an instance, pinned to `pinnedVersion`, together with its start message. `AlreadyExists` when the id is
-   * taken; then nothing is written.
+   * Creates an instance, pinned to `pinnedVersion`, together with its start message and the signal that goes with it.
+   * Fails with `InstanceFull` if that signal is for a running instance that has too many messages.
    */
-  readonly startOrchestration: (options: {
-    readonly start: WorkItem.Of<"StartOrchestration">
-    readonly pinnedVersion: CoreVersion
-    readonly delay: Option.Option<Duration.Duration>
-  }) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
+  readonly startOrchestration: (start: Start) => Effect.Effect<StartOutcome, ProviderError>
+
+  /**
+   * Starts many instances, and answers for each of them, in order. All are checked before any is written. Up to 10,000
+   * starts and 8 MiB of their texts travel in one statement, and are stored together or not at all; after a failure
+   * those of earlier statements are stored. A signal is refused with `InvalidInput`.
+   */
+  readonly startOrchestrations: (
+    starts: ReadonlyArray<Start>
+  ) => Effect.Effect<ReadonlyArray<StartOutcome>, ProviderError>
 
   /**
    * Stores results of activities together with the turn they lead to, if the instance is exactly where the caller

@@ -7,6 +7,7 @@ import * as attributes from "../model/shared/attributes.ts"
 import type { OnInterrupt, ServedBy } from "../model/shared/definitions.ts"
 import { childId } from "../model/shared/identifiers.ts"
 import * as markers from "../model/shared/markers.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import { whereDifferent } from "./difference.ts"
@@ -302,6 +303,12 @@ const attributesNoun = "change of attributes"
 /** Calls of tasks and changes are activities of ours, whose input has the name of the task or the id of the change. */
 const builtIn = (fields: object): string | undefined => {
   if ("key" in fields && fields.key === attributes.recordKey) return attributesNoun
+  if ("key" in fields && requestSignal.isAnswerKey(String(fields.key))) {
+    return described("answer to request", requestSignal.idOfAnswer(String(fields.key)))
+  }
+  if ("name" in fields && requestSignal.isName(String(fields.name))) {
+    return described("wait for request", requestSignal.requestOf(String(fields.name)))
+  }
   if (!("name" in fields && "input" in fields)) return undefined
   if (fields.name === markers.setAside) return `set aside signal ${String(fields.input)}`
   const [activity, input] = [String(fields.name), String(fields.input)]

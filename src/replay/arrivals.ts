@@ -4,6 +4,7 @@
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { Ledger, Schedule } from "../model/shared/ledger.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
@@ -48,21 +49,25 @@ const nouns: { readonly [K in Schedule]: string } = {
  *
  * `areRecorded`: the messages were made from the events of a history, so each becomes an event again. `isOwn`: the
  * execution is one of this package, whose histories may be cut. A result that was on its way then answers nothing.
- * `onSignal` is called with each signal and its event.
+ * `onSignal` is called with each signal and its event. `isAnswered` says of the id of a request whether its answer is
+ * kept: the same question is not put again, nor one that has not been answered yet.
  */
 export const toEvents = (
   executionId: number,
   ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
   append: Append,
-  { areRecorded = false, isOwn = false, onSignal }: {
+  { areRecorded = false, isAnswered, isOwn = false, onSignal }: {
     readonly areRecorded?: boolean | undefined
     readonly isOwn?: boolean
+    readonly isAnswered: (requestId: string) => boolean
     readonly onSignal?: (message: WorkItem.WorkItem, event: Event.Event) => void
-  } = {}
+  }
 ): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
   const answeredNow = new Set<number>()
   let cancelRequested = ledger.cancelRequest !== undefined
+  /** Questions of this batch. */
+  const asked = new Set<string>()
   const warnings: Array<string> = []
   let abort: ErrorDetails.ErrorDetails | undefined
 
@@ -116,6 +121,14 @@ export const toEvents = (
     }
   }
 
+  const isAsked = (data: string): boolean => {
+    const id = requestSignal.decode(data)?.id
+    if (id === undefined) return false
+    if (asked.has(id) || ledger.hasQuestion(id) || isAnswered(id)) return true
+    asked.add(id)
+    return false
+  }
+
   for (const message of messages) {
     switch (message._tag) {
       case "ActivityCompleted":
@@ -136,6 +149,7 @@ export const toEvents = (
       case "QueueMessage":
         // The call was given up, also with its execution: nothing will ever read the end of its task.
         if (taskSignal.isName(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
+        if (requestSignal.isName(message.name) && !areRecorded && isAsked(message.data)) break
         signal(message, { _tag: "ExternalEventPersistent", name: message.name, data: message.data })
         break
       default:

@@ -55,6 +55,11 @@ export interface Engine {
   readonly append: (chunk: AppendedChunk) => Effect.Effect<void>
   /** Whether the change with this id applies to this execution; see `Orchestration.changed`. */
   readonly changed: (id: string) => Effect.Effect<boolean>
+  /**
+   * What was decided about a question when it was taken: `Rejected` by this answer, `Accepted`, or nothing yet. Asked
+   * once for each question that is taken.
+   */
+  readonly verdict: (requestId: string) => Effect.Effect<Verdict>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
   /** How many events of this execution the code has seen. */
@@ -73,6 +78,8 @@ export interface Engine {
   /** When each of them was set, milliseconds since the Unix epoch. */
   readonly keyValueTimes: Effect.Effect<ReadonlyMap<string, number>>
 }
+
+export type Verdict = { readonly _tag: "Rejected"; readonly answer: string } | { readonly _tag: "Accepted" | "New" }
 
 /** A reference, so that the types of programs do not name it. It is provided together with `OrchestrationContext`. */
 export const Engine = Context.Reference<Engine>("duroxide-prisma/Engine", {

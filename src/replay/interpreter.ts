@@ -31,6 +31,7 @@ import type { AppendedChunk } from "./context.ts"
 import type { Decode } from "./difference.ts"
 import * as fibers from "./fibers.ts"
 import type { ProgramSpan } from "./programSpans.ts"
+import { Questions } from "./questions.ts"
 import { silentWhile } from "./silence.ts"
 
 /** An orchestration's code as the interpreter runs it: encoded input in, encoded success or error out. */
@@ -105,6 +106,7 @@ export class Interpreter {
   /** Holds the events that were applied, and the requests that were bound. */
   readonly ledger = new Ledger()
   private readonly changes = new Changes()
+  private readonly questions = new Questions()
   private readonly options: Options
   private readonly state: State
   /** Requests without an event, oldest first. */
@@ -142,6 +144,7 @@ export class Interpreter {
   /** The decisions of the code are those of this record from now on; or new ones, when it is undefined. */
   follow(recorded: ReadonlyArray<Event.Event> | undefined): void {
     this.changes.follow(recorded)
+    this.questions.follow(recorded)
     if (recorded === undefined || recorded.length === 0) return
     this.ledger.leaveOut(markers.signalsSetAside(recorded))
     this.recordedRequests = recorded.filter((event) => isRequest(event) && !markers.isMarker(event)).length
@@ -202,11 +205,11 @@ export class Interpreter {
   }
 
   /**
-   * Signals for the next execution: those that the code has not taken, oldest first. No call of a task, or of an
-   * activity that is completed from outside, outlives its execution.
+   * Signals for the next execution: those that the code has not taken, and questions that it has not answered, oldest
+   * first. No call of a task, or of an activity that is completed from outside, outlives its execution.
    */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
-    return [...this.ledger.unread(), ...this.undelivered]
+    return [...new Set([...this.ledger.unread(), ...this.undelivered, ...this.ledger.unansweredQuestions()])]
       .filter(({ name }) => !taskSignal.isName(name) && !completion.isName(name) && name !== retrySignal.name)
       .sort((a, b) => a.eventId - b.eventId)
   }
@@ -345,6 +348,12 @@ export class Interpreter {
         if (isNew && this.continuation === undefined) this.emitted.push({ _tag: "RecordChange", id })
         return Effect.succeed(isChanged)
       }),
+    verdict: (id) =>
+      Effect.sync(() => {
+        const rejection = this.questions.rejection(id)
+        if (rejection !== undefined) return { _tag: "Rejected", answer: rejection }
+        return { _tag: this.isPastRecord() ? "New" : "Accepted" }
+      }),
     continueAsNew: (input, version) =>
       Effect.callback<never>(() => {
         if (this.isInTurn) this.continuation ??= { input, version }
@@ -412,13 +421,18 @@ export class Interpreter {
     return this.emitted.filter((request) => !("_tag" in request && isMark(request))).length
   }
 
+  /** False where recorded requests may depend on what the code decides now. A cut may have removed them all. */
+  private isPastRecord(): boolean {
+    return !this.isReplaying || this.passed + this.countUnrecorded() >= this.recordedRequests
+  }
+
   /** Whether the wait goes without this signal, which the code cannot read. */
   private setsAside(action: Awaited, signal: Event.Event): boolean {
     if (action._tag !== "DequeueEvent" && action._tag !== "WaitExternal" || action.read === undefined) return false
     if (signal._tag !== "ExternalEventPersistent" && signal._tag !== "ExternalEvent") return false
-    // Of those that are recorded, later requests may depend on it. A cut may have removed them all.
-    const isNew = !this.isReplaying || this.passed + this.countUnrecorded() >= this.recordedRequests
-    if (!isNew || this.continuation !== undefined || Exit.isSuccess(action.read(signal.data))) return false
+    if (!this.isPastRecord() || this.continuation !== undefined || Exit.isSuccess(action.read(signal.data))) {
+      return false
+    }
     const { eventId, name } = signal
     if (!this.mayBeSetAside.has(eventId)) {
       this.newSignalId = eventId

@@ -2,12 +2,13 @@
  * Limits of an instance, as in Duroxide's core: readers in other languages rely on them.
  */
 import { maxTagBytes } from "../model/shared/identifiers.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import { bytesOf, valueBytes } from "../model/shared/valueBytes.ts"
 import type { Request } from "./conclude.ts"
 import type { Interpreter } from "./interpreter.ts"
 
 const maxCustomStatusBytes = 262_144
-const maxValueBytes = 65_536
+export const maxValueBytes = 65_536
 const maxKeys = 150
 
 /** The first limit that this turn exceeds, in words; undefined when it exceeds none. */
@@ -31,6 +32,8 @@ export const limitExceeded = (
       return `KV value for key '${action.key}' (${size} bytes) exceeds limit (${maxValueBytes} bytes)`
     }
   }
-  const keys = interpreter.keyValues().size
+  const values = interpreter.keyValues()
+  if (values.size <= maxKeys) return undefined
+  const keys = [...values.keys()].filter((key) => !requestSignal.isAnswerKey(key)).length
   return keys > maxKeys ? `KV key count (${keys}) exceeds limit (${maxKeys})` : undefined
 }

@@ -15,6 +15,7 @@ import { isOwn } from "../model/shared/coreVersion.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import * as markers from "../model/shared/markers.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
@@ -139,11 +140,13 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   // The unread messages of the execution before come first.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
+  const questions = new Set(carried.map(([, data]) => requestSignal.decode(data)?.id))
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
   let signals: Map<number, WorkItem.WorkItem> | undefined
   const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, {
     areRecorded: input.areRecorded,
     isOwn: isOwn(started.duroxideVersion),
+    isAnswered: (id) => questions.has(id) || program.isAnswered(id),
     onSignal: (message, { eventId }) => {
       signals = (signals ?? new Map()).set(eventId, message)
       if (setsAside?.messages.has(message) === true) mayBeSetAside!.add(eventId)
@@ -259,6 +262,11 @@ class Program {
 
   get ledger(): Ledger {
     return this.interpreter.ledger
+  }
+
+  /** Whether the answer to this question is kept. */
+  isAnswered(id: string): boolean {
+    return this.interpreter.keyValues().has(requestSignal.answerKey(id))
   }
 
   allowSetAside(eventIds?: ReadonlySet<number>): void {
@@ -385,7 +393,9 @@ class Program {
         if (this.strayed) return undefined
         const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId, traceparent }
         const recorder = record(execution)
-        const arrived = arrivals.toEvents(executionId, ledger, messages, recorder.append)
+        const arrived = arrivals.toEvents(executionId, ledger, messages, recorder.append, {
+          isAnswered: (id) => this.isAnswered(id)
+        })
         if (arrived.abort !== undefined) return undefined
         return Result.getOrUndefined(this.advance(execution, recorder, arrived.warnings))
       }

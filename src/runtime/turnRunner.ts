@@ -103,6 +103,8 @@ export const make = (
       ),
     replay: ({ batch, item, ran, registration, setsAside: eventId, warm }) =>
       Effect.flatMap(tracing.traceparent, (traceparent) => {
+        const held = untakenSignals.withStart(batch)
+        const messages = batch.messages.filter((message) => !held.has(message))
         const recordedUntilMs = item.nowMs - Duration.toMillis(unreadableSignalTimeout)
         const setsAside = eventId === undefined ? undefined : {
           eventId,
@@ -141,12 +143,14 @@ export const make = (
           )
         }
         const turn = atOnce(registration.name, () => {
-          const first = verified(ran ?? run(batch.messages))
-          return first instanceof turns.Blocked ? first : untakenSignals.requeue(untakenSignals.leave(
+          const first = verified(ran ?? run(messages))
+          if (first instanceof turns.Blocked) return first
+          const ofBatch = untakenSignals.leave(
             first,
             item,
-            (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
-          ))
+            (isLeft) => silently(() => run(messages.filter((message) => !isLeft(message))))
+          )
+          return untakenSignals.requeue(untakenSignals.leaveHeld(ofBatch, item, held))
         })
         if (batch.history.length === 0) return turn
         return Effect.tap(turn, (ran) => {

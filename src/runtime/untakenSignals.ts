@@ -65,6 +65,31 @@ export const leave = (
   return { ...again, turn: { ...again.turn, left: messageIds.filter((_, index) => left.has(messages[index]!)) } }
 }
 
+/**
+ * Lossy signals that were sent with the start of the instance. In its first batch they would be lost: the waits of its
+ * program are not open yet. So they stay in the queue until the next one.
+ */
+export const withStart = (
+  { history, messages }: {
+    readonly history: ReadonlyArray<unknown>
+    readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  }
+): ReadonlySet<WorkItem.WorkItem> =>
+  history.length > 0
+    ? none
+    : new Set(messages.filter((message) => message._tag === "ExternalRaised" && message.withStart === true))
+
+/** The turn that leaves these messages in the queue. */
+export const leaveHeld = (
+  ran: turns.Ran,
+  { messageIds, messages }: Pick<OrchestrationItem, "messageIds" | "messages">,
+  held: ReadonlySet<WorkItem.WorkItem>
+): turns.Ran => {
+  if (held.size === 0) return ran
+  const left = messageIds.filter((_, index) => held.has(messages[index]!))
+  return { ...ran, turn: { ...ran.turn, left: [...ran.turn.left ?? [], ...left] } }
+}
+
 /** Whether `leave` would leave any signal in the queue. */
 export const leavesSignals = (ran: turns.Ran, { messages }: Pick<OrchestrationItem, "messages">): boolean =>
   leftOf(ran, messages).size > 0

@@ -110,9 +110,9 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own. With a
  * `PayloadCodec` in the context of the layer, that store has sealed payloads, and `history` and `Admin` show them so.
  *
- * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue`
- * until the status or the value is there. Its other methods begin and end at rest: everything that can happen without
- * time passing has happened when they return.
+ * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus`, `waitForValue` and
+ * `request` until the status, the value or the answer is there. Its other methods begin and end at rest: everything
+ * that can happen without time passing has happened when they return.
  *
  * Every turn is replayed (`verifyReplay`), and an instance whose code does not fit fails (`onMismatch`), so a program
  * that is not deterministic fails its test. A process that ends abandons
@@ -267,13 +267,20 @@ export const layer = <A, E, R>(
     const client = Context.get(services, Client.Client)
     const patient: Client.Client["Service"] = {
       start: (orchestration, options) => restful(client.start(orchestration, options)),
-      send: (signal, instanceId, ...payload) => restful(client.send(signal, instanceId, ...payload)),
+      startMany: (orchestration, starts, options) => restful(client.startMany(orchestration, starts, options)),
+      send: (
+        signal: any,
+        instanceId: string,
+        ...[payload, options]: readonly [payload?: any, options?: any]
+      ): Effect.Effect<void, any> => restful(client.send(signal, instanceId, payload, options)),
       interrupt: (instanceId, reason, options) => restful(client.interrupt(instanceId, reason, options)),
       redrive: (instanceId, options) => restful(client.redrive(instanceId, options)),
       terminate: (instanceId, reason) => restful(client.terminate(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
       readStream: waiting.readStream,
+      request: waiting.request,
+      watch: waiting.watch,
       waitForStatus: waiting.waitForStatus,
       waitForValue: waiting.waitForValue,
       wait: (orchestration, instanceId, options) =>

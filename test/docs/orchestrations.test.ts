@@ -74,6 +74,14 @@ const review = Effect.gen(function*() {
   return yield* client.wait(Review, Review.instanceId({ tripId: "7" }))
 })
 
+const reviews = Effect.gen(function*() {
+  const client = yield* Client.Client
+  return yield* client.startMany(Review, [
+    { payload: { tripId: "8" } },
+    { payload: { tripId: "9" }, startAt: new Date("2030-01-02T08:00Z") }
+  ], { delay: "1 hour" }) // for those without a time of their own
+})
+
 // -----------------------------------------------------------------------------
 // programs, each run as the orchestration `Program` by a test below
 // -----------------------------------------------------------------------------
@@ -252,7 +260,7 @@ describe("docs/orchestrations.md", () => {
       Docs.read("test/docs/orchestrations.test.ts")
     )
     const examples = Docs.blocks(Docs.read("docs/orchestrations.md"), "ts")
-    assert.lengthOf(examples, 17)
+    assert.lengthOf(examples, 18)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -277,7 +285,14 @@ describe("docs/orchestrations.md", () => {
       Effect.gen(function*() {
         yield* review
         yield* review
-        assert.strictEqual((yield* (yield* Client.Client).status("review-7"))._tag, "Completed")
+        const client = yield* Client.Client
+        assert.strictEqual((yield* client.status("review-7"))._tag, "Completed")
+        assert.deepStrictEqual((yield* reviews).map(({ outcome }) => outcome), ["Started", "Started"])
+        const nowMs = yield* Clock.currentTimeMillis
+        for (const [id, atMs] of [["review-8", nowMs + 3_600_000], ["review-9", Date.UTC(2030, 0, 2, 8)]] as const) {
+          const status = yield* client.status(id)
+          assert.deepStrictEqual(status._tag === "Running" && status.startsAtMs, Option.some(atMs))
+        }
       })))
 
   it.effect("waiting", () =>

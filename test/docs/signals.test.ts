@@ -113,6 +113,13 @@ const hurry = (text: string) => Effect.flatMap(Client.Client, (client) => client
 const send = (id: string, cents: number) =>
   Effect.flatMap(Client.Client, (client) => client.send(Orders, "account-1", { _tag: "Deposit", id, cents }))
 
+const open = (id: string, cents: number) =>
+  Effect.flatMap(
+    Client.Client,
+    (client) =>
+      client.send(Orders, "account-1", { _tag: "Deposit", id, cents }, { orStart: { orchestration: Account } })
+  )
+
 /** Both arrive before the next turn of the instance. */
 const atOnce = (send: (client: Client.Sender) => ReadonlyArray<Effect.Effect<void, unknown>>) =>
   Effect.flatMap(
@@ -128,9 +135,18 @@ describe("docs/signals.md, Signals", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/signals.test.ts"))
     const examples = Docs.blocks(Docs.section("docs/signals.md", "Signals"), "ts")
-    assert.lengthOf(examples, 7)
+    assert.lengthOf(examples, 8)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
+
+  it.effect("a signal starts its instance, and the next one finds it", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* open("first", 300)
+      yield* open("second", 200)
+      yield* client.send(Orders, "account-1", { _tag: "Close" })
+      assert.strictEqual(yield* client.wait(Account, "account-1"), 500)
+    }).pipe(on(question)))
 
   it.effect("a wait that begins after the answer has come finds it", () => {
     const asked: Array<string> = []

@@ -7,7 +7,18 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { Decide, Inbox, NoAnswer, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
+import {
+  Decide,
+  Inbox,
+  NoAnswer,
+  NotYours,
+  policy,
+  Refused,
+  Reimburse,
+  RuntimeLive,
+  Withdraw,
+  Withdrawn
+} from "../../examples/approval/approval.ts"
 import * as Printed from "./printed.ts"
 
 const day = 24 * 60 * 60 * 1000
@@ -81,6 +92,20 @@ describe("approval", () => {
       yield* decide({ by: "the manager", approved: false })
       assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Refused({ by: "the manager" }))
       assert.strictEqual(yield* stage, "refused by the manager")
+    })))
+
+  it.effect("only who has asked may take it back", () =>
+    on(Effect.fnUntraced(function*(lines) {
+      const client = yield* Client.Client
+      yield* submit(20_000)
+      yield* TestRuntime.advance("1.5 days")
+      assert.deepStrictEqual(yield* Effect.flip(client.request(Withdraw, "e", { by: "Bob" })), new NotYours())
+      assert.strictEqual(yield* stage, "waiting for the manager")
+      yield* client.request(Withdraw, "e", { by: "Ada" })
+      assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new Withdrawn())
+      assert.strictEqual(yield* stage, "withdrawn")
+      assert.strictEqual(yield* days, 1.5)
+      assert.lengthOf(lines.filter((line) => line.startsWith("paid")), 0)
     })))
 
   it.effect("after seven days it stops waiting", () =>

@@ -2,12 +2,13 @@
  * Codecs for tests, an orchestration that uses every kind of payload, and what a database holds as text.
  */
 import { assert } from "@effect/vitest"
-import { Activity, Client, KeyValue, Orchestration, ProgressStream, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, ProgressStream, Request, Runtime, Signal } from "duroxide-prisma"
 import { PayloadCodec } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { createHash } from "node:crypto"
 import type * as PgServer from "../utils/PgServer.ts"
@@ -30,6 +31,20 @@ export const keysText = (...ids: ReadonlyArray<string>) =>
 const Guest = Schema.Struct({ name: Schema.String })
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { reason: Schema.String }) {}
 
+/** Answers, refuses, rejects or dies, as the end of the name says. */
+export const Ask = Request.make("Ask", { payload: Guest, success: Schema.String, error: Refused })
+
+const answering = Ask.serve(
+  Effect.fnUntraced(function*({ name }) {
+    if (name.endsWith("late")) return yield* new Refused({ reason: name })
+    if (name.endsWith("dead")) return yield* Effect.die(new Error(name))
+    return `room 7 for ${name}`
+  }),
+  {
+    validate: ({ name }) => name.endsWith("early") ? Result.fail(new Refused({ reason: name })) : Result.succeed(name)
+  }
+)
+
 const Charge = Activity.make("Charge", { payload: Guest, success: Schema.String })
 const Refuse = Activity.make("Refuse", { payload: Guest, error: Refused })
 const Die = Activity.make("Die", { payload: Guest })
@@ -38,6 +53,8 @@ export const Steps = ProgressStream.make("steps", { chunk: Guest })
 export const Note = Signal.make("Note", { payload: Guest })
 export const Ring = Signal.make("Ring", { payload: Guest, unawaited: "lost" })
 export const Breakfast = Orchestration.make("Breakfast", { payload: Guest, success: Schema.String, error: Refused })
+/** Answers until it gets a note. */
+export const Desk = Orchestration.make("Desk", { payload: Guest, success: Guest })
 export const Stay = Orchestration.make("Stay", {
   payload: { guest: Guest, rounds: Schema.Int, ends: Schema.Literals(["well", "refused", "dead"]) },
   success: Schema.String,
@@ -52,6 +69,12 @@ const failureOf = <A, E, R>(call: Effect.Effect<A, E, R>) =>
 export const BreakfastLive = Breakfast.toLayer(Effect.fn(function*({ name }) {
   if (name.endsWith("late")) return yield* new Refused({ reason: name })
   return `eggs for ${name}`
+}))
+
+export const DeskLive = Desk.toLayer(Effect.fn(function*(guest) {
+  yield* Nights.set(guest)
+  yield* answering
+  return yield* Note.wait
 }))
 
 /** Two executions, with every kind of payload in each. */
@@ -81,7 +104,7 @@ export const StayLive = Stay.toLayer(Effect.fn(function*({ ends, guest, rounds }
 }))
 
 /** What serves them. */
-export const hotel = Runtime.layer({ orchestrations: [Stay, Breakfast], activities: [Charge, Refuse, Die] }).pipe(
+export const hotel = Runtime.layer({ orchestrations: [Stay, Breakfast, Desk], activities: [Charge, Refuse, Die] }).pipe(
   Layer.provide([
     Charge.toLayer(Effect.fn(function*(guest) {
       const before = yield* Steps.resume
@@ -93,6 +116,7 @@ export const hotel = Runtime.layer({ orchestrations: [Stay, Breakfast], activiti
     Refuse.toLayer(({ name }) => new Refused({ reason: name })),
     Die.toLayer(({ name }) => Effect.die(new Error(name))),
     BreakfastLive,
+    DeskLive,
     StayLive
   ])
 )

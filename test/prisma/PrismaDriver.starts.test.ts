@@ -27,6 +27,7 @@ describe("startOrchestrations:", () => {
         customStatusVersion: 0,
         block: null,
         pause: null,
+        startsAtMs: null,
         createdAtMs: 3000,
         updatedAtMs: 3000
       }])

@@ -1,3 +1,3 @@
 import { suite } from "../utils/prismaSuite.ts"
 
-suite("multiExecution", "management", "queueViews", "deletion", "bulkDeletion", "prune")
+suite("starts", "multiExecution", "management", "queueViews", "deletion", "bulkDeletion", "prune")

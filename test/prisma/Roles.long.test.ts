@@ -232,6 +232,20 @@ describe("Roles", () => {
           yield* client.start(Sum, { instanceId: "s-1", payload: 1, attributes: { customer: "c1" } })
           yield* client.send(Go, "s-1", 40)
           assert.strictEqual(yield* client.wait(Sum, "s-1"), 42)
+          const many = yield* client.startMany(Sum, [{ instanceId: "s-3", payload: 2 }, {
+            instanceId: "s-1",
+            payload: 2
+          }])
+          assert.deepStrictEqual(many.map(({ outcome }) => outcome), ["Started", "AlreadyExists"])
+          for (const [instanceId, sum] of [["s-3", 43], ["s-4", 42]] as const) {
+            yield* client.send(Go, instanceId, 40, { orStart: { orchestration: Sum, payload: 1 } })
+            assert.strictEqual(yield* client.wait(Sum, instanceId), sum)
+          }
+          // It deletes, as workers may.
+          const replaced = yield* Effect.flip(
+            client.start(Sum, { instanceId: "s-1", payload: 1, ifExists: "replaceEnded" })
+          )
+          assert.strictEqual(replaced._tag === "ProviderError" && replaced.reason._tag, "PermissionDenied")
           yield* client.start(Sum, { instanceId: "s-2", payload: 1 })
           yield* client.terminate("s-2", "enough")
           const end = yield* Effect.exit(client.wait(Sum, "s-2"))
@@ -247,7 +261,7 @@ describe("Roles", () => {
         }).pipe(Effect.provide(Layer.provideMerge(Tasks.layer, queueing(store, "client"))))
         yield* Effect.gen(function*() {
           const admin = yield* Admin.Admin
-          assert.lengthOf((yield* admin.list()).instances, 2)
+          assert.lengthOf((yield* admin.list()).instances, 4)
           assert.isAbove((yield* (yield* Provider.Provider).read("s-1")).length, 3)
         }).pipe(Effect.provide(provider(store, "reader")))
         // Both are ended: a worker may delete them.

@@ -135,6 +135,30 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.strictEqual(yield* client.wait(Fulfil, "order-1"), `${orderId} shipped`)
       }).pipe(Effect.scoped))
 
+    it.live("many starts, and a signal with its start, commit together, or not at all", () =>
+      Effect.gen(function*() {
+        const { schema, stored, url } = yield* open
+        const write = async (inside: Inside) => {
+          await insertOrder(inside, schema)
+          const client = Client.within(Transaction.make(inside.connection, { schema }))
+          const starts = ["a", "b", "a"].map((instanceId) => ({ instanceId, payload: "o-1" }))
+          const outcomes = await Effect.runPromise(client.startMany(Fulfil, starts))
+          assert.deepStrictEqual(outcomes.map(({ outcome }) => outcome), ["Started", "Started", "AlreadyExists"])
+          const orStart = { orchestration: Fulfil, payload: "o-1" }
+          await Effect.runPromise(client.send(Approved, "c", true, { orStart }))
+          await Effect.runPromise(client.send(Approved, "a", true, { orStart }))
+        }
+        const failed = yield* transact(url, async (inside) => {
+          await write(inside)
+          throw new Error("the payment was declined")
+        })
+        assert.isTrue(Exit.isFailure(failed))
+        assert.deepStrictEqual(yield* stored, nothing)
+        assert.deepStrictEqual(yield* transact(url, write), Exit.void)
+        // Three starts, and two signals.
+        assert.deepStrictEqual(yield* stored, { orders: ["o-1"], instances: 3, executions: 3, messages: 5 })
+      }).pipe(Effect.scoped))
+
     it.live("a rollback leaves nothing", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open

@@ -49,7 +49,7 @@ describe("adopt", () => {
       // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
-        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|limits|limit_keys|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events)(_(pkey|id_seq)|[. ]))/
+        !/^\w+ ((queue|sqlite)_|(attributes|blocked_instances|limits|limit_keys|operator_actions|paused|processes|progress_chunks|progress_streams|removed_events|schedule_runs|schedules)(_(pkey|id_seq)|[. ]))/
           .test(
             object
           ) &&

@@ -290,6 +290,7 @@ export class Uninterrupted {
       attributes: Effect.succeed({}),
       keyValues: Effect.sync(() => this.values),
       keyValueTimes: Effect.succeed(new Map<string, number>()),
+      verdict: () => Effect.die("random programs take no questions"),
       unreadable: Effect.die
     }
     const context = {

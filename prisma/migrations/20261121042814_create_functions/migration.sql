@@ -5547,6 +5547,47 @@ BEGIN
 END
 $$;
 
+-- Deletes an instance that has ended, with all its descendants, so that its id is free. A part of dx_start_with_more.
+--
+-- Does nothing if it has not ended as p_which says, has a parent, has a descendant that has not ended, or has more than
+-- 1,000 of them: a start of the id then finds it taken.
+--
+-- Bound: as dx_delete_instances, of 1,000 instances. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_delete_ended(
+  p_instance_id text,
+  p_which text                     -- Ended: however it has ended; Failed: only if it has failed or was cancelled
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_tree text[] := ARRAY[p_instance_id];
+  v_children text[] := v_tree;
+  v_deletion record;
+BEGIN
+  IF (
+    SELECT i.parent_instance_id IS NULL AND (
+      i.status IN ('Failed', 'Cancelled') OR p_which = 'Ended' AND i.status = 'Completed'
+    )
+    FROM instances AS i WHERE i.instance_id = p_instance_id
+  ) IS NOT TRUE THEN
+    RETURN;
+  END IF;
+  LOOP
+    WHILE v_children <> '{}' LOOP
+      v_children := ARRAY(SELECT child.id FROM dx_children_of(v_children) AS child (id) WHERE child.id <> ALL (v_tree));
+      v_tree := v_tree || v_children;
+      IF cardinality(v_tree) > 1001 THEN
+        RETURN;
+      END IF;
+    END LOOP;
+    SELECT d.* INTO v_deletion FROM dx_delete_instances(v_tree, v_tree) AS d;
+    -- A child that came meanwhile.
+    EXIT WHEN v_deletion.out_child_left_behind IS NULL;
+    v_children := v_tree;
+  END LOOP;
+END
+$$;
+
 -- Deletes a schedule and what is known of its runs. What they have started stays.
 --
 -- Returns whether there was one. Bound: one row and its runs. Locks: that row, then its runs.
@@ -6647,6 +6688,101 @@ BEGIN
 END
 $$;
 
+-- Starts instances as dx_start_orchestrations does, some of them with more: at a time, in place of an ended instance of
+-- the same id, or with a message. A part of dx_start_orchestrations.
+--
+-- Returns one outcome per start, in order, as dx_start_orchestrations. Of a start with a message: Started, and the
+-- message is behind it; AlreadyExists, and the message is sent to the running instance; Full if that instance has too
+-- many messages; Ended if the instance of this id has ended. The last two send nothing.
+--
+-- Bound: the starts given; for each instance that is deleted as dx_delete_ended; for messages as
+-- dx_enqueue_for_orchestrator. Locks: those of dx_delete_ended by id, then those of dx_start_orchestrations. Two sets
+-- with several starts that delete may wait for each other: PostgreSQL then fails one with 40P01.
+CREATE OR REPLACE FUNCTION dx_start_with_more(
+  p_starts jsonb,                  -- as in dx_start_orchestrations; some have more: {start_at_ms, replaces, message}
+                                   --   replaces: Ended or Failed, as in dx_delete_ended; message: {work_item or
+                                   --   text_at, most_waiting, most_events}
+  p_turns jsonb,                   -- this and the following: as in dx_start_orchestrations
+  p_history jsonb, p_key_values jsonb, p_worker_items jsonb, p_cancelled_activities jsonb, p_orchestrator_items jsonb,
+  p_workers jsonb, p_texts text[], p_now_ms bigint
+) RETURNS jsonb LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_start jsonb;
+  v_answers jsonb;
+  v_messages jsonb;
+  v_ended bigint[];
+  v_full bigint[];
+BEGIN
+  FOR v_start IN
+    SELECT start.value FROM jsonb_array_elements(p_starts) AS start (value)
+    WHERE start.value #> '{more,replaces}' IS NOT NULL
+    ORDER BY (start.value ->> 'instance_id') COLLATE "C"
+  LOOP
+    PERFORM dx_delete_ended(v_start ->> 'instance_id', v_start #>> '{more,replaces}');
+  END LOOP;
+
+  v_answers := dx_start_orchestrations(
+    (
+      SELECT jsonb_agg(
+        CASE
+          WHEN start.value #> '{more,start_at_ms}' IS NULL THEN start.value - 'more'
+          ELSE start.value - 'more' || jsonb_build_object(
+            'delay_ms', greatest((start.value #>> '{more,start_at_ms}')::bigint - p_now_ms, 0)
+          )
+        END
+        ORDER BY start.position
+      )
+      FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
+    ),
+    p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items, p_workers, p_texts,
+    p_now_ms
+  );
+  IF NOT p_starts @? '$[*].more.message' THEN
+    RETURN v_answers;
+  END IF;
+
+  WITH sent AS (
+    SELECT start.position, start.value ->> 'instance_id' AS instance_id, start.value #> '{more,message}' AS message,
+      v_answers -> (start.position - 1)::integer <> '"AlreadyExists"' AS is_new
+    FROM jsonb_array_elements(p_starts) WITH ORDINALITY AS start (value, position)
+    WHERE start.value #> '{more,message}' IS NOT NULL
+  ),
+  running AS (
+    SELECT id FROM dx_running_instances(ARRAY(SELECT sent.instance_id FROM sent WHERE NOT sent.is_new)) AS r (id)
+  ),
+  judged AS (
+    SELECT sent.*, sent.is_new OR sent.instance_id IN (SELECT running.id FROM running) AS is_running FROM sent
+  )
+  SELECT
+    jsonb_agg(
+      jsonb_build_object('position', judged.position, 'instance_id', judged.instance_id)
+        || CASE WHEN judged.is_new THEN judged.message - 'most_waiting' - 'most_events' ELSE judged.message END
+      ORDER BY judged.position
+    ) FILTER (WHERE judged.is_running),
+    array_agg(judged.position) FILTER (WHERE NOT judged.is_running)
+  INTO v_messages, v_ended FROM judged;
+  IF v_messages IS NOT NULL THEN
+    v_full := ARRAY(
+      SELECT (v_messages -> (refused.index - 1)::integer ->> 'position')::bigint
+      FROM unnest(dx_enqueue_for_orchestrator(v_messages, p_texts, p_now_ms)) AS refused (index)
+    );
+  END IF;
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN answer.position = ANY (v_ended) THEN to_jsonb('Ended'::text)
+        WHEN answer.position = ANY (v_full) THEN to_jsonb('Full'::text)
+        ELSE answer.value
+      END
+      ORDER BY answer.position
+    )
+    FROM jsonb_array_elements(v_answers) WITH ORDINALITY AS answer (value, position)
+  );
+END
+$$;
+
 -- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
 -- Called by dx_start_orchestrations, which does the same for sets and for all else, at 1.6 times the cost (0.8 instead
 -- of 0.5 ms of the server's time on a busy machine).
@@ -6847,19 +6983,20 @@ $$;
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
--- queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first
+-- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
 -- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
 -- deletes it. Otherwise its start is stored as one without a first turn.
 --
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
--- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
+-- dx_start_with_more.
 -- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
 -- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A
 -- start waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all
 -- starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{fields of dx_start, without a parent}]
+  p_starts jsonb,                  -- [{fields of dx_start, without a parent; more, as in dx_start_with_more}]
   p_turns jsonb DEFAULT NULL,      -- first turns, with fields of dx_turn: one for each start, {} for one without; null
                                    --   if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
@@ -6902,6 +7039,13 @@ BEGIN
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
     END IF;
+  END IF;
+
+  IF p_starts @? '$[*].more' THEN
+    RETURN dx_start_with_more(
+      p_starts, p_turns, p_history, p_key_values, p_worker_items, p_cancelled_activities, p_orchestrator_items,
+      p_workers, p_texts, v_now_ms
+    );
   END IF;
 
   v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
@@ -8263,13 +8407,15 @@ $$;
 --
 -- out_failure is the OrchestrationFailed event that ended a Failed execution.
 --
--- Bound: the ids given; for failed ones also what dx_failure_of reads. Locks: none.
-CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[]) RETURNS TABLE (
+-- Bound: the ids given; for failed ones also what dx_failure_of reads, for those that have not begun their messages.
+-- Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_instances(p_instance_ids text[], p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_instance_id text, out_orchestration_name text, out_orchestration_version text,
   out_parent_instance_id text, out_execution_id bigint, out_status text, out_output text, out_failure text,
   out_custom_status text, out_custom_status_version integer,
   out_block jsonb,                 -- fields as in Block; null unless the instance is blocked
   out_pause jsonb,                 -- of dx_pause_of; null unless the instance is paused
+  out_starts_at_ms bigint,         -- null unless its start is to wait
   out_created_at_ms bigint,
   out_updated_at_ms bigint
 ) LANGUAGE plpgsql STABLE
@@ -8298,6 +8444,16 @@ BEGIN
       WHERE b.instance_id = i.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
     ),
     CASE WHEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed') THEN dx_pause_of(i) END,
+    -- The first turn writes the version.
+    CASE WHEN i.orchestration_version IS NULL AND COALESCE(e.status, 'Running') = 'Running' THEN (
+      SELECT
+        CASE
+          WHEN min(q.visible_at) > COALESCE(to_timestamp(p_now_ms::float8 / 1000), clock_timestamp())
+            THEN floor(extract(epoch FROM min(q.visible_at)) * 1000)::bigint
+        END
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
+    ) END,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,
     floor(extract(epoch FROM i.updated_at) * 1000)::bigint
   FROM instances AS i

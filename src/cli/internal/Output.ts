@@ -42,6 +42,8 @@ export class Output extends Context.Service<Output, {
   /** Standard error is a terminal that can rewrite a line. */
   readonly canRewrite: boolean
   readonly answer: (answer: Answer) => Effect.Effect<void>
+  /** One of many answers, each as soon as it is there: with `--json` a JSON value on a line of its own. */
+  readonly part: (answer: Answer) => Effect.Effect<void>
   /** A line on standard error: `text` for people, `json` with `--json`. */
   readonly note: (text: string, json: object) => Effect.Effect<void>
   /** A note that something may not be as it was meant. */
@@ -82,6 +84,11 @@ export const make = (io: Io): Output["Service"] => {
       Effect.sync(() => {
         erase()
         io.stdout.write(isJson ? `${jsonOf(json, 2)}\n` : text.map((line) => `${sealed.concealIn(line)}\n`).join(""))
+      }),
+    part: ({ json, text }) =>
+      Effect.sync(() => {
+        erase()
+        io.stdout.write(isJson ? `${jsonOf(json)}\n` : text.map((line) => `${line}\n`).join(""))
       }),
     note: (text, json) => Effect.sync(() => noteUnsafe(text, json)),
     warn: (text) => Effect.sync(() => noteUnsafe(`${errorStyle.yellow("warning")}: ${text}`, { warning: text })),

@@ -136,6 +136,9 @@ const answers: ReadonlySet<string> = new Set([
   "ExecutionNotFound",
   "RetryRefused",
   "ForkRefused",
+  "RequestFailed",
+  "PayloadMismatch",
+  "InstanceAlreadyExists",
   "InstanceEnded",
   "InstanceRunning",
   "InstanceHasParent",
@@ -167,6 +170,7 @@ const inputs: ReadonlySet<string> = new Set([
 ])
 
 const unfinished: ReadonlySet<string> = new Set([
+  "WaitTimeout",
   "LockTimeout",
   "TablesInUse",
   "FileInUse",

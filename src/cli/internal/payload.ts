@@ -19,21 +19,31 @@ export const argument = Argument.String("payload").pipe(
 /** The value of the JSON. An error does not quote it. */
 export const read = Effect.fnUntraced(function*(given: Option.Option<string>) {
   if (Option.isNone(given)) return null
-  const text = given.value === "-"
+  return yield* parsed(yield* textOf(given.value))
+})
+
+/** What `-` and `@file` read; any other text is itself. */
+export const textOf = Effect.fnUntraced(function*(given: string) {
+  return given === "-"
     ? yield* Effect.promise((yield* Process).stdin.text)
-    : given.value.startsWith("@")
-    ? yield* readText(given.value.slice(1))
-    : given.value
+    : given.startsWith("@")
+    ? yield* readText(given.slice(1))
+    : given
+})
+
+/** The value of a JSON text. */
+export const parsed = (text: string): Effect.Effect<unknown, CommandError> => {
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
-    return yield* misused("the payload is not JSON; a text needs double quotes, as in '\"text\"'")
+    return Effect.fail(misused("the payload is not JSON; a text needs double quotes, as in '\"text\"'"))
   }
   const digits = text.replace(strings, "").match(integers) ?? []
-  if (digits.every((text) => String(Number(text)) === text)) return value
-  return yield* misused("the payload has a number with more digits than JavaScript keeps: pass it as a text")
-})
+  return digits.every((text) => String(Number(text)) === text)
+    ? Effect.succeed(value)
+    : Effect.fail(misused("the payload has a number with more digits than JavaScript keeps: pass it as a text"))
+}
 
 // internal
 

@@ -8,6 +8,7 @@
 import type * as Event from "../Event.ts"
 import * as interruptSignal from "./interruptSignal.ts"
 import * as markers from "./markers.ts"
+import * as requestSignal from "./requestSignal.ts"
 import * as taskSignal from "./taskSignal.ts"
 
 /** The kinds of events that a completion answers. */
@@ -48,6 +49,8 @@ export class Ledger {
   private readonly subscriptions = new Map<string, Line>()
   private readonly dequeues = new Map<string, Line>()
   private readonly signals = new Map<string, Array<Message>>()
+  /** Questions without an answer, taken or not, by their ids. */
+  private readonly questions = new Map<string, Message>()
   /** Activities that create tasks, open or failed: one that has failed may have created its task, and is repeated. */
   private readonly creating = new Set<number>()
   private readonly givenUp: ReadonlySet<number>
@@ -103,6 +106,15 @@ export class Ledger {
   /** Messages that no wait has received, in order of arrival. */
   unread(): ReadonlyArray<Message> {
     return [...this.signals.values()].flat().sort((a, b) => a.eventId - b.eventId)
+  }
+
+  /** Questions that the program has not answered, in order of arrival; it may have taken them. */
+  unansweredQuestions(): ReadonlyArray<Message> {
+    return [...this.questions.values()]
+  }
+
+  hasQuestion(id: string): boolean {
+    return this.questions.has(id)
   }
 
   /** Whether a call of a task still waits for its end, or may come to wait for it, in the signal of this name. */
@@ -182,12 +194,16 @@ export class Ledger {
       }
       case "ExternalEventPersistent": {
         if (event.name === interruptSignal.name) this.interruptRequest ??= event
+        if (requestSignal.isName(event.name)) this.ask(event)
         if (this.leftOut.has(event.eventId)) break
         const requestId = this.dequeues.get(event.name)?.next(this.openDequeues)
         if (requestId !== undefined) delivery = { requestId, answer: event }
         else entry(this.signals, event.name, (): Array<Message> => []).push(event)
         break
       }
+      case "KeyValueSet":
+        if (requestSignal.isAnswerKey(event.key)) this.questions.delete(requestSignal.idOfAnswer(event.key))
+        break
       case "OrchestrationCancelRequested":
         this.cancelRequest ??= event
     }
@@ -198,6 +214,11 @@ export class Ledger {
   giveUpWait(eventId: number): void {
     this.openSubscriptions.delete(eventId)
     this.openDequeues.delete(eventId)
+  }
+
+  private ask(event: Message): void {
+    const question = requestSignal.decode(event.data)
+    if (question !== undefined && !this.questions.has(question.id)) this.questions.set(question.id, event)
   }
 
   private close(eventId: number): void {

@@ -361,6 +361,7 @@ export interface InstanceStateRow {
   /** The fields of `Block`. */
   readonly out_block: Block | null
   readonly out_pause: PausedRow | null
+  readonly out_starts_at_ms: bigint | null
   readonly out_created_at_ms: bigint
   readonly out_updated_at_ms: bigint
 }
@@ -379,6 +380,7 @@ export const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceStat
     customStatusVersion: row.out_custom_status_version,
     block: row.out_block,
     pause: row.out_pause === null ? null : pauseOf(row.out_pause) ?? null,
+    startsAtMs: row.out_starts_at_ms === null ? null : Number(row.out_starts_at_ms),
     createdAtMs: Number(row.out_created_at_ms),
     updatedAtMs: Number(row.out_updated_at_ms)
   }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])

@@ -311,12 +311,29 @@ export interface OrchestrationStart {
   readonly pinnedVersion: CoreVersion
   /** Time before dispatchers see it; null: at once. */
   readonly delayMs: number | null
+  /**
+   * When dispatchers see it, by the store's clock: milliseconds since the Unix epoch. Not with `delayMs`. Absent: at
+   * once.
+   */
+  readonly startAtMs?: number
+  /**
+   * Deletes an instance of this id that has ended, with all its descendants, in the same transaction: `Ended` however
+   * it has ended, `Failed` only if it has failed or was cancelled. One that has a parent or a descendant that has not
+   * ended keeps its id, and so may one with more than 1,000 descendants. Absent: an id is taken until it is deleted.
+   */
+  readonly replaces?: "Ended" | "Failed"
+  /**
+   * A message to the instance, inserted in the same transaction: behind its start, or, if the id is taken, for the
+   * instance that runs under it. The bounds hold for the latter.
+   */
+  readonly message?: { readonly workItem: string; readonly bounds?: Bounds }
   /** Attributes that it begins with, stored with the instance. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
    * needs an id under which nothing is stored, no message, lock or history, and a `clockMs` within 2 seconds of the
-   * store's clock; otherwise the start is stored without a first turn. A driver may always ignore it. A set first
+   * store's clock; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
+   * driver may always ignore it. A set first
    * creates all its instances and inserts its start messages; then its first turns are stored in the steps of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
@@ -326,12 +343,17 @@ export interface OrchestrationStart {
  * The answer to a start. `Begun`: the instance and its first turn are stored. A `Started` that has the store's clock:
  * `clockMs` of the first turn differs from it.
  *
+ * `AlreadyExists` of a start with a message: the message was sent to the running instance. `Full`: it was not, because
+ * of its bounds; `Ended`: it was not, because the instance has ended.
+ *
  * @category models
  * @since 0.2.0
  */
 export type StartAnswer =
   | "Started"
   | "AlreadyExists"
+  | "Ended"
+  | "Full"
   | { readonly _tag: "Started"; readonly nowMs: number }
   | {
     readonly _tag: "Begun"

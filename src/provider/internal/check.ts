@@ -198,6 +198,12 @@ export const length = (field: string, value: Duration.Duration, leastMs: 0 | 1):
 export const delay = (delay: Option.Option<Duration.Duration>): Problem =>
   Option.isSome(delay) ? length("delay", delay.value, 0) : undefined
 
+/** Milliseconds since the Unix epoch. */
+export const instant = (field: string, value: number | undefined): Problem =>
+  value === undefined || value >= 0 && value <= longestMs
+    ? undefined
+    : [field, `it is ${value}, but must be milliseconds from the year 1970 to 9999`]
+
 /** Whole milliseconds, which drivers take; a part of one counts as one. */
 export const wholeMillis = (value: Duration.Duration) => Math.ceil(Duration.toMillis(value))
 

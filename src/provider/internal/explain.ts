@@ -146,6 +146,8 @@ const ofWaits = (found: Found): Cause => {
   if (completed !== undefined) return ofCompletion(found.events, completed)
   const [signal] = signals
   if (signal !== undefined) return Cause.Signal({ name: signal.name!, sinceMs: signal.sinceMs, untilMs })
+  const request = waits.find(({ kind }) => kind === "request")
+  if (request !== undefined) return Cause.Request({ name: request.name!, sinceMs: request.sinceMs, untilMs })
   return untilMs === null ? Cause.Nothing() : Cause.Timer({ untilMs })
 }
 
@@ -260,6 +262,7 @@ const waitsForOthers: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
   "Task",
   "Completion",
   "Signal",
+  "Request",
   "Timer",
   "Nothing"
 ])
@@ -381,6 +384,10 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
       }`,
     Signal: ({ name, sinceMs, untilMs }) =>
       `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
+        untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
+      }`,
+    Request: ({ name, sinceMs, untilMs }) =>
+      `waits for requests "${name}" ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
       }`,
     Timer: ({ untilMs }) => `sleeps until ${at(untilMs, nowMs)}`,

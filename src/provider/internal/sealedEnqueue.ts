@@ -3,19 +3,35 @@
  */
 import * as Effect from "effect/Effect"
 import type * as WorkItem from "../../model/WorkItem.ts"
+import type { Start } from "../Provider.ts"
+import type { ProviderError } from "../ProviderError.ts"
 import type { Enqueue } from "./enqueue.ts"
 import * as sealing from "./sealing.ts"
 import type { Sealing } from "./sealing.ts"
 
-type Start = WorkItem.Of<"StartOrchestration">
+type StartItem = WorkItem.Of<"StartOrchestration">
 
 export interface SealedEnqueue extends Enqueue {
   /** A start as its caller has given it, by what is stored. */
-  readonly plainStart: (stored: Start) => Start
+  readonly plainStart: (stored: StartItem) => StartItem
 }
 
 export const make = (provider: Enqueue, seals: Sealing): SealedEnqueue => {
-  const plainStarts = new WeakMap<Start, Start>()
+  const plainStarts = new WeakMap<StartItem, StartItem>()
+
+  /** Also of the signal that comes with it: one for an instance of Rust that runs under this id stays plain. */
+  const sealed = Effect.fnUntraced(function*(operation: string, given: Start): Effect.fn.Return<Start, ProviderError> {
+    const { message, pinnedVersion, start } = given
+    if (!sealing.isOurs(pinnedVersion)) return given
+    const stored = yield* sealing.ofItem(start, seals.seal(operation, start.instance))
+    plainStarts.set(stored, start)
+    return {
+      ...given,
+      start: stored,
+      ...(message !== undefined && { message: yield* seals.message(operation, message) })
+    }
+  })
+
   return {
     plainStart: (stored) => plainStarts.get(stored) ?? stored,
 
@@ -34,15 +50,12 @@ export const make = (provider: Enqueue, seals: Sealing): SealedEnqueue => {
         provider.enqueueForWorker
       ),
 
-    startOrchestration: (options) =>
-      sealing.isOurs(options.pinnedVersion)
-        ? Effect.flatMap(
-          sealing.ofItem(options.start, seals.seal("startOrchestration", options.start.instance)),
-          (start) => {
-            plainStarts.set(start, options.start)
-            return provider.startOrchestration({ ...options, start })
-          }
-        )
-        : provider.startOrchestration(options)
+    startOrchestration: (options) => Effect.flatMap(sealed("startOrchestration", options), provider.startOrchestration),
+
+    startOrchestrations: (all) =>
+      Effect.flatMap(
+        Effect.forEach(all, (one) => sealed("startOrchestrations", one), { concurrency: 16 }),
+        provider.startOrchestrations
+      )
   }
 }

@@ -40,8 +40,15 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly workers: WorkQueue
   /** Instances whose turns are under way: the wake-up for one of them is kept until its turn is settled. */
   readonly locked: LockedInstances
-  /** The instance has a message, visible that much later; null: now. `text` is that of the message. */
-  readonly messageSent: (instanceId: string, delayMs: number | null, text?: () => string) => void
+  /**
+   * The instance has a message, visible that much later, or at a time of the store's clock; null: now. `text` is that
+   * of the message.
+   */
+  readonly messageSent: (
+    instanceId: string,
+    delayMs: number | { readonly atMs: number } | null,
+    text?: () => string
+  ) => void
   /**
    * A call that stores work in the queue, and announces it here. Should the process die meanwhile, the others look. If
    * the call is interrupted, its work is stored or not: all look soon.
@@ -260,6 +267,7 @@ export const make = Effect.fnUntraced(function*(
     locked,
     messageSent: (instanceId, delayMs, text) => {
       if (delayMs === null || delayMs === 0) return messageDue(instanceId, null, text)
+      if (typeof delayMs === "object") return messageDue(instanceId, delayMs.atMs, text)
       if (storeClock.nowMs() !== undefined || !hints.isConnected() || store.readNextDue === undefined) {
         return messageDue(instanceId, afterNow(delayMs), text)
       }
@@ -312,7 +320,8 @@ export const make = Effect.fnUntraced(function*(
     started: ends.started,
     turnStored: (turn, handedOver) => {
       activity++
-      const { cancelledActivities, orchestratorItems, workerItems } = turn
+      const { cancelledActivities, left = [], orchestratorItems, workerItems } = turn
+      if (left.length > 0) workStored("orchestrator")
       if (workerItems.length > handedOver) {
         workStored("worker", workerItems.length === 1 ? () => encodeItem(workerItems[0]!) : undefined)
       }

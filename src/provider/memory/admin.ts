@@ -3,7 +3,6 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { PauseTarget } from "../../model/Pause.ts"
 import { meets } from "../../model/shared/attributes.ts"
 import type { Condition } from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
@@ -21,6 +20,7 @@ import type {
   QueuePlace,
   Selection
 } from "../AdminDriver.ts"
+import * as deletions from "./deletions.ts"
 import * as limits from "./limits.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
@@ -35,7 +35,7 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
     ...pauses(store),
     ...limitsOf(store),
     ...actions(store),
-    ...deletions(store),
+    ...ofDeletions(store),
     readHistory: readsOf.make(store).readHistory
   })
 
@@ -54,7 +54,7 @@ const reads = (store: tables.Tables) => {
       }),
 
     readInstances: (instanceIds) =>
-      Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
+      tables.statement((now) => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId, now) ?? [])),
 
     readAttributes: (instanceIds) =>
       Effect.sync(() =>
@@ -83,7 +83,7 @@ const reads = (store: tables.Tables) => {
 
     systemMetrics: Effect.sync(() => {
       const count = (status: string) =>
-        [...instances.keys()].filter((id) => currentOf(store, id)?.status === status).length
+        [...instances.keys()].filter((id) => tables.currentOf(store, id)?.status === status).length
       const all = [...history.values()].flatMap((ofInstance) => [...ofInstance.values()])
       return {
         totalInstances: instances.size,
@@ -114,7 +114,7 @@ const reads = (store: tables.Tables) => {
         }))
       }),
 
-    listChildren: (instanceIds) => Effect.sync(() => childrenOf(store, instanceIds)),
+    listChildren: (instanceIds) => Effect.sync(() => deletions.childrenOf(store, instanceIds)),
 
     selectInstances: (selection) =>
       Effect.sync(() => [...instances.keys()].filter((id) => matches(store, id, selection)).slice(0, selection.limit))
@@ -247,7 +247,7 @@ const pauses = (store: tables.Tables) => {
         if (target._tag === "Instance") {
           const { instanceId } = target
           if (!store.instances.has(instanceId)) return "NotFound"
-          if (hasEnded(store, instanceId)) return "Ended"
+          if (deletions.hasEnded(store, instanceId)) return "Ended"
           const lock = store.locks.get(instanceId)
           if (lock !== undefined && lock.token !== "") {
             for (const [, message] of messagesOf.batchOf(store, instanceId, lock.token)) {
@@ -293,21 +293,23 @@ const actions = ({ actions }: tables.Tables) => ({
     )
 } satisfies Partial<AdminDriver["Service"]>)
 
-const deletions = (store: tables.Tables) => {
+const ofDeletions = (store: tables.Tables) => {
   const { executions, history, instances, locks } = store
   return {
     holdInstances: ({ holdForMs, instanceIds, mustHaveEnded }) =>
       Effect.map(Clock.currentTimeMillis, (now): HoldOutcome => {
-        const running = mustHaveEnded.find((id) => !hasEnded(store, id))
+        const running = mustHaveEnded.find((id) => !deletions.hasEnded(store, id))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         for (const id of instanceIds) {
           // No claim hands out such a token.
           const isPaused = locks.get(id)?.token === "" && locks.get(id)!.untilMs >= tables.noEndMs
-          if (!hasEnded(store, id) && !isPaused) locks.set(id, { token: "held", untilMs: now + holdForMs })
+          if (!deletions.hasEnded(store, id) && !isPaused) locks.set(id, { token: "held", untilMs: now + holdForMs })
         }
         return {
           _tag: "Held",
-          childIds: [...new Set([...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)])]
+          childIds: [
+            ...new Set([...deletions.childrenOf(store, instanceIds), ...deletions.queuedChildrenOf(store, instanceIds)])
+          ]
         }
       }),
 
@@ -315,11 +317,11 @@ const deletions = (store: tables.Tables) => {
       Effect.sync((): DeleteOutcome => {
         const isChanged = (id: string, i: number) =>
           updatedAtMs !== undefined && instances.has(id) && instances.get(id)!.updatedAtMs !== updatedAtMs[i]
-        const running = mustHaveEnded.find((id, i) => !hasEnded(store, id) || isChanged(id, i))
+        const running = mustHaveEnded.find((id, i) => !deletions.hasEnded(store, id) || isChanged(id, i))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
-        const left = [...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)]
+        const left = [...deletions.childrenOf(store, instanceIds), ...deletions.queuedChildrenOf(store, instanceIds)]
           .find((id) => !instanceIds.includes(id))
-        return left === undefined ? remove(store, instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
+        return left === undefined ? deletions.remove(store, instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
       }),
 
     cutHistory: (cut) =>
@@ -448,7 +450,7 @@ const loadOf = <Row extends tables.Queued>(
 const programOf = (store: tables.Tables, message: tables.Message) => {
   const asked = messagesOf.askedBy(store, message)
   const version = asked?.asksFor ?? null
-  const pinned = currentOf(store, message.instanceId)?.pinned ?? null
+  const pinned = tables.currentOf(store, message.instanceId)?.pinned ?? null
   return {
     orchestration: asked?.name ?? null,
     version: version === null || asked?.takesNewer !== true ? version : `>=${version}`,
@@ -462,17 +464,6 @@ const placeOf = (row: tables.Queued, now: number): QueuePlace => ({
   attemptCount: row.attemptCount,
   isDue: row.visibleAtMs <= now
 })
-
-const currentOf = (store: tables.Tables, instanceId: string) =>
-  tables.executionOf(store, instanceId, store.instances.get(instanceId)?.executionId ?? 0)
-
-const hasEnded = (store: tables.Tables, instanceId: string): boolean => {
-  const status = currentOf(store, instanceId)?.status ?? "Running"
-  const isKnown = store.instances.has(instanceId)
-  if (isKnown && status !== "ContinuedAsNew") return status !== "Running"
-  const goesOn = isKnown ? texts.isContinueAsNew : texts.isStart
-  return ![...store.messages.values()].some((message) => message.instanceId === instanceId && goesOn(message.workItem))
-}
 
 const positionOf = ({ instances }: tables.Tables, instanceId: string): ListPosition => ({
   createdAtUs: instances.get(instanceId)!.createdAtMs * 1000,
@@ -514,7 +505,7 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     .instances
     .get(instanceId)!
   const status = tables.statusOf(store, instanceId)
-  const execution = currentOf(store, instanceId)
+  const execution = tables.currentOf(store, instanceId)
   const contains = (text: string | null | undefined, part: string) =>
     text?.toLowerCase().includes(part.toLowerCase()) === true
   const isBetween = (ms: number, from: number | null, before: number | null) =>
@@ -548,61 +539,11 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
 const meetsAll = (store: tables.Tables, instanceId: string, conditions: ReadonlyArray<Condition>): boolean =>
   conditions.every((condition) => meets(store.attributes.get(instanceId), condition))
 
-const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
-  const parents = new Set(instanceIds)
-  return [...instances].filter(([, { parentInstanceId }]) => parentInstanceId !== null && parents.has(parentInstanceId))
-    .map(([id]) => id)
-}
-
-/** Targets of queued starts, not begun, whose parent is one of these. */
-const queuedChildrenOf = ({ instances, messages }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
-  const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
-  return [...messages.values()].flatMap(({ instanceId, workItem }) => {
-    const isChild = texts.isStart(workItem) && parents.has(texts.parentOf(workItem))
-    return isChild && !instances.has(instanceId) ? [instanceId] : []
-  })
-}
-
 const matches = (store: tables.Tables, instanceId: string, selection: Selection) => {
-  const completedAtMs = currentOf(store, instanceId)?.completedAtMs ?? null
+  const completedAtMs = tables.currentOf(store, instanceId)?.completedAtMs ?? null
   return (selection.instanceIds?.includes(instanceId) ?? true) &&
     (selection.completedBeforeMs === null ||
       (completedAtMs !== null && completedAtMs < selection.completedBeforeMs)) &&
     (!selection.endedRootsOnly ||
-      (store.instances.get(instanceId)?.parentInstanceId === null && hasEnded(store, instanceId)))
-}
-
-const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>): DeleteOutcome => {
-  const {
-    activities,
-    attributes,
-    blocks,
-    changed,
-    executions,
-    history,
-    instances,
-    locks,
-    messages,
-    paused,
-    stored,
-    streams
-  } = store
-  const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
-  for (const instanceId of new Set(instanceIds)) {
-    deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
-    for (const events of history.get(instanceId)?.values() ?? []) deleted.eventsDeleted += events.size
-    for (const queue of [messages, activities]) {
-      for (const [id, row] of queue) {
-        if (row.instanceId === instanceId && queue.delete(id)) deleted.queueMessagesDeleted++
-      }
-    }
-    if (instances.delete(instanceId)) deleted.instancesDeleted++
-    for (const table of [executions, history, locks, blocks, stored, changed, attributes, streams]) {
-      table.delete(instanceId)
-    }
-    paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
-  }
-  // Slots of theirs may be free.
-  if (store.limits.size > 0) tables.announce(store)
-  return { _tag: "Deleted", deleted }
+      (store.instances.get(instanceId)?.parentInstanceId === null && deletions.hasEnded(store, instanceId)))
 }

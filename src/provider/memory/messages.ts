@@ -7,15 +7,7 @@ import * as texts from "./texts.ts"
 
 export const make = (store: tables.Tables) =>
   ({
-    enqueueForOrchestrator: (items) =>
-      tables.statement((now) =>
-        items.map((item) => {
-          if (isFull(store, item)) return "Full"
-          const message = insert(store, item, now, hasDue(store, item.instanceId, now))
-          if (!texts.begins(item.workItem)) waitForStart(store, message)
-          return "Sent"
-        })
-      ),
+    enqueueForOrchestrator: (items) => tables.statement((now) => items.map((item) => enqueue(store, item, now))),
 
     sweepMessages: ({ maxAgeMs }) =>
       tables.statement((now) => {
@@ -31,6 +23,14 @@ export const make = (store: tables.Tables) =>
         return { deleted, next: null }
       })
   }) satisfies Partial<ProviderDriver["Service"]>
+
+/** Inserts a message, unless its instance is full. */
+export const enqueue = (store: tables.Tables, item: EncodedMessage, now: number): "Sent" | "Full" => {
+  if (isFull(store, item)) return "Full"
+  const message = insert(store, item, now, hasDue(store, item.instanceId, now))
+  if (!texts.begins(item.workItem)) waitForStart(store, message)
+  return "Sent"
+}
 
 /**
  * Inserts a message that is visible at the later of its time and the end of its delay. One that begins an execution
@@ -92,13 +92,18 @@ export const startInstance = (
 /** The message of a start, in front of those that came before. */
 export const insertStart = (
   store: tables.Tables,
-  { delayMs, instanceId, workItem }: OrchestrationStart,
+  { delayMs, instanceId, startAtMs, workItem }: OrchestrationStart,
   now: number
 ): void => {
   const earlier = [...store.messages.values()].filter((message) =>
     message.instanceId === instanceId && message.lock === null
   )
-  const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now, hasDue(store, instanceId, now))
+  const first = insert(
+    store,
+    { instanceId, workItem, visibleAtMs: startAtMs ?? null, delayMs },
+    now,
+    hasDue(store, instanceId, now)
+  )
   if (first.visibleAtMs <= now) return
   for (const message of earlier) {
     if (first.visibleAtMs > tables.dueAtMs(message)) arriveWith(first, message)

@@ -28,7 +28,7 @@ export const make = (store: tables.Tables) =>
       }),
 
     readInstances: (instanceIds) =>
-      Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
+      tables.statement((now) => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId, now) ?? [])),
 
     readEnds: (instanceIds) =>
       Effect.sync(() =>

@@ -196,6 +196,10 @@ export const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
   return made
 }
 
+/** The current execution of an instance. */
+export const currentOf = (tables: Tables, instanceId: string): Execution | undefined =>
+  executionOf(tables, instanceId, tables.instances.get(instanceId)?.executionId ?? 0)
+
 export const executionOf = (tables: Tables, instanceId: string, executionId: number): Execution | undefined =>
   tables.executions.get(instanceId)?.get(executionId)
 
@@ -316,7 +320,7 @@ export const visibleValues = (tables: Tables, instanceId: string): ReadonlyMap<s
   return visible
 }
 
-export const stateOf = (tables: Tables, instanceId: string): InstanceState | undefined => {
+export const stateOf = (tables: Tables, instanceId: string, now = Infinity): InstanceState | undefined => {
   const instance = tables.instances.get(instanceId)
   if (instance === undefined) return undefined
   const execution = executionOf(tables, instanceId, instance.executionId)
@@ -336,9 +340,23 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     customStatusVersion: instance.customStatusVersion,
     block: blockOf(tables, instanceId) ?? null,
     pause: execution?.status === "Completed" || execution?.status === "Failed" ? null : pauseIn(tables, instanceId),
+    // The first turn writes the version.
+    startsAtMs: instance.version === null && (execution?.status ?? "Running") === "Running"
+      ? startsAt(tables, instanceId, now)
+      : null,
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
+}
+
+/** When its start is due, if it is to wait. */
+const startsAt = ({ messages }: Tables, instanceId: string, now: number): number | null => {
+  const earliest = Math.min(
+    ...[...messages.values()].flatMap((message) =>
+      message.instanceId === instanceId && texts.isStart(message.workItem) ? message.visibleAtMs : []
+    )
+  )
+  return earliest > now && earliest !== Infinity ? earliest : null
 }
 
 export const statusOf = (tables: Tables, instanceId: string): InstanceStatus => {

@@ -12,7 +12,8 @@ import type {
   UnclaimedTurn
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
-import { insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
+import * as deletions from "./deletions.ts"
+import { enqueue, insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as turns from "./turns.ts"
 
@@ -82,6 +83,9 @@ const startAll = (
   starts: ReadonlyArray<OrchestrationStart>,
   now: number
 ): ReadonlyArray<StartAnswer> => {
+  for (const { instanceId, replaces } of starts) {
+    if (replaces !== undefined) deletions.removeEnded(store, instanceId, replaces)
+  }
   const storing = turns.begin(store, now)
   const queued = queuedStarts(store)
   const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
@@ -96,11 +100,29 @@ const startAll = (
     return isOff ? { _tag: "Started", nowMs: now } : "Started"
   })
   storing.finish()
-  return answers.map((answer) =>
-    typeof answer === "string" || "nowMs" in answer
-      ? answer
-      : { _tag: "Begun", nowMs: now, handedOver: stillThere(store, answer, now) }
-  )
+  return answers.map((answer, i) => {
+    if (typeof answer !== "string" && !("nowMs" in answer)) {
+      return { _tag: "Begun", nowMs: now, handedOver: stillThere(store, answer, now) }
+    }
+    const { instanceId, message } = starts[i]!
+    return message === undefined ? answer : send(store, instanceId, message, answer, now)
+  })
+}
+
+/** Sends the message of a start to its instance, or to the one that runs under its id. */
+const send = (
+  store: tables.Tables,
+  instanceId: string,
+  { bounds, workItem }: NonNullable<OrchestrationStart["message"]>,
+  answer: Exclude<StartAnswer, { _tag: "Begun" }>,
+  now: number
+): StartAnswer => {
+  const isNew = answer !== "AlreadyExists"
+  if (!isNew && deletions.hasEnded(store, instanceId)) return "Ended"
+  const bounded = bounds !== undefined && !isNew && { bounds }
+  return enqueue(store, { instanceId, workItem, visibleAtMs: null, delayMs: null, ...bounded }, now) === "Full"
+    ? "Full"
+    : answer
 }
 
 /** Whether the first turn can be stored: nothing waits for the instance, and nothing was written of it. */

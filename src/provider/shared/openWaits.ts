@@ -9,6 +9,7 @@ import * as completion from "../../model/shared/completion.ts"
 import { childId } from "../../model/shared/identifiers.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import { Ledger } from "../../model/shared/ledger.ts"
+import * as requestSignal from "../../model/shared/requestSignal.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
@@ -21,6 +22,7 @@ export interface Message {
   readonly kind:
     | "start"
     | "signal"
+    | "request"
     | "timer"
     | "activity"
     | "child"
@@ -28,7 +30,7 @@ export interface Message {
     | "termination"
     | "retry"
     | "unknown"
-  /** Name of the signal or orchestration; null for other kinds, and in a message too large to be read here. */
+  /** Name of the signal, request or orchestration; null for other kinds, and in a message too large to be read here. */
   readonly name: string | null
   /** The event of the current execution that it answers; null for messages that answer none. */
   readonly answers: number | null
@@ -73,7 +75,11 @@ export const of = (
     switch (event._tag) {
       case "ExternalSubscribed":
       case "ExternalSubscribedPersistent":
-        return [{ ...wait, kind: "signal", name: event.name }]
+        return [
+          requestSignal.isName(event.name)
+            ? { ...wait, kind: "request", name: requestSignal.requestOf(event.name) }
+            : { ...wait, kind: "signal", name: event.name }
+        ]
       case "ActivityScheduled":
         return [{
           ...wait,
@@ -104,7 +110,7 @@ export const of = (
   return {
     waits,
     untaken: ledger.unread().filter(({ name }) => !isOwnSignal(name)).map(({ eventId, name, timestampMs }) => ({
-      name,
+      name: requestSignal.isName(name) ? `request ${requestSignal.requestOf(name)}` : name,
       eventId,
       sinceMs: timestampMs
     })),
@@ -135,6 +141,9 @@ export const messageOf = (queued: QueuedMessage, executionId?: number): Message 
     case "QueueMessage":
       if (item.name === interruptSignal.name) return { ...message, kind: "interruption" }
       if (item.name === retrySignal.name) return { ...message, kind: "retry" }
+      if (requestSignal.isName(item.name)) {
+        return { ...message, kind: "request", name: requestSignal.requestOf(item.name) }
+      }
       return { ...message, name: item.name }
     case "ExternalRaised":
       return { ...message, name: item.name }

@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import { cancelled } from "../../model/ErrorDetails.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import * as requestSignal from "../../model/shared/requestSignal.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { Cause } from "../../provider/Explanation.ts"
@@ -62,7 +63,21 @@ const signal = (eventId: number, name: string): EventInput => ({ _tag: "External
 
 const inAnHour = Effect.map(Effect.clockWith((clock) => clock.currentTimeMillis), (now) => now + 3_600_000)
 
+const request = (eventId: number, name: string) => signal(eventId, requestSignal.nameOf(name))
+
 export const explanations = topic("explanations", {
+  a_wait_for_requests_comes_after_that_for_a_signal: Effect.gen(function*() {
+    yield* waiting("serves", [request(2, "Approve")])
+    const serving = yield* expectCause("serves", "Request", /waits for requests "Approve" .*, without a limit\.$/)
+    assert.strictEqual(serving.name, "Approve")
+    yield* waiting("both", [request(2, "Approve"), signal(3, "Close")])
+    assert.strictEqual((yield* expectCause("both", "Signal", /waits for signal Close/)).name, "Close")
+    assert.deepStrictEqual(
+      (yield* explain("both")).waits.map(({ kind, name }) => [kind, name]),
+      [["request", "Approve"], ["signal", "Close"]]
+    )
+  }),
+
   ended_instances_say_how: Effect.gen(function*() {
     yield* done("completed")
     yield* done("failed", undefined, { status: "Failed", output: "boom" })

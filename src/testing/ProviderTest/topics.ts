@@ -32,6 +32,7 @@ import { queueViews } from "./queueViews.ts"
 import { retries } from "./retries.ts"
 import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
+import { starts } from "./starts.ts"
 import { streams } from "./streams.ts"
 import { tagFiltering } from "./tagFiltering.ts"
 
@@ -67,6 +68,7 @@ export const topics = {
   queueViews,
   serving,
   sessions,
+  starts,
   streams,
   tagFiltering
 }

@@ -137,6 +137,9 @@ export type Operation =
         readonly orchestrationVersion: string | null
         readonly pinnedVersion: CoreVersion
         readonly delayMs: number | null
+        readonly replaces?: "Ended" | "Failed" | null
+        /** Whether a message comes with it. */
+        readonly hasMessage?: boolean
         readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null } | null
       }
     >

@@ -229,8 +229,10 @@ const starts = some(
     orchestrationVersion: orNull(orchestrationVersion),
     pinnedVersion: version,
     delayMs,
+    replaces: fc.constantFrom(null, null, "Ended" as const, "Failed" as const),
+    hasMessage: fc.constantFrom(false, false, true),
     firstTurn: orNull(fc.record({ turn: unclaimedTurn, handOver }))
-  })
+  }).map((start) => start.hasMessage || start.replaces !== null ? { ...start, firstTurn: null } : start)
 )
 
 // -----------------------------------------------------------------------------

@@ -121,8 +121,11 @@ const perform = Effect.fnUntraced(function*(
             (messages) => messages.length > 0
           ))
       const answers = yield* driver.startOrchestrations(
-        operation.starts.map(({ firstTurn = null, ...start }, position) => ({
+        operation.starts.map(({ firstTurn = null, hasMessage = false, replaces = null, ...start }, position) => ({
           ...start,
+          ...(replaces !== null && { replaces }),
+          ...(hasMessage &&
+            { message: { workItem: workItem({ instanceId: start.instanceId, kind: "cancel" }, step) } }),
           delayMs: early[position] === true ? null : start.delayMs,
           orchestrationName: "Started",
           workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step),

@@ -1,7 +1,16 @@
 /**
  * The application that `cases.ts` misuses.
  */
-import { Activity, KeyValue, Orchestration, ProgressStream, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import {
+  Activity,
+  KeyValue,
+  Orchestration,
+  ProgressStream,
+  Request,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -20,6 +29,9 @@ export const Go = Signal.make("Go", { payload: Word })
 /** `Go` as defined by a sender with another version of the code. */
 export const OtherGo = Signal.make("Go", { payload: Schema.Int })
 export const Letters = Signal.make("Letters", { payload: Schema.String })
+export const Question = Request.make("Question", { payload: Word, success: Schema.String, error: Declined })
+/** `Question` as defined by a caller with another version of the code. */
+export const OtherQuestion = Request.make("Question", { payload: Schema.Int, success: Schema.String })
 export const Note = KeyValue.make("note", Schema.String)
 export const Lines = ProgressStream.make("lines", { chunk: Schema.String, maxChunkBytes: 10, keepChunks: 2 })
 export const OtherLines = ProgressStream.make("lines", { chunk: Schema.Int })
@@ -79,6 +91,8 @@ export const Waits2 = Orchestration.make("Waits", { success: Schema.String, vers
 export const Reads = Orchestration.make("Reads", { success: Schema.String })
 /** Waits for a lossy signal. */
 export const Hurries = Orchestration.make("Hurries", { success: Schema.String })
+/** Answers questions until a signal comes. */
+export const Serves = Orchestration.make("Serves", { success: Schema.String })
 /** Waits for a signal. Its clean-up takes a letter, and cannot undo `stuck`. */
 export const Cleans = Orchestration.make("Cleans", { success: Schema.String })
 /** Calls `Work`. */
@@ -161,6 +175,15 @@ export const handlers = Layer.mergeAll(
   Waits.toLayer(() => Go.wait),
   Waits2.toLayer(() => Effect.map(Go.wait, (answer) => `two: ${answer}`)),
   Reads.toLayer(() => Letters.wait),
+  Serves.toLayer(Effect.fnUntraced(function*() {
+    let count = 0
+    yield* Question.serve(Effect.fnUntraced(function*(what) {
+      if (what === "fail") return yield* new Declined({ code: 7 })
+      if (what === "throw") throw new Error("thrown")
+      return what === "large" ? "x".repeat(65_536) : String(++count)
+    }))
+    return yield* Go.wait
+  })),
   Hurries.toLayer(() => Hurry.wait),
   Cleans.toLayer(() =>
     Effect.ensuring(
@@ -190,7 +213,7 @@ export const handlers = Layer.mergeAll(
  * replay, as after a deployment.
  */
 export const runtime = Runtime.layer({
-  orchestrations: [Echo, Waits, Waits2, Reads, Hurries, Cleans, Calls, Fans, Edited, Does],
+  orchestrations: [Echo, Waits, Waits2, Reads, Serves, Hurries, Cleans, Calls, Fans, Edited, Does],
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),

@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import * as App from "./app.ts"
+import * as requests from "./requests.ts"
 import {
   blocked,
   cancelled,
@@ -186,7 +187,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
           "'sub::' is reserved for child orchestrations"
         )
       }
-    })
+    }),
+    ...requests.starting
   },
 
   "Signals, interruption": {
@@ -325,6 +327,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       }
     )
   },
+
+  Requests: requests.requests,
 
   "Waiting and reading": {
     "wait for an unknown id": Effect.fnUntraced(function*(client, instanceId) {

@@ -9,6 +9,7 @@ import type {
   OptimisticAnswer,
   OptimisticTurn,
   OrchestrationAck,
+  OrchestrationStart,
   ProviderDriver,
   Settled,
   StartAnswer,
@@ -193,7 +194,8 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
           ...workItemOf(start.workItem, texts),
           ...start.pinnedVersion,
           delay_ms: start.delayMs,
-          attributes: start.attributes?.map(attributeRow)
+          attributes: start.attributes?.map(attributeRow),
+          more: moreOf(start, texts)
         }))),
         turns.some((turn) => turn !== undefined) ? lateJson(() => withClocks(rows, turns)) : json(null),
         ...turnParts(turns, texts),
@@ -216,6 +218,18 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
 } satisfies Partial<Driver>)
 
 // internal
+
+/** Undefined for a plain start. */
+const moreOf = ({ message, replaces, startAtMs }: OrchestrationStart, texts: Texts) =>
+  message === undefined && replaces === undefined && startAtMs === undefined ? undefined : {
+    start_at_ms: startAtMs,
+    replaces,
+    message: message === undefined ? undefined : {
+      most_waiting: message.bounds?.mostWaiting,
+      most_events: message.bounds?.mostEvents,
+      ...workItemOf(message.workItem, texts)
+    }
+  }
 
 /**
  * Asks the clocks of turns when the statement is sent. It writes into the rows, because copies took 20 microseconds

@@ -69,7 +69,7 @@ export const reads = ({ answer, rows: rowsOf }: Calls) => ({
     if (instanceIds.length === 0) return []
     const rows = yield* rowsOf<InstanceStateRow>("readInstances", "dx_read_instances", [
       Prisma.sql`${[...instanceIds]}::text[]`
-    ], timeless)
+    ], plain)
     return yield* Effect.forEach(rows, instanceState)
   }),
 
