@@ -15,8 +15,10 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import * as Schema from "effect/Schema"
 import * as Model from "./Model.ts"
+import * as Schedules from "./models/Schedules.ts"
 
 export * from "./Model.ts"
+export * from "./models/Schedules.ts"
 
 /**
  * A person or program that uses the dashboard.
@@ -112,9 +114,27 @@ const read = HttpApiGroup.make("read").add(
       /** Defaults to dead ones, then those that have not ended. */
       status: Schema.optionalKey(Model.Task.fields.status),
       name: Schema.optionalKey(Schema.String),
+      /** Only this one, whatever its status. */
+      id: Schema.optionalKey(Schema.String),
       cursor: Schema.optionalKey(Schema.String)
     },
     success: Model.TaskPage,
+    error: failures
+  }),
+  HttpApiEndpoint.get("schedules", "/schedules", {
+    query: { cursor: Schema.optionalKey(Schema.String) },
+    success: Schedules.SchedulePage,
+    error: failures
+  }),
+  HttpApiEndpoint.get("schedule", "/schedule", {
+    query: { name: Schema.String },
+    success: Schedules.ScheduleDetail,
+    error: failures
+  }),
+  HttpApiEndpoint.get("scheduleLive", "/schedule/live", {
+    query: { name: Schema.String },
+    /** Whenever something has changed. Null: it was deleted. */
+    success: HttpApiSchema.StreamSse({ data: Schema.NullOr(Schedules.ScheduleDetail) }),
     error: failures
   }),
   HttpApiEndpoint.get("deadLetters", "/dead-letters", {
@@ -130,6 +150,13 @@ const read = HttpApiGroup.make("read").add(
 ).middleware(Access)
 
 const Reason = Schema.optionalKey(Schema.String)
+
+/** What a `Date` can be. */
+const Instant = Schema.Finite.check(
+  Schema.isInt(),
+  Schema.isGreaterThanOrEqualTo(0),
+  Schema.isLessThanOrEqualTo(8.64e15)
+)
 
 const One = Schema.Struct({ instanceId: Schema.String })
 const Done = Schema.Struct({
@@ -227,6 +254,38 @@ const operate = HttpApiGroup.make("operate").add(
       /** Most messages; defaults to all. */
       limit: Schema.optionalKey(Schema.Finite)
     }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("runSchedule", "/run-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("pauseSchedule", "/pause-schedule", {
+    payload: Schema.Struct({ name: Schema.String, reason: Reason }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("resumeSchedule", "/resume-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("backfillSchedule", "/backfill-schedule", {
+    payload: Schema.Struct({
+      name: Schema.String,
+      /** Milliseconds since the Unix epoch; both ends are included. */
+      fromMs: Instant,
+      toMs: Instant,
+      /** Counts them, and starts nothing. */
+      dryRun: Schema.Boolean
+    }),
+    success: Schedules.Backfilled,
+    error: failures
+  }),
+  HttpApiEndpoint.post("deleteSchedule", "/delete-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
     success: Done,
     error: failures
   })

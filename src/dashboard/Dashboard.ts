@@ -18,6 +18,7 @@ import * as Client from "../Client.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import type * as PrismaProvider from "../prisma/PrismaProvider.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
+import * as Schedules from "../schedules/Schedules.ts"
 import * as Tasks from "../tasks/Tasks.ts"
 import { Api } from "./Api.ts"
 import type { Actor, Forbidden, Unauthorized } from "./Api.ts"
@@ -142,7 +143,7 @@ export const layer = (
       ),
       Layer.effectDiscard(Files.serve(page, path))
     ).pipe(
-      Layer.provide([Client.layer, Tasks.layer, HttpServer.layerServices])
+      Layer.provide([Client.layer, Tasks.layer, Schedules.layerClient, HttpServer.layerServices])
     )
   }))
 

@@ -419,7 +419,8 @@ export const Attention = Schema.Struct({
     "paused",
     "deadTasks",
     "deadLetters",
-    "deadProcesses"
+    "deadProcesses",
+    "overdueSchedules"
   ]),
   /** In a sentence. */
   text: Schema.String,

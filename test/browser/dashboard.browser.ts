@@ -29,6 +29,10 @@ const views: { readonly [name: string]: string } = {
   definitions: "definitions",
   queues: "queues",
   tasks: "tasks",
+  schedules: "schedules",
+  schedule: "schedules/clean-rooms",
+  "schedule-overdue": "schedules/left-alone",
+  "schedule-hostile": `schedules/${encodeURIComponent(Hotel.hostile.id)}`,
   processes: "processes",
   "audit-log": "audit-log"
 }

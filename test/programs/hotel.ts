@@ -4,6 +4,8 @@
  */
 import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Schedules } from "duroxide-prisma/schedules"
+import { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -41,10 +43,32 @@ const Charge = Activity.make("Charge", {
 const Check = Activity.make("Check")
 const Compare = Activity.make("Compare", { payload: Schema.Int, error: Schema.String })
 const Total = KeyValue.make("total", Schema.Int)
-const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
+export const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
+
+const Invoice = Task.make("invoice", { payload: { month: Schema.String } })
+
+/** What every worker fires. */
+export const schedules = [
+  Schedules.make("clean-rooms", {
+    timing: Schedules.cron("0 11 * * *", { timeZone: "Europe/Vienna" }),
+    start: Clean,
+    payload: { room: 7 },
+    overlap: "queue",
+    jitter: "10 minutes"
+  }),
+  Schedules.make("monthly-invoices", {
+    timing: Schedules.cron("30 6 1 * *"),
+    start: Invoice,
+    payload: ({ at }) => ({ month: at.toISOString().slice(0, 7) }),
+    catchUp: { within: "3 days" }
+  })
+]
 
 const worker = (url: string, build: Build) =>
-  Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }).pipe(
+  Layer.merge(
+    Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }),
+    Schedules.layer(schedules)
+  ).pipe(
     Layer.provide([
       Booking.toLayer(({ amount, room }) =>
         Effect.gen(function*() {

@@ -21,6 +21,7 @@ import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { serversOfOrchestration } from "../../provider/shared/served.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
+import type { ScheduleNotFound } from "../../schedules/Schedules.ts"
 import * as Signal from "../../Signal.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
 import { Api, CurrentActor, Refused, Unavailable } from "../Api.ts"
@@ -28,6 +29,7 @@ import * as Bulk from "./bulk.ts"
 import * as Failures from "./failures.ts"
 import { check, versionOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
+import * as Schedules from "./scheduleActions.ts"
 import * as Search from "./search.ts"
 import * as Services from "./services.ts"
 import { targetOf } from "./shapes.ts"
@@ -251,7 +253,21 @@ export const layer = (knowledge: Knowledge) =>
             Effect.map(redriveMessages(queue, limit ?? Infinity), (moved) => ({
               message: `redriven ${counted(moved, "message")} of ${queue}`
             }))
-          )
+          ),
+        runSchedule: ({ payload: { name } }) => recorded("run schedule", name, "", Schedules.runNow(name)),
+        pauseSchedule: ({ payload: { name, reason } }) =>
+          recorded("pause schedule", name, reason ?? "", Schedules.pause(name, reason)),
+        resumeSchedule: ({ payload: { name } }) => recorded("resume schedule", name, "", Schedules.resume(name)),
+        backfillSchedule: ({ payload: { dryRun, name, ...range } }) =>
+          dryRun
+            ? Schedules.countBackfill(name, range).pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
+            : recorded(
+              "backfill schedule",
+              name,
+              `from ${new Date(range.fromMs).toISOString()} to ${new Date(range.toMs).toISOString()}`,
+              Schedules.backfill(name, range)
+            ),
+        deleteSchedule: ({ payload: { name } }) => recorded("delete schedule", name, "", Schedules.remove(name))
       })
     })
   )
@@ -264,6 +280,7 @@ type Thrown =
   | PayloadMismatch
   | PayloadTooLarge
   | QueueError
+  | ScheduleNotFound
   | Refusal
   | Failures.Failure
 

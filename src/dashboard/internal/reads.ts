@@ -15,6 +15,7 @@ import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { ScheduleNotFound } from "../../schedules/Schedules.ts"
 import { Api, CurrentActor, Unavailable } from "../Api.ts"
 import type * as Model from "../Api.ts"
 import * as Definitions from "./definitions.ts"
@@ -24,6 +25,7 @@ import { formOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
 import { storeNowMs } from "./now.ts"
 import * as Overview from "./overview.ts"
+import * as Schedules from "./schedules.ts"
 import * as Search from "./search.ts"
 import * as Services from "./services.ts"
 import * as Shapes from "./shapes.ts"
@@ -43,6 +45,18 @@ export const layer = (knowledge: Knowledge) =>
       const instances = yield* Streams.share((id: string, publish: (state: Watch.Seen) => Effect.Effect<void>) =>
         Effect.provideContext(Watch.instance(id, publish), services)
       )
+      const statuses = yield* Schedules.makeStatuses
+      const schedules = yield* Streams.share((name: string, publish: (detail: LiveSchedule) => Effect.Effect<void>) =>
+        Effect.provideContext(
+          Watch.changes(
+            Effect.catchTag(Schedules.detail(statuses, name), "ScheduleNotFound", () => Effect.succeed(null)),
+            // Not its time, which always differs.
+            (detail) => JSON.stringify({ ...detail, nowMs: 0 }),
+            publish
+          ),
+          services
+        )
+      )
       // Looking at a hundred instances costs hundreds of reads: those who ask for the same share them.
       const reasons = yield* Cache.make({
         capacity: 100,
@@ -50,7 +64,7 @@ export const layer = (knowledge: Knowledge) =>
         lookup: (asked: string) => Effect.provideContext(explainMany(JSON.parse(asked) as Asked), services)
       })
       const limited = Streams.limited(knowledge.maxStreams)
-      const stored = <A, R>(read: Effect.Effect<A, ProviderError | Failures.Failure, R>) =>
+      const stored = <A, R>(read: Effect.Effect<A, ProviderError | ScheduleNotFound | Failures.Failure, R>) =>
         read.pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
       const seesPayloads = Effect.map(
         CurrentActor,
@@ -134,10 +148,12 @@ export const layer = (knowledge: Knowledge) =>
               beforeStart: yield* admin.countMessagesBeforeStart
             }
           })),
-        tasks: ({ query: { cursor, name, status } }) =>
+        tasks: ({ query: { cursor, id, name, status } }) =>
           stored(Effect.gen(function*() {
             const sees = yield* seesPayloads
-            const page = yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
+            const page = id === undefined
+              ? yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
+              : { tasks: yield* TaskReport.read([id], { hasPayloads: sees }), next: null }
             return {
               tasks: page.tasks.map((task) => ({
                 ...summaryOf(task),
@@ -150,6 +166,9 @@ export const layer = (knowledge: Knowledge) =>
               next: page.next
             }
           })),
+        schedules: ({ query: { cursor } }) => stored(Schedules.page(statuses, cursor)),
+        schedule: ({ query: { name } }) => stored(Schedules.detail(statuses, name)),
+        scheduleLive: ({ query: { name } }) => limited(schedules(name)),
         deadLetters: ({ query: { queue } }) =>
           stored(Effect.gen(function*() {
             const messages = yield* QueueReport.listDead(queue, lettersOfPage)
@@ -181,6 +200,8 @@ const mostAncestors = 20
 const tasksOfPage = 50
 const lettersOfPage = 100
 const actionsOfPage = 50
+
+type LiveSchedule = typeof Model.ScheduleDetail.Type | null
 
 interface Asked {
   readonly search: typeof Model.Search.Type

@@ -60,8 +60,33 @@ export const instance = Effect.fnUntraced(function*(
   )
 })
 
+/** Publishes what is read every two seconds, whenever `keyOf` it has changed, and now and then in any case. */
+export const changes = <A, E, R>(
+  read: Effect.Effect<A, E, R>,
+  keyOf: (value: A) => string,
+  publish: (value: A) => Effect.Effect<void>
+): Effect.Effect<never, never, R> => {
+  let last: string | undefined
+  let quietMs = 0
+  const look = Effect.flatMap(read, (value) => {
+    const key = keyOf(value)
+    quietMs += everyMs
+    if (key === last && quietMs < longestQuietMs) return Effect.void
+    quietMs = 0
+    last = key
+    return publish(value)
+  })
+  return Effect.forever(
+    Effect.andThen(
+      Effect.catch(look, (error) => Effect.logDebug("Dashboard: the store did not answer", error)),
+      Effect.sleep(everyMs)
+    )
+  )
+}
+
 // internal
 
+const everyMs = 2_000
 const shortestMs = 250
 const fastMs = 1_000
 const slowMs = 5_000

@@ -5,6 +5,8 @@ import { InstancesView } from "../views/instances/InstancesView.tsx"
 import { OverviewView } from "../views/overview/OverviewView.tsx"
 import { ProcessesView } from "../views/ProcessesView.tsx"
 import { QueuesView } from "../views/QueuesView.tsx"
+import { SchedulesView } from "../views/schedules/SchedulesView.tsx"
+import { ScheduleView } from "../views/schedules/ScheduleView.tsx"
 import { TasksView } from "../views/TasksView.tsx"
 import type { Route } from "./route.ts"
 
@@ -27,6 +29,8 @@ export const View = ({ route }: { readonly route: Route }) => {
       return <QueuesView />
     case "tasks":
       return <TasksView query={route.query} />
+    case "schedules":
+      return id === undefined ? <SchedulesView /> : <ScheduleView key={id} name={id} />
     case "processes":
       return <ProcessesView />
     case "audit-log":
