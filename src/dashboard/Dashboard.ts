@@ -62,6 +62,8 @@ export interface Options {
     | undefined
   /** Signals that the dashboard makes forms for. For others it takes JSON text. */
   readonly signals?: ReadonlyArray<{ readonly name: string; readonly payload: PayloadSchema }> | undefined
+  /** Requests that the dashboard makes forms for. For others it takes JSON text. */
+  readonly requests?: ReadonlyArray<{ readonly name: string; readonly payload: PayloadSchema }> | undefined
   /**
    * Whether payloads leave this process: inputs, results, data of signals, values. `hide` hides them from everyone;
    * names, ids, attributes, texts of status and of errors stay. Defaults to `show`.
@@ -122,6 +124,7 @@ export const layer = (
       payloads: options.payloads ?? "show",
       orchestrations: options.orchestrations ?? [],
       signals: options.signals ?? [],
+      requests: options.requests ?? [],
       metricsUrl: options.metricsUrl ?? null,
       maxStreams,
       packageVersion: page.packageVersion

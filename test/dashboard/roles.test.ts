@@ -10,7 +10,17 @@ import * as Roles from "../../src/prisma/Roles.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Served from "./served.ts"
 
-const ofSchedules = ["run schedule", "pause schedule", "backfill schedule", "delete schedule"] as const
+const ofClient = [
+  "start",
+  "signal",
+  "request",
+  "interrupt",
+  "terminate",
+  "run schedule",
+  "pause schedule",
+  "backfill schedule",
+  "delete schedule"
+] as const
 
 const Wait = Orchestration.make("Wait")
 
@@ -34,8 +44,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
   for (
     const [role, may] of [
       ["reader", []],
-      ["client", ["start", "signal", "interrupt", "terminate", ...ofSchedules]],
-      ["worker", ["start", "signal", "interrupt", "terminate", "pause", "resume", "fork", "delete", ...ofSchedules]]
+      ["client", ofClient],
+      ["worker", [...ofClient, "pause", "resume", "fork", "delete", "set limit", "remove limit"]]
     ] as const
   ) {
     it.effect(`${role} ${may.length === 0 ? "only shows" : `may ${may.join(", ")}`}, and refuses the rest with a message`, () =>
@@ -61,6 +71,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
           schedules.create(
             Schedules.make(`${role} hourly`, { timing: Schedules.every("1 hour"), start: Wait })
           )).pipe(Effect.provide(Schedules.layerClient), Effect.provideContext(owner.services))
+        yield* owner.admin.setLimit(`${role} has one`, { total: { concurrency: 1 } })
         const { as } = yield* Served.open(yield* loginOf(url, role))
         const { operate, read } = yield* as("operate")
         const target = { kind: "orchestration", name: role, version: null } as const
@@ -73,6 +84,13 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
           resume: operate.resume({ payload: { target } }),
           fork: operate.fork({ payload: { instanceId: `${role} fork`, atEvent: 1, newId: `${role} forked` } }),
           delete: operate.delete({ payload: { instanceId: `${role} delete`, force: false } }),
+          request: operate.request({
+            payload: { instanceId: `${role} signal`, name: "Why", payload: null, timeoutMs: 100 }
+          }),
+          "set limit": operate.setLimit({
+            payload: { activity: role, scope: { kind: "total", key: null }, bound: { concurrency: 1, rate: null } }
+          }),
+          "remove limit": operate.removeLimit({ payload: { activity: `${role} has one` } }),
           "run schedule": operate.runSchedule({ payload: { name: `${role} hourly` } }),
           "pause schedule": operate.pauseSchedule({ payload: { name: `${role} hourly` } }),
           "backfill schedule": operate.backfillSchedule({
@@ -102,6 +120,10 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
         yield* read.queues({})
         yield* read.tasks({ query: {} })
         yield* read.schedules({ query: {} })
+        yield* read.limits({})
+        yield* read.streams({ query: { id: `${role} fork` } })
+        yield* read.chunks({ query: { id: `${role} fork`, stream: "none" } })
+        yield* read.requests({ query: { id: `${role} fork` } })
         const recorded = (yield* read.actions({ query: {} })).actions.filter((one) => one.target.startsWith(role))
         if (role === "reader") assert.isEmpty(recorded)
         else {assert.includeMembers(recorded.map(({ action, outcome }) => `${action} ${outcome}`), [

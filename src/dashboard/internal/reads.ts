@@ -23,8 +23,11 @@ import * as Failures from "./failures.ts"
 import * as History from "./history.ts"
 import { formOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
+import * as Limits from "./limits.ts"
 import { storeNowMs } from "./now.ts"
 import * as Overview from "./overview.ts"
+import * as Progress from "./progress.ts"
+import * as Requests from "./requests.ts"
 import * as Schedules from "./schedules.ts"
 import * as Search from "./search.ts"
 import * as Services from "./services.ts"
@@ -57,6 +60,10 @@ export const layer = (knowledge: Knowledge) =>
           services
         )
       )
+      const streams = yield* Streams.share((
+        id: string,
+        publish: (streams: ReadonlyArray<typeof Model.ProgressStream.Type>) => Effect.Effect<void>
+      ) => Effect.provideContext(Watch.changes(Progress.list(id), JSON.stringify, publish, "500 millis"), services))
       // Looking at a hundred instances costs hundreds of reads: those who ask for the same share them.
       const reasons = yield* Cache.make({
         capacity: 100,
@@ -78,6 +85,7 @@ export const layer = (knowledge: Knowledge) =>
           payload: formOf(one)
         })),
         signals: knowledge.signals.map((one) => ({ name: one.name, payload: formOf(one) })),
+        requests: knowledge.requests.map((one) => ({ name: one.name, payload: formOf(one) })),
         metricsUrl: knowledge.metricsUrl
       }
 
@@ -138,6 +146,14 @@ export const layer = (knowledge: Knowledge) =>
               total: events.length
             }
           })),
+        requests: ({ query: { id } }) =>
+          stored(Effect.gen(function*() {
+            return Requests.shown(yield* InstanceDetail.read(id, { mostExecutions: 1 }), yield* seesPayloads)
+          })),
+        streams: ({ query: { id } }) => stored(Progress.list(id)),
+        streamsLive: ({ query: { id } }) => limited(streams(id)),
+        chunks: ({ query }) => stored(Effect.flatMap(seesPayloads, (sees) => Progress.read(query, sees))),
+        limits: () => stored(Limits.read),
         definitions: () => stored(Definitions.read),
         queues: () =>
           stored(Effect.gen(function*() {
@@ -257,6 +273,12 @@ const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) 
       startedAtMs: one.startedAtMs,
       endedAtMs: one.completedAtMs
     })),
+    requests: {
+      open: Requests.shown(found, false).filter(({ state }) => state === "Waiting" || state === "Taken").length,
+      answered: found.answers.length
+    },
+    streams: (yield* Progress.list(id)).length,
+    startsAtMs: found.state.startsAtMs,
     ancestors: yield* ancestorsOf(found.state.parentInstanceId),
     hasChildren: children.instances.length > 0 || children.next !== null,
     ofDuroxide: found.foreign === "duroxide" ? found.pinnedVersion : null,

@@ -1,6 +1,7 @@
 /**
  * One instance, for all pages that look at it.
  */
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Admin } from "../../provider/Admin.ts"
@@ -60,12 +61,14 @@ export const instance = Effect.fnUntraced(function*(
   )
 })
 
-/** Publishes what is read every two seconds, whenever `keyOf` it has changed, and now and then in any case. */
+/** Publishes what is read again and again, whenever `keyOf` it has changed, and now and then in any case. */
 export const changes = <A, E, R>(
   read: Effect.Effect<A, E, R>,
   keyOf: (value: A) => string,
-  publish: (value: A) => Effect.Effect<void>
+  publish: (value: A) => Effect.Effect<void>,
+  every: Duration.Input = "2 seconds"
 ): Effect.Effect<never, never, R> => {
+  const everyMs = Duration.toMillis(every)
   let last: string | undefined
   let quietMs = 0
   const look = Effect.flatMap(read, (value) => {
@@ -86,7 +89,6 @@ export const changes = <A, E, R>(
 
 // internal
 
-const everyMs = 2_000
 const shortestMs = 250
 const fastMs = 1_000
 const slowMs = 5_000

@@ -2,6 +2,7 @@ import { AuditLogView } from "../views/AuditLogView.tsx"
 import { DefinitionsView } from "../views/DefinitionsView.tsx"
 import { InstanceView } from "../views/instance/InstanceView.tsx"
 import { InstancesView } from "../views/instances/InstancesView.tsx"
+import { LimitsView } from "../views/LimitsView.tsx"
 import { OverviewView } from "../views/overview/OverviewView.tsx"
 import { ProcessesView } from "../views/ProcessesView.tsx"
 import { QueuesView } from "../views/QueuesView.tsx"
@@ -31,6 +32,8 @@ export const View = ({ route }: { readonly route: Route }) => {
       return <TasksView query={route.query} />
     case "schedules":
       return id === undefined ? <SchedulesView /> : <ScheduleView key={id} name={id} />
+    case "limits":
+      return <LimitsView />
     case "processes":
       return <ProcessesView />
     case "audit-log":

@@ -65,6 +65,7 @@ export const AuditLogView = () => {
 const ofInstances: ReadonlySet<string> = new Set([
   "start",
   "signal",
+  "request",
   "interrupt",
   "terminate",
   "retry",
