@@ -12,7 +12,7 @@ import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import { serve } from "../../src/cli/internal/httpServer.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
-import { Approved, Audit, Booking, Clean } from "../programs/hotel.ts"
+import { Approved, Audit, Booking, Clean, Concierge, Errands, Quote } from "../programs/hotel.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -93,6 +93,17 @@ export const open = Effect.gen(function*() {
   yield* schedules.runNow("monthly-invoices")
   yield* waitUntil(Effect.map(schedules.runs("monthly-invoices"), (runs) => runs.length > 0))
   yield* waitUntil(Effect.map(schedules.runs("clean-rooms"), (runs) => runs.length > 0))
+  yield* admin.setLimit("Deliver", {
+    total: { rate: { count: 600, per: "1 minute", burst: 20 } },
+    eachKey: { concurrency: 1 },
+    keys: { Ada: { concurrency: 2 } }
+  })
+  for (const guest of ["Ada", "Ben", hostile.text]) {
+    yield* client.start(Errands, { instanceId: `errands of ${guest.slice(0, 3)}`, payload: { guest, count: 4 } })
+  }
+  yield* client.start(Concierge, { instanceId: "concierge" })
+  yield* client.request(Quote, "concierge", { nights: 3, breakfast: true })
+  yield* Effect.flip(client.request(Quote, "concierge", { nights: 31, breakfast: false }))
   yield* sql(children)
   yield* sql(queues)
 
@@ -122,7 +133,8 @@ export const open = Effect.gen(function*() {
         { name: "ben", role: "read", token: Redacted.make(tokens.read) }
       ]),
       orchestrations: [Booking, Audit],
-      signals: [Approved]
+      signals: [Approved],
+      requests: [Quote]
     }).pipe(Layer.provide(Layer.succeedContext(services))),
     { host: "127.0.0.1", port: 0 }
   )

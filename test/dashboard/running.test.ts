@@ -229,7 +229,12 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
           ["set limit", "each key of Call", "1 at once", "done"],
           ["set limit", "Call", "600 per 1m, 10 in a burst", "done"],
           ["set limit", "key \"b\" of Call", "2 at once", "done"],
-          ["set limit", "Call", "invalid total: concurrency is 0, but must be a whole number from 1 to 1000000", "refused"],
+          [
+            "set limit",
+            "Call",
+            "invalid total: concurrency is 0, but must be a whole number from 1 to 1000000",
+            "refused"
+          ],
           ["remove limit", "key \"b\" of Call", "", "done"],
           ["remove limit", "Call", "all", "done"],
           ["remove limit", "Call", "there is no limit of Call", "refused"]

@@ -2,7 +2,16 @@
  * A worker of a hotel, in one of two builds: `node hotel.js <url> <build>`. A build that is edited checks a booking
  * first, which blocks those that the original one has begun.
  */
-import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import {
+  Activity,
+  KeyValue,
+  Orchestration,
+  ProgressStream,
+  Request,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Schedules } from "duroxide-prisma/schedules"
 import { Task } from "duroxide-prisma/tasks"
@@ -45,6 +54,22 @@ const Compare = Activity.make("Compare", { payload: Schema.Int, error: Schema.St
 const Total = KeyValue.make("total", Schema.Int)
 export const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
 
+export const Quote = Request.make("Quote", {
+  payload: { nights: Schema.Int, breakfast: Schema.Boolean },
+  success: Schema.Struct({ euros: Schema.Int }),
+  error: Schema.String
+})
+
+/** Talks, and answers requests, until it is terminated. */
+export const Concierge = Orchestration.make("Concierge")
+export const Ring = Signal.make("Ring")
+const Talk = ProgressStream.make("talk", { chunk: Schema.String })
+const Floors = ProgressStream.make("floors", { chunk: Schema.Struct({ floor: Schema.Int, note: Schema.String }) })
+
+/** As many deliveries for a guest, none of which ends. */
+export const Errands = Orchestration.make("Errands", { payload: { guest: Schema.String, count: Schema.Int } })
+const Deliver = Activity.make("Deliver", { payload: { guest: Schema.String }, limitKey: ({ guest }) => guest })
+
 const Invoice = Task.make("invoice", { payload: { month: Schema.String } })
 
 /** What every worker fires. */
@@ -66,7 +91,10 @@ export const schedules = [
 
 const worker = (url: string, build: Build) =>
   Layer.merge(
-    Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }),
+    Runtime.layer({
+      orchestrations: [Booking, Clean, Audit, Concierge, Errands],
+      activities: [Reserve, Charge, Check, Compare, Deliver]
+    }),
     Schedules.layer(schedules)
   ).pipe(
     Layer.provide([
@@ -87,6 +115,26 @@ const worker = (url: string, build: Build) =>
         })
       ),
       Clean.toLayer(() => Effect.sleep("100 millis")),
+      Concierge.toLayer(() =>
+        Effect.gen(function*() {
+          yield* Quote.serve(({ breakfast, nights }) =>
+            nights > 30 ? Effect.fail("we are full") : Effect.succeed({ euros: nights * (breakfast ? 100 : 90) })
+          )
+          yield* Talk.appendAll(["Good ", "evening, ", "</script><b>guest</b>.\n"])
+          yield* Floors.appendAll([{ floor: 1, note: "clean" }, { floor: 2, note: "<img src=x>" }])
+          while (true) {
+            yield* Ring.wait
+            yield* Talk.append("Someone rings.\n")
+          }
+        })
+      ),
+      Errands.toLayer(({ count, guest }) =>
+        Effect.forEach(Array.from({ length: count }), () => Deliver.execute({ guest }), {
+          concurrency: "unbounded",
+          discard: true
+        })
+      ),
+      Deliver.toLayer(() => Effect.never),
       Audit.toLayer(({ activities }) =>
         Effect.forEach(
           Array.from({ length: activities }, (_, n) => n),
