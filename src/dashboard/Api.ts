@@ -15,8 +15,16 @@ import * as HttpApiSchema from "effect/http-api/HttpApiSchema"
 import * as OpenApi from "effect/http-api/OpenApi"
 import * as Schema from "effect/Schema"
 import * as Model from "./Model.ts"
+import * as Limits from "./models/Limits.ts"
+import * as Requests from "./models/Requests.ts"
+import * as Schedules from "./models/Schedules.ts"
+import * as Streams from "./models/Streams.ts"
 
 export * from "./Model.ts"
+export * from "./models/Limits.ts"
+export * from "./models/Requests.ts"
+export * from "./models/Schedules.ts"
+export * from "./models/Streams.ts"
 
 /**
  * A person or program that uses the dashboard.
@@ -105,6 +113,36 @@ const read = HttpApiGroup.make("read").add(
     success: Model.History,
     error: failures
   }),
+  HttpApiEndpoint.get("requests", "/instance/requests", {
+    query: { id: Schema.String },
+    /** The newest 200 that the current execution was asked, and answers to earlier ones that are kept. */
+    success: Schema.Array(Requests.Question),
+    error: failures
+  }),
+  HttpApiEndpoint.get("streams", "/instance/streams", {
+    query: { id: Schema.String },
+    success: Schema.Array(Streams.ProgressStream),
+    error: failures
+  }),
+  HttpApiEndpoint.get("streamsLive", "/instance/streams/live", {
+    query: { id: Schema.String },
+    /** Whenever something was appended. */
+    success: HttpApiSchema.StreamSse({ data: Schema.Array(Streams.ProgressStream) }),
+    error: failures
+  }),
+  HttpApiEndpoint.get("chunks", "/instance/chunks", {
+    query: {
+      id: Schema.String,
+      stream: Schema.String,
+      /** The first offset; without it, the newest 500. */
+      from: Schema.optionalKey(
+        Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(0))
+      )
+    },
+    success: Streams.ChunkPage,
+    error: failures
+  }),
+  HttpApiEndpoint.get("limits", "/limits", { success: Schema.Array(Limits.Limit), error: failures }),
   HttpApiEndpoint.get("definitions", "/definitions", { success: Schema.Array(Model.Definition), error: failures }),
   HttpApiEndpoint.get("queues", "/queues", { success: Model.Queues, error: failures }),
   HttpApiEndpoint.get("tasks", "/tasks", {
@@ -112,9 +150,27 @@ const read = HttpApiGroup.make("read").add(
       /** Defaults to dead ones, then those that have not ended. */
       status: Schema.optionalKey(Model.Task.fields.status),
       name: Schema.optionalKey(Schema.String),
+      /** Only this one, whatever its status. */
+      id: Schema.optionalKey(Schema.String),
       cursor: Schema.optionalKey(Schema.String)
     },
     success: Model.TaskPage,
+    error: failures
+  }),
+  HttpApiEndpoint.get("schedules", "/schedules", {
+    query: { cursor: Schema.optionalKey(Schema.String) },
+    success: Schedules.SchedulePage,
+    error: failures
+  }),
+  HttpApiEndpoint.get("schedule", "/schedule", {
+    query: { name: Schema.String },
+    success: Schedules.ScheduleDetail,
+    error: failures
+  }),
+  HttpApiEndpoint.get("scheduleLive", "/schedule/live", {
+    query: { name: Schema.String },
+    /** Whenever something has changed. Null: it was deleted. */
+    success: HttpApiSchema.StreamSse({ data: Schema.NullOr(Schedules.ScheduleDetail) }),
     error: failures
   }),
   HttpApiEndpoint.get("deadLetters", "/dead-letters", {
@@ -131,6 +187,13 @@ const read = HttpApiGroup.make("read").add(
 
 const Reason = Schema.optionalKey(Schema.String)
 
+/** What a `Date` can be. */
+const Instant = Schema.Finite.check(
+  Schema.isInt(),
+  Schema.isGreaterThanOrEqualTo(0),
+  Schema.isLessThanOrEqualTo(8.64e15)
+)
+
 const One = Schema.Struct({ instanceId: Schema.String })
 const Done = Schema.Struct({
   /** What happened, in a sentence. */
@@ -145,7 +208,11 @@ const operate = HttpApiGroup.make("operate").add(
       version: Schema.optionalKey(Schema.String),
       /** Defaults to a random one. */
       instanceId: Schema.optionalKey(Schema.String),
-      payload: Schema.Json
+      payload: Schema.Json,
+      /** When it begins, milliseconds since the Unix epoch. */
+      startAtMs: Schema.optionalKey(Instant),
+      /** How long after the start is stored it begins, not with `startAtMs`. */
+      delayMs: Schema.optionalKey(Schema.Finite.check(Schema.isGreaterThanOrEqualTo(0)))
     }),
     success: Schema.Struct({ instanceId: Schema.String, message: Schema.String }),
     error: failures
@@ -153,6 +220,19 @@ const operate = HttpApiGroup.make("operate").add(
   HttpApiEndpoint.post("signal", "/signal", {
     payload: Schema.Struct({ ...One.fields, name: Schema.String, payload: Schema.Json }),
     success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("request", "/request", {
+    payload: Schema.Struct({
+      ...One.fields,
+      name: Schema.String,
+      payload: Schema.Json,
+      /** How long to wait for the answer, at most a minute. Defaults to 20 seconds. */
+      timeoutMs: Schema.optionalKey(
+        Schema.Finite.check(Schema.isGreaterThan(0), Schema.isLessThanOrEqualTo(60_000))
+      )
+    }),
+    success: Requests.Asked,
     error: failures
   }),
   HttpApiEndpoint.post("interrupt", "/interrupt", {
@@ -226,6 +306,52 @@ const operate = HttpApiGroup.make("operate").add(
       queue: Schema.String,
       /** Most messages; defaults to all. */
       limit: Schema.optionalKey(Schema.Finite)
+    }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("runSchedule", "/run-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("pauseSchedule", "/pause-schedule", {
+    payload: Schema.Struct({ name: Schema.String, reason: Reason }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("resumeSchedule", "/resume-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("backfillSchedule", "/backfill-schedule", {
+    payload: Schema.Struct({
+      name: Schema.String,
+      /** Milliseconds since the Unix epoch; both ends are included. */
+      fromMs: Instant,
+      toMs: Instant,
+      /** Counts them, and starts nothing. */
+      dryRun: Schema.Boolean
+    }),
+    success: Schedules.Backfilled,
+    error: failures
+  }),
+  HttpApiEndpoint.post("deleteSchedule", "/delete-schedule", {
+    payload: Schema.Struct({ name: Schema.String }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("setLimit", "/set-limit", {
+    payload: Schema.Struct({ activity: Schema.String, scope: Limits.LimitScope, bound: Limits.Bound }),
+    success: Done,
+    error: failures
+  }),
+  HttpApiEndpoint.post("removeLimit", "/remove-limit", {
+    payload: Schema.Struct({
+      activity: Schema.String,
+      /** Without it, all limits of the activity are removed. */
+      scope: Schema.optionalKey(Limits.LimitScope)
     }),
     success: Done,
     error: failures

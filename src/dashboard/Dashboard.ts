@@ -18,6 +18,7 @@ import * as Client from "../Client.ts"
 import type { PayloadSchema } from "../model/shared/payload.ts"
 import type * as PrismaProvider from "../prisma/PrismaProvider.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
+import * as Schedules from "../schedules/Schedules.ts"
 import * as Tasks from "../tasks/Tasks.ts"
 import { Api } from "./Api.ts"
 import type { Actor, Forbidden, Unauthorized } from "./Api.ts"
@@ -61,6 +62,8 @@ export interface Options {
     | undefined
   /** Signals that the dashboard makes forms for. For others it takes JSON text. */
   readonly signals?: ReadonlyArray<{ readonly name: string; readonly payload: PayloadSchema }> | undefined
+  /** Requests that the dashboard makes forms for. For others it takes JSON text. */
+  readonly requests?: ReadonlyArray<{ readonly name: string; readonly payload: PayloadSchema }> | undefined
   /**
    * Whether payloads leave this process: inputs, results, data of signals, values. `hide` hides them from everyone;
    * names, ids, attributes, texts of status and of errors stay. Defaults to `show`.
@@ -121,6 +124,7 @@ export const layer = (
       payloads: options.payloads ?? "show",
       orchestrations: options.orchestrations ?? [],
       signals: options.signals ?? [],
+      requests: options.requests ?? [],
       metricsUrl: options.metricsUrl ?? null,
       maxStreams,
       packageVersion: page.packageVersion
@@ -142,7 +146,7 @@ export const layer = (
       ),
       Layer.effectDiscard(Files.serve(page, path))
     ).pipe(
-      Layer.provide([Client.layer, Tasks.layer, HttpServer.layerServices])
+      Layer.provide([Client.layer, Tasks.layer, Schedules.layerClient, HttpServer.layerServices])
     )
   }))
 

@@ -307,6 +307,12 @@ export const InstanceDetail = Schema.Struct({
   keyValues: Schema.Array(Schema.Struct({ key: Schema.String, value: orNull(Schema.String) })),
   /** The newest ones, at most 100, the newest last. */
   executions: Schema.Array(Execution),
+  /** How many questions it was asked and has not answered, and how many of its answers are kept. */
+  requests: Schema.Struct({ open: Count, answered: Count }),
+  /** How many streams it has. */
+  streams: Count,
+  /** When it begins, if that is later; null otherwise. */
+  startsAtMs: orNull(Ms),
   /** From the root down to the parent; the nearest 20. */
   ancestors: Schema.Array(Schema.String),
   hasChildren: Schema.Boolean,
@@ -419,7 +425,8 @@ export const Attention = Schema.Struct({
     "paused",
     "deadTasks",
     "deadLetters",
-    "deadProcesses"
+    "deadProcesses",
+    "overdueSchedules"
   ]),
   /** In a sentence. */
   text: Schema.String,
@@ -654,6 +661,8 @@ export const Session = Schema.Struct({
   ),
   /** Signals whose payloads it makes forms for. */
   signals: Schema.Array(Schema.Struct({ name: Schema.String, payload: orNull(JsonSchema) })),
+  /** Requests whose payloads it makes forms for. */
+  requests: Schema.Array(Schema.Struct({ name: Schema.String, payload: orNull(JsonSchema) })),
   /** A link to a dashboard of metrics; null without one. */
   metricsUrl: orNull(Schema.String)
 })

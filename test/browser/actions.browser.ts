@@ -11,37 +11,12 @@ import { Booking } from "../programs/hotel.ts"
 import * as Chromium from "./chromium.ts"
 import * as Hotel from "./hotel.ts"
 import { layer, Lobby } from "./lobby.ts"
+import { act, confirm, dialog, operating } from "./operating.ts"
 
 const instance = (id: string) => `#/instances/${encodeURIComponent(id)}`
 
-/** Opens a page for an operator, and fails if the console of the browser complained. */
-const operating = (use: (page: Page, base: string) => Promise<void>, token = Hotel.tokens.operate) =>
-  Effect.gen(function*() {
-    const { base, browser } = yield* Lobby
-    const { complaints, page } = yield* Chromium.open(browser, base, token)
-    yield* Effect.promise(() => use(page, base)).pipe(
-      // What a person would have seen.
-      Effect.onError(() => Effect.promise(() => page.screenshot({ path: "build/pictures/failed.png" })))
-    )
-    assert.deepStrictEqual(complaints, [])
-  }).pipe(Effect.scoped)
-
 const hasStatus = (page: Page, status: string) =>
   page.locator("main").getByText(status, { exact: true }).first().waitFor()
-
-const dialog = (page: Page) => page.getByRole("dialog")
-
-const act = async (page: Page, name: string) => {
-  await page.locator("summary", { hasText: /^Actions/ }).first().click()
-  await page.getByRole("button", { name }).click()
-}
-
-/** Types what a dangerous dialog asks for. */
-const confirm = async (page: Page, text: string, button: string | RegExp) => {
-  await dialog(page).getByLabel(/^Type/).fill(text)
-  await dialog(page).getByRole("button", { name: button }).click()
-  await dialog(page).waitFor({ state: "detached" })
-}
 
 it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in a browser", (it) => {
   const book = (instanceId: string, amount = 900) =>
@@ -213,7 +188,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await dialog(page).waitFor({ state: "detached" })
       })
       const { sql } = yield* Lobby
-      assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Pending" }])
+      assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks WHERE name = 'resize'"), [{ status: "Pending" }])
       assert.deepStrictEqual(yield* sql("SELECT FROM queue_dead"), [])
     }))
 
@@ -287,7 +262,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       assert.isTrue(await page.getByRole("button", { name: "Retry…" }).isDisabled())
       await Chromium.visit(page, `${base}#/definitions`)
       assert.isTrue(await page.getByRole("button", { name: "Start" }).first().isDisabled())
-    }, Hotel.tokens.read))
+    }, { token: Hotel.tokens.read }))
 
   it.effect("keys are enough: to the content, into a dialog, out of it, back to where one was", () =>
     operating(async (page, base) => {

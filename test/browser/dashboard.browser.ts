@@ -26,9 +26,17 @@ const views: { readonly [name: string]: string } = {
   completed: idOf("done"),
   long: idOf("long"),
   hostile: idOf(Hotel.hostile.id),
+  streams: `${idOf("concierge")}?tab=streams&stream=talk`,
+  "streams-json": `${idOf("concierge")}?tab=streams&stream=floors`,
+  requests: `${idOf("concierge")}?tab=requests`,
+  limits: "limits",
   definitions: "definitions",
   queues: "queues",
   tasks: "tasks",
+  schedules: "schedules",
+  schedule: "schedules/clean-rooms",
+  "schedule-overdue": "schedules/left-alone",
+  "schedule-hostile": `schedules/${encodeURIComponent(Hotel.hostile.id)}`,
   processes: "processes",
   "audit-log": "audit-log"
 }

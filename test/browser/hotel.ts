@@ -4,6 +4,7 @@
 import { Client } from "duroxide-prisma"
 import { Dashboard } from "duroxide-prisma/dashboard"
 import { Admin } from "duroxide-prisma/provider"
+import { Schedules } from "duroxide-prisma/schedules"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -11,7 +12,7 @@ import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import { serve } from "../../src/cli/internal/httpServer.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
-import { Approved, Audit, Booking } from "../programs/hotel.ts"
+import { Approved, Audit, Booking, Clean, Concierge, Errands, Quote } from "../programs/hotel.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -22,6 +23,7 @@ export interface Hotel {
   readonly base: string
   readonly admin: Admin.Admin["Service"]
   readonly client: Client.Client["Service"]
+  readonly schedules: Schedules.Schedules["Service"]
   readonly sql: PgServer.TestDatabase["sql"]
   /** How often a worker was killed. */
   readonly kills: () => number
@@ -36,7 +38,7 @@ export const hostile = {
 export const open = Effect.gen(function*() {
   const { sql, url } = yield* PgServer.database
   const services = yield* Layer.build(
-    Client.layer.pipe(
+    Layer.merge(Client.layer, Schedules.layerClient).pipe(
       Layer.provideMerge(PrismaProvider.layer({ url, migrate: "verify" })),
       Layer.provideMerge(Logger.layer([]))
     )
@@ -73,6 +75,35 @@ export const open = Effect.gen(function*() {
   yield* until("long", "Completed")
   yield* waiting(3)
   yield* waitUntil(Effect.map(admin.list({ status: "Blocked" }), ({ instances }) => instances.length === 1))
+  const schedules = Context.get(services, Schedules.Schedules)
+  yield* schedules.create(Schedules.make(hostile.id, {
+    timing: Schedules.every("1 hour"),
+    start: Clean,
+    payload: { room: 1 }
+  }))
+  yield* schedules.create(Schedules.make("left-alone", {
+    timing: Schedules.cron("*/5 * * * *"),
+    start: Clean,
+    // No worker has this code.
+    payload: () => ({ room: 2 })
+  }))
+  yield* sql("UPDATE schedules SET look_at = now() - interval '10 minutes' WHERE name = 'left-alone'")
+  yield* schedules.pause(hostile.id, { reason: hostile.text })
+  yield* schedules.runNow("clean-rooms")
+  yield* schedules.runNow("monthly-invoices")
+  yield* waitUntil(Effect.map(schedules.runs("monthly-invoices"), (runs) => runs.length > 0))
+  yield* waitUntil(Effect.map(schedules.runs("clean-rooms"), (runs) => runs.length > 0))
+  yield* admin.setLimit("Deliver", {
+    total: { rate: { count: 600, per: "1 minute", burst: 20 } },
+    eachKey: { concurrency: 1 },
+    keys: { Ada: { concurrency: 2 } }
+  })
+  for (const guest of ["Ada", "Ben", hostile.text]) {
+    yield* client.start(Errands, { instanceId: `errands of ${guest.slice(0, 3)}`, payload: { guest, count: 4 } })
+  }
+  yield* client.start(Concierge, { instanceId: "concierge" })
+  yield* client.request(Quote, "concierge", { nights: 3, breakfast: true })
+  yield* Effect.flip(client.request(Quote, "concierge", { nights: 31, breakfast: false }))
   yield* sql(children)
   yield* sql(queues)
 
@@ -102,11 +133,12 @@ export const open = Effect.gen(function*() {
         { name: "ben", role: "read", token: Redacted.make(tokens.read) }
       ]),
       orchestrations: [Booking, Audit],
-      signals: [Approved]
+      signals: [Approved],
+      requests: [Quote]
     }).pipe(Layer.provide(Layer.succeedContext(services))),
     { host: "127.0.0.1", port: 0 }
   )
-  const hotel: Hotel = { base: `http://127.0.0.1:${port}/hotel/`, admin, client, sql, kills: () => kills }
+  const hotel: Hotel = { base: `http://127.0.0.1:${port}/hotel/`, admin, client, schedules, sql, kills: () => kills }
   return hotel
 })
 

@@ -3,11 +3,24 @@
  */
 import { assert, it } from "@effect/vitest"
 import { Orchestration } from "duroxide-prisma"
+import { Schedules } from "duroxide-prisma/schedules"
 import * as Effect from "effect/Effect"
 import { randomUUID } from "node:crypto"
 import * as Roles from "../../src/prisma/Roles.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Served from "./served.ts"
+
+const ofClient = [
+  "start",
+  "signal",
+  "request",
+  "interrupt",
+  "terminate",
+  "run schedule",
+  "pause schedule",
+  "backfill schedule",
+  "delete schedule"
+] as const
 
 const Wait = Orchestration.make("Wait")
 
@@ -31,8 +44,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
   for (
     const [role, may] of [
       ["reader", []],
-      ["client", ["start", "signal", "interrupt", "terminate"]],
-      ["worker", ["start", "signal", "interrupt", "terminate", "pause", "resume", "fork", "delete"]]
+      ["client", ofClient],
+      ["worker", [...ofClient, "pause", "resume", "fork", "delete", "set limit", "remove limit"]]
     ] as const
   ) {
     it.effect(`${role} ${may.length === 0 ? "only shows" : `may ${may.join(", ")}`}, and refuses the rest with a message`, () =>
@@ -54,6 +67,11 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
              'timestamp_ms', 1795000000000, 'duroxide_version', '1000.1.0', 'type', 'OrchestrationStarted',
              'name', 'Wait', 'version', '1.0.0', 'input', 'null', 'parent_instance', null, 'parent_id', null)::text, now()`
         )
+        yield* Effect.flatMap(Schedules.Schedules, (schedules) =>
+          schedules.create(
+            Schedules.make(`${role} hourly`, { timing: Schedules.every("1 hour"), start: Wait })
+          )).pipe(Effect.provide(Schedules.layerClient), Effect.provideContext(owner.services))
+        yield* owner.admin.setLimit(`${role} has one`, { total: { concurrency: 1 } })
         const { as } = yield* Served.open(yield* loginOf(url, role))
         const { operate, read } = yield* as("operate")
         const target = { kind: "orchestration", name: role, version: null } as const
@@ -65,7 +83,20 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
           pause: operate.pause({ payload: { target: { kind: "instance", name: `${role} pause`, version: null } } }),
           resume: operate.resume({ payload: { target } }),
           fork: operate.fork({ payload: { instanceId: `${role} fork`, atEvent: 1, newId: `${role} forked` } }),
-          delete: operate.delete({ payload: { instanceId: `${role} delete`, force: false } })
+          delete: operate.delete({ payload: { instanceId: `${role} delete`, force: false } }),
+          request: operate.request({
+            payload: { instanceId: `${role} signal`, name: "Why", payload: null, timeoutMs: 100 }
+          }),
+          "set limit": operate.setLimit({
+            payload: { activity: role, scope: { kind: "total", key: null }, bound: { concurrency: 1, rate: null } }
+          }),
+          "remove limit": operate.removeLimit({ payload: { activity: `${role} has one` } }),
+          "run schedule": operate.runSchedule({ payload: { name: `${role} hourly` } }),
+          "pause schedule": operate.pauseSchedule({ payload: { name: `${role} hourly` } }),
+          "backfill schedule": operate.backfillSchedule({
+            payload: { name: `${role} hourly`, fromMs: Date.now() - 86_400_000, toMs: Date.now(), dryRun: false }
+          }),
+          "delete schedule": operate.deleteSchedule({ payload: { name: `${role} hourly` } })
         }
         for (const [name, action] of Object.entries(actions)) {
           const refused = yield* Effect.match(
@@ -88,6 +119,11 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
         yield* read.definitions({})
         yield* read.queues({})
         yield* read.tasks({ query: {} })
+        yield* read.schedules({ query: {} })
+        yield* read.limits({})
+        yield* read.streams({ query: { id: `${role} fork` } })
+        yield* read.chunks({ query: { id: `${role} fork`, stream: "none" } })
+        yield* read.requests({ query: { id: `${role} fork` } })
         const recorded = (yield* read.actions({ query: {} })).actions.filter((one) => one.target.startsWith(role))
         if (role === "reader") assert.isEmpty(recorded)
         else {assert.includeMembers(recorded.map(({ action, outcome }) => `${action} ${outcome}`), [

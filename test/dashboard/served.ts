@@ -33,6 +33,7 @@ export interface Served {
   readonly as: (token: keyof typeof tokens) => Effect.Effect<HttpApiClient.ForApi<typeof Api>>
   readonly admin: Admin.Admin["Service"]
   readonly client: Client.Client["Service"]
+  readonly services: Context.Context<Client.Client | PrismaProvider.Services>
 }
 
 /** Until the scope is closed. */
@@ -66,7 +67,8 @@ export const open = Effect.fnUntraced(function*(url: string, options: Partial<Da
         Effect.provideService(FetchHttpClient.Fetch, asFetch)
       ),
     admin: Context.get(services, Admin.Admin),
-    client: Context.get(services, Client.Client)
+    client: Context.get(services, Client.Client),
+    services
   }
   return served
 })

@@ -2,8 +2,19 @@
  * A worker of a hotel, in one of two builds: `node hotel.js <url> <build>`. A build that is edited checks a booking
  * first, which blocks those that the original one has begun.
  */
-import { Activity, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import {
+  Activity,
+  KeyValue,
+  Orchestration,
+  ProgressStream,
+  Request,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Schedules } from "duroxide-prisma/schedules"
+import { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -41,10 +52,51 @@ const Charge = Activity.make("Charge", {
 const Check = Activity.make("Check")
 const Compare = Activity.make("Compare", { payload: Schema.Int, error: Schema.String })
 const Total = KeyValue.make("total", Schema.Int)
-const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
+export const Clean = Orchestration.make("Clean", { payload: { room: Schema.Int } })
+
+export const Quote = Request.make("Quote", {
+  payload: { nights: Schema.Int, breakfast: Schema.Boolean },
+  success: Schema.Struct({ euros: Schema.Int }),
+  error: Schema.String
+})
+
+/** Talks, and answers requests, until it is terminated. */
+export const Concierge = Orchestration.make("Concierge")
+export const Ring = Signal.make("Ring")
+const Talk = ProgressStream.make("talk", { chunk: Schema.String })
+const Floors = ProgressStream.make("floors", { chunk: Schema.Struct({ floor: Schema.Int, note: Schema.String }) })
+
+/** As many deliveries for a guest, none of which ends. */
+export const Errands = Orchestration.make("Errands", { payload: { guest: Schema.String, count: Schema.Int } })
+const Deliver = Activity.make("Deliver", { payload: { guest: Schema.String }, limitKey: ({ guest }) => guest })
+
+const Invoice = Task.make("invoice", { payload: { month: Schema.String } })
+
+/** What every worker fires. */
+export const schedules = [
+  Schedules.make("clean-rooms", {
+    timing: Schedules.cron("0 11 * * *", { timeZone: "Europe/Vienna" }),
+    start: Clean,
+    payload: { room: 7 },
+    overlap: "queue",
+    jitter: "10 minutes"
+  }),
+  Schedules.make("monthly-invoices", {
+    timing: Schedules.cron("30 6 1 * *"),
+    start: Invoice,
+    payload: ({ at }) => ({ month: at.toISOString().slice(0, 7) }),
+    catchUp: { within: "3 days" }
+  })
+]
 
 const worker = (url: string, build: Build) =>
-  Runtime.layer({ orchestrations: [Booking, Clean, Audit], activities: [Reserve, Charge, Check, Compare] }).pipe(
+  Layer.merge(
+    Runtime.layer({
+      orchestrations: [Booking, Clean, Audit, Concierge, Errands],
+      activities: [Reserve, Charge, Check, Compare, Deliver]
+    }),
+    Schedules.layer(schedules)
+  ).pipe(
     Layer.provide([
       Booking.toLayer(({ amount, room }) =>
         Effect.gen(function*() {
@@ -63,6 +115,26 @@ const worker = (url: string, build: Build) =>
         })
       ),
       Clean.toLayer(() => Effect.sleep("100 millis")),
+      Concierge.toLayer(() =>
+        Effect.gen(function*() {
+          yield* Quote.serve(({ breakfast, nights }) =>
+            nights > 30 ? Effect.fail("we are full") : Effect.succeed({ euros: nights * (breakfast ? 100 : 90) })
+          )
+          yield* Talk.appendAll(["Good ", "evening, ", "</script><b>guest</b>.\n"])
+          yield* Floors.appendAll([{ floor: 1, note: "clean" }, { floor: 2, note: "<img src=x>" }])
+          while (true) {
+            yield* Ring.wait
+            yield* Talk.append("Someone rings.\n")
+          }
+        })
+      ),
+      Errands.toLayer(({ count, guest }) =>
+        Effect.forEach(Array.from({ length: count }), () => Deliver.execute({ guest }), {
+          concurrency: "unbounded",
+          discard: true
+        })
+      ),
+      Deliver.toLayer(() => Effect.never),
       Audit.toLayer(({ activities }) =>
         Effect.forEach(
           Array.from({ length: activities }, (_, n) => n),

@@ -2,8 +2,11 @@
  * What the dashboard does. Each action leaves a row in the table of actions: who did what with which instance, and
  * whether it was done.
  */
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Client from "../../Client.ts"
@@ -21,6 +24,8 @@ import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { serversOfOrchestration } from "../../provider/shared/served.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
+import type { ScheduleNotFound } from "../../schedules/Schedules.ts"
+import { durationWords } from "../../schedules/shared/timingWords.ts"
 import * as Signal from "../../Signal.ts"
 import { Tasks } from "../../tasks/Tasks.ts"
 import { Api, CurrentActor, Refused, Unavailable } from "../Api.ts"
@@ -28,6 +33,9 @@ import * as Bulk from "./bulk.ts"
 import * as Failures from "./failures.ts"
 import { check, versionOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
+import * as Limits from "./limits.ts"
+import * as Requests from "./requests.ts"
+import * as Schedules from "./scheduleActions.ts"
 import * as Search from "./search.ts"
 import * as Services from "./services.ts"
 import { targetOf } from "./shapes.ts"
@@ -64,7 +72,7 @@ export const layer = (knowledge: Knowledge) =>
       ) => recorded(action, target, details ?? "", Effect.as(change, { message }))
 
       return handlers.handleAll({
-        start: ({ payload: { instanceId: given, orchestration: name, payload, version } }) => {
+        start: ({ payload: { delayMs, instanceId: given, orchestration: name, payload, startAtMs, version } }) => {
           const known = versionOf(knowledge, name, version)
           return Effect.gen(function*() {
             // As a start by code: the id that the definition makes lets no order run twice.
@@ -76,7 +84,7 @@ export const layer = (knowledge: Knowledge) =>
             return yield* recorded(
               "start",
               instanceId,
-              version === undefined ? name : `${name}@${version}`,
+              [version === undefined ? name : `${name}@${version}`, ...laterOf(startAtMs, delayMs)].join("; "),
               Effect.gen(function*() {
                 yield* check(known, payload)
                 const definition = yield* made(() =>
@@ -86,14 +94,16 @@ export const layer = (knowledge: Knowledge) =>
                 yield* client.start(definition, {
                   instanceId,
                   payload,
-                  version: version === undefined ? "newest" : "own"
+                  version: version === undefined ? "newest" : "own",
+                  startAt: startAtMs,
+                  delay: delayMs
                 })
                 const processes = yield* (yield* Admin).listProcesses
                 const isServed = serversOfOrchestration(processes, name, version ?? null) > 0
                 return {
                   instanceId,
                   message: isServed
-                    ? `started ${instanceId}`
+                    ? [`started ${instanceId}`, ...laterOf(startAtMs, delayMs)].join("; it begins ")
                     : `started ${instanceId}; no living process serves ${name}: it waits until one does`
                 }
               })
@@ -113,6 +123,30 @@ export const layer = (knowledge: Knowledge) =>
               yield* (yield* Client.Client).send(signal, instanceId, payload)
             })
           ),
+        request: ({ payload: { instanceId, name, payload, timeoutMs } }) => {
+          const asked = (outcome: "done" | "refused" | "failed", problem?: string) =>
+            record("request", instanceId, problem === undefined ? name : `${name}; ${problem}`, outcome)
+          return Effect.gen(function*() {
+            const { seesPayloads } = yield* CurrentActor
+            yield* check(knowledge.requests.find((one) => one.name === name), payload)
+            return yield* Requests.ask(
+              { instanceId, name, payload, timeoutMs },
+              knowledge.payloads === "show" && seesPayloads !== false
+            )
+          }).pipe(
+            Effect.mapError(Failures.of),
+            // It takes as long as the program likes, and a page that is closed does not wait for it.
+            Effect.onExit(Exit.match({
+              onSuccess: ({ outcome }) => asked("done", outcome === "Answered" ? undefined : outcome),
+              onFailure: (cause) =>
+                Option.match(Cause.findErrorOption(cause), {
+                  onNone: () => asked("done", "left before it was answered"),
+                  onSome: (error) => asked(outcomeOf(error), withoutPayload(error))
+                })
+            })),
+            Effect.provideContext(services)
+          )
+        },
         interrupt: ({ payload: { deadlineMs, instanceId, reason = byOperator } }) =>
           said(
             "interrupt",
@@ -251,6 +285,29 @@ export const layer = (knowledge: Knowledge) =>
             Effect.map(redriveMessages(queue, limit ?? Infinity), (moved) => ({
               message: `redriven ${counted(moved, "message")} of ${queue}`
             }))
+          ),
+        runSchedule: ({ payload: { name } }) => recorded("run schedule", name, "", Schedules.runNow(name)),
+        pauseSchedule: ({ payload: { name, reason } }) =>
+          recorded("pause schedule", name, reason ?? "", Schedules.pause(name, reason)),
+        resumeSchedule: ({ payload: { name } }) => recorded("resume schedule", name, "", Schedules.resume(name)),
+        backfillSchedule: ({ payload: { dryRun, name, ...range } }) =>
+          dryRun
+            ? Schedules.countBackfill(name, range).pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
+            : recorded(
+              "backfill schedule",
+              name,
+              `from ${new Date(range.fromMs).toISOString()} to ${new Date(range.toMs).toISOString()}`,
+              Schedules.backfill(name, range)
+            ),
+        deleteSchedule: ({ payload: { name } }) => recorded("delete schedule", name, "", Schedules.remove(name)),
+        setLimit: ({ payload: { activity, bound, scope } }) =>
+          recorded("set limit", Limits.named(activity, scope), Limits.shown(bound), Limits.set(activity, scope, bound)),
+        removeLimit: ({ payload: { activity, scope } }) =>
+          recorded(
+            "remove limit",
+            Limits.named(activity, scope),
+            scope === undefined ? "all" : "",
+            Limits.remove(activity, scope)
           )
       })
     })
@@ -264,6 +321,7 @@ type Thrown =
   | PayloadMismatch
   | PayloadTooLarge
   | QueueError
+  | ScheduleNotFound
   | Refusal
   | Failures.Failure
 
@@ -305,6 +363,12 @@ const targetNamed = (given: Parameters<typeof targetOf>[0]) => {
     ? Effect.fail(new Refused({ code: "InvalidInput", message: `name the ${given.kind} to pause or to resume` }))
     : Effect.succeed(target)
 }
+
+/** When a start begins, if not at once. */
+const laterOf = (startAtMs: number | undefined, delayMs: number | undefined): ReadonlyArray<string> => [
+  ...(startAtMs === undefined ? [] : [`at ${new Date(startAtMs).toISOString()}`]),
+  ...(delayMs === undefined ? [] : [`in ${durationWords(delayMs)}`])
+]
 
 const shownParts = (parts: { readonly [name: string]: string | number | undefined }): string =>
   Object.entries(parts).flatMap(([name, value]) => value === undefined ? [] : [`${name}: ${value}`]).join("; ")

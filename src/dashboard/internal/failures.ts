@@ -6,13 +6,22 @@ import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payloa
 import type { Refusal } from "../../operating/Refusal.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
+import type { ScheduleNotFound } from "../../schedules/Schedules.ts"
 import { Forbidden, Refused, Unavailable } from "../Api.ts"
 
 export type Failure = Refused | Unavailable | Forbidden
 
 /** Texts of reasons have no secrets and no payloads. */
 export const of = (
-  error: ProviderError | QueueError | InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | Refusal | Failure
+  error:
+    | ProviderError
+    | QueueError
+    | InstanceAlreadyExists
+    | PayloadMismatch
+    | PayloadTooLarge
+    | ScheduleNotFound
+    | Refusal
+    | Failure
 ): Failure => {
   switch (error._tag) {
     case "Refused":
@@ -28,6 +37,7 @@ export const of = (
       })
     case "PayloadMismatch":
     case "PayloadTooLarge":
+    case "ScheduleNotFound":
       return new Refused({ code: error._tag, message: error.message })
     case "ProviderError":
     case "QueueError":

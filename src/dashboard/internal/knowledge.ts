@@ -13,6 +13,7 @@ export interface Knowledge {
   readonly payloads: "show" | "hide"
   readonly orchestrations: ReadonlyArray<Known & { readonly version: string }>
   readonly signals: ReadonlyArray<Known>
+  readonly requests: ReadonlyArray<Known>
   readonly metricsUrl: string | null
   readonly maxStreams: number
   readonly packageVersion: string

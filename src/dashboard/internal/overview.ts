@@ -24,6 +24,7 @@ import { TaskDriver } from "../../tasks/TaskDriver.ts"
 import type * as Api from "../Api.ts"
 import * as Failures from "./failures.ts"
 import { storeNowMs } from "./now.ts"
+import * as Schedules from "./schedules.ts"
 import * as Shapes from "./shapes.ts"
 
 type Overview = typeof Api.Overview.Type
@@ -90,6 +91,9 @@ const hourMs = 3_600_000
 
 /** Most instances that are counted one by one. */
 const mostListed = 100
+
+/** Most overdue schedules that are named one by one. */
+const mostNamed = 5
 
 interface Slow {
   readonly attention: ReadonlyArray<Attention>
@@ -159,6 +163,7 @@ const readSlow = Effect.gen(function*() {
   const letters = yield* QueueReport.countDeadByQueue
   const tasks = yield* orNull((yield* TaskDriver).readBacklog)
   const outbox = yield* orNull((yield* OutboxDriver).readBacklog)
+  const overdue = (yield* orNull(Schedules.overdue)) ?? []
   const orMore = ({ instances, next }: typeof failed, number: string) =>
     next !== null && instances.length === mostListed ? `${number} or more` : number
   const slow: Slow = {
@@ -171,7 +176,18 @@ const readSlow = Effect.gen(function*() {
         text: `${counted(dead, "dead letter")} in the queue ${queue}`,
         name: queue,
         count: dead
-      }))
+      })),
+      ...(overdue.length > mostNamed ?
+        some("overdueSchedules", overdue.length, (number) => `${number} overdue`, [
+          "schedule",
+          "schedules"
+        ]) :
+        overdue.map((name): Attention => ({
+          kind: "overdueSchedules",
+          text: `schedule ${name} is overdue`,
+          name,
+          count: 1
+        })))
     ],
     tasks: tasks === null ? null : Backlogs.tasksOf(tasks),
     outbox: outbox === null ? null : Backlogs.outboxOf(outbox)
@@ -180,7 +196,7 @@ const readSlow = Effect.gen(function*() {
 })
 
 /** The rest is shown without it. */
-const orNull = <A>(read: Effect.Effect<A, ProviderError>) => Effect.catch(read, () => Effect.succeed(null))
+const orNull = <A, R>(read: Effect.Effect<A, ProviderError, R>) => Effect.catch(read, () => Effect.succeed(null))
 
 /** Work that no process serves, and work that waits longer than another process takes to take over from a dead one. */
 const waitsOf = (

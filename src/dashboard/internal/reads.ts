@@ -15,6 +15,7 @@ import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { ScheduleNotFound } from "../../schedules/Schedules.ts"
 import { Api, CurrentActor, Unavailable } from "../Api.ts"
 import type * as Model from "../Api.ts"
 import * as Definitions from "./definitions.ts"
@@ -22,8 +23,12 @@ import * as Failures from "./failures.ts"
 import * as History from "./history.ts"
 import { formOf } from "./knowledge.ts"
 import type { Knowledge } from "./knowledge.ts"
+import * as Limits from "./limits.ts"
 import { storeNowMs } from "./now.ts"
 import * as Overview from "./overview.ts"
+import * as Progress from "./progress.ts"
+import * as Requests from "./requests.ts"
+import * as Schedules from "./schedules.ts"
 import * as Search from "./search.ts"
 import * as Services from "./services.ts"
 import * as Shapes from "./shapes.ts"
@@ -43,6 +48,22 @@ export const layer = (knowledge: Knowledge) =>
       const instances = yield* Streams.share((id: string, publish: (state: Watch.Seen) => Effect.Effect<void>) =>
         Effect.provideContext(Watch.instance(id, publish), services)
       )
+      const statuses = yield* Schedules.makeStatuses
+      const schedules = yield* Streams.share((name: string, publish: (detail: LiveSchedule) => Effect.Effect<void>) =>
+        Effect.provideContext(
+          Watch.changes(
+            Effect.catchTag(Schedules.detail(statuses, name), "ScheduleNotFound", () => Effect.succeed(null)),
+            // Not its time, which always differs.
+            (detail) => JSON.stringify({ ...detail, nowMs: 0 }),
+            publish
+          ),
+          services
+        )
+      )
+      const streams = yield* Streams.share((
+        id: string,
+        publish: (streams: ReadonlyArray<typeof Model.ProgressStream.Type>) => Effect.Effect<void>
+      ) => Effect.provideContext(Watch.changes(Progress.list(id), JSON.stringify, publish, "500 millis"), services))
       // Looking at a hundred instances costs hundreds of reads: those who ask for the same share them.
       const reasons = yield* Cache.make({
         capacity: 100,
@@ -50,7 +71,7 @@ export const layer = (knowledge: Knowledge) =>
         lookup: (asked: string) => Effect.provideContext(explainMany(JSON.parse(asked) as Asked), services)
       })
       const limited = Streams.limited(knowledge.maxStreams)
-      const stored = <A, R>(read: Effect.Effect<A, ProviderError | Failures.Failure, R>) =>
+      const stored = <A, R>(read: Effect.Effect<A, ProviderError | ScheduleNotFound | Failures.Failure, R>) =>
         read.pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
       const seesPayloads = Effect.map(
         CurrentActor,
@@ -64,6 +85,7 @@ export const layer = (knowledge: Knowledge) =>
           payload: formOf(one)
         })),
         signals: knowledge.signals.map((one) => ({ name: one.name, payload: formOf(one) })),
+        requests: knowledge.requests.map((one) => ({ name: one.name, payload: formOf(one) })),
         metricsUrl: knowledge.metricsUrl
       }
 
@@ -124,6 +146,14 @@ export const layer = (knowledge: Knowledge) =>
               total: events.length
             }
           })),
+        requests: ({ query: { id } }) =>
+          stored(Effect.gen(function*() {
+            return Requests.shown(yield* InstanceDetail.read(id, { mostExecutions: 1 }), yield* seesPayloads)
+          })),
+        streams: ({ query: { id } }) => stored(Progress.list(id)),
+        streamsLive: ({ query: { id } }) => limited(streams(id)),
+        chunks: ({ query }) => stored(Effect.flatMap(seesPayloads, (sees) => Progress.read(query, sees))),
+        limits: () => stored(Limits.read),
         definitions: () => stored(Definitions.read),
         queues: () =>
           stored(Effect.gen(function*() {
@@ -134,10 +164,12 @@ export const layer = (knowledge: Knowledge) =>
               beforeStart: yield* admin.countMessagesBeforeStart
             }
           })),
-        tasks: ({ query: { cursor, name, status } }) =>
+        tasks: ({ query: { cursor, id, name, status } }) =>
           stored(Effect.gen(function*() {
             const sees = yield* seesPayloads
-            const page = yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
+            const page = id === undefined
+              ? yield* TaskReport.list({ status, name, cursor, hasPayloads: sees, limit: tasksOfPage })
+              : { tasks: yield* TaskReport.read([id], { hasPayloads: sees }), next: null }
             return {
               tasks: page.tasks.map((task) => ({
                 ...summaryOf(task),
@@ -150,6 +182,9 @@ export const layer = (knowledge: Knowledge) =>
               next: page.next
             }
           })),
+        schedules: ({ query: { cursor } }) => stored(Schedules.page(statuses, cursor)),
+        schedule: ({ query: { name } }) => stored(Schedules.detail(statuses, name)),
+        scheduleLive: ({ query: { name } }) => limited(schedules(name)),
         deadLetters: ({ query: { queue } }) =>
           stored(Effect.gen(function*() {
             const messages = yield* QueueReport.listDead(queue, lettersOfPage)
@@ -181,6 +216,8 @@ const mostAncestors = 20
 const tasksOfPage = 50
 const lettersOfPage = 100
 const actionsOfPage = 50
+
+type LiveSchedule = typeof Model.ScheduleDetail.Type | null
 
 interface Asked {
   readonly search: typeof Model.Search.Type
@@ -236,6 +273,12 @@ const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) 
       startedAtMs: one.startedAtMs,
       endedAtMs: one.completedAtMs
     })),
+    requests: {
+      open: Requests.shown(found, false).filter(({ state }) => state === "Waiting" || state === "Taken").length,
+      answered: found.answers.length
+    },
+    streams: (yield* Progress.list(id)).length,
+    startsAtMs: found.state.startsAtMs,
     ancestors: yield* ancestorsOf(found.state.parentInstanceId),
     hasChildren: children.instances.length > 0 || children.next !== null,
     ofDuroxide: found.foreign === "duroxide" ? found.pinnedVersion : null,

@@ -1,6 +1,7 @@
 /**
  * One instance, for all pages that look at it.
  */
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Admin } from "../../provider/Admin.ts"
@@ -59,6 +60,32 @@ export const instance = Effect.fnUntraced(function*(
     )
   )
 })
+
+/** Publishes what is read again and again, whenever `keyOf` it has changed, and now and then in any case. */
+export const changes = <A, E, R>(
+  read: Effect.Effect<A, E, R>,
+  keyOf: (value: A) => string,
+  publish: (value: A) => Effect.Effect<void>,
+  every: Duration.Input = "2 seconds"
+): Effect.Effect<never, never, R> => {
+  const everyMs = Duration.toMillis(every)
+  let last: string | undefined
+  let quietMs = 0
+  const look = Effect.flatMap(read, (value) => {
+    const key = keyOf(value)
+    quietMs += everyMs
+    if (key === last && quietMs < longestQuietMs) return Effect.void
+    quietMs = 0
+    last = key
+    return publish(value)
+  })
+  return Effect.forever(
+    Effect.andThen(
+      Effect.catch(look, (error) => Effect.logDebug("Dashboard: the store did not answer", error)),
+      Effect.sleep(everyMs)
+    )
+  )
+}
 
 // internal
 

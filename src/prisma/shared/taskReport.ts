@@ -96,6 +96,22 @@ export const list = Effect.fnUntraced(function*(
   }
 })
 
+/** The tasks with these ids, in any order; unknown ids are left out. */
+export const read = Effect.fnUntraced(function*(
+  ids: ReadonlyArray<string>,
+  options: Pick<Search, "hasPayloads"> = {}
+): Effect.fn.Return<ReadonlyArray<ListedTask>, ProviderError, Database> {
+  const { query, schemaSql } = yield* Database
+  const known = ids.filter(isUuid)
+  return known.length === 0 ? [] : yield* query<ListedTask>(
+    "readTasks",
+    Prisma.sql`
+      SELECT ${columnsSql(options.hasPayloads ?? false)}
+      FROM ${schemaSql}.queue_tasks AS t
+      WHERE t.id = ANY (${[...known]}::uuid[])`
+  )
+})
+
 /** All that match, read page by page. Those that are created meanwhile are not among them. */
 export const stream = (search: Search): Stream.Stream<ListedTask, ProviderError, Database> =>
   Stream.paginate(
@@ -164,6 +180,15 @@ interface Row extends ListedTask {
 
 const msOf = (columnSql: Prisma.Sql) => Prisma.sql`floor(extract(epoch FROM ${columnSql}) * 1000)::float8`
 
+const columnsSql = (hasPayloads: boolean) =>
+  Prisma.sql`
+    t.id::text AS id, t.name, t.key, t.status, t.attempt AS attempts, t.attempt - t.uncounted AS counted,
+    t.max_attempts AS "maxAttempts", t.error, t.worker_id AS "workerId",
+    CASE WHEN ${hasPayloads}::boolean THEN left(t.payload::text, 10000) END AS payload,
+    ${msOf(Prisma.sql`t.created_at`)} AS "createdAtMs", ${msOf(Prisma.sql`greatest(t.run_at, 'epoch')`)} AS "runAtMs",
+    ${msOf(Prisma.sql`t.started_at`)} AS "startedAtMs",
+    ${msOf(Prisma.sql`COALESCE(t.dead_at, t.ended_at)`)} AS "endedAtMs"`
+
 const pageSql = (
   schemaSql: Prisma.Sql,
   { columnSql, isNewestFirst, name, statuses }: Section,
@@ -182,14 +207,7 @@ const pageSql = (
     ])
   ]
   return Prisma.sql`
-    SELECT
-      t.id::text AS id, t.name, t.key, t.status, t.attempt AS attempts, t.attempt - t.uncounted AS counted,
-      t.max_attempts AS "maxAttempts", t.error, t.worker_id AS "workerId",
-      CASE WHEN ${search.hasPayloads ?? false}::boolean THEN left(t.payload::text, 10000) END AS payload, ${
-    msOf(Prisma.sql`t.created_at`)
-  } AS "createdAtMs",
-      ${msOf(Prisma.sql`greatest(t.run_at, 'epoch')`)} AS "runAtMs", ${msOf(Prisma.sql`t.started_at`)} AS "startedAtMs",
-      ${msOf(Prisma.sql`COALESCE(t.dead_at, t.ended_at)`)} AS "endedAtMs", ${name} AS section, ${columnSql}::text AS at
+    SELECT ${columnsSql(search.hasPayloads ?? false)}, ${name} AS section, ${columnSql}::text AS at
     FROM ${schemaSql}.queue_tasks AS t
     WHERE ${Prisma.join(conditions, " AND ")}
     ORDER BY ${columnSql} ${directionSql}, t.id ${directionSql}

@@ -9,6 +9,8 @@ const entries: ReadonlyArray<{ path: string; name: string; kinds: ReadonlyArray<
   { path: "definitions", name: "Definitions", kinds: [] },
   { path: "queues", name: "Queues", kinds: ["deadLetters"] },
   { path: "tasks", name: "Tasks", kinds: ["deadTasks"] },
+  { path: "schedules", name: "Schedules", kinds: ["overdueSchedules"] },
+  { path: "limits", name: "Limits", kinds: [] },
   { path: "processes", name: "Processes", kinds: ["deadProcesses"] },
   { path: "audit-log", name: "Audit log", kinds: [] }
 ]

@@ -2,9 +2,12 @@ import { AuditLogView } from "../views/AuditLogView.tsx"
 import { DefinitionsView } from "../views/DefinitionsView.tsx"
 import { InstanceView } from "../views/instance/InstanceView.tsx"
 import { InstancesView } from "../views/instances/InstancesView.tsx"
+import { LimitsView } from "../views/LimitsView.tsx"
 import { OverviewView } from "../views/overview/OverviewView.tsx"
 import { ProcessesView } from "../views/ProcessesView.tsx"
 import { QueuesView } from "../views/QueuesView.tsx"
+import { SchedulesView } from "../views/schedules/SchedulesView.tsx"
+import { ScheduleView } from "../views/schedules/ScheduleView.tsx"
 import { TasksView } from "../views/TasksView.tsx"
 import type { Route } from "./route.ts"
 
@@ -27,6 +30,10 @@ export const View = ({ route }: { readonly route: Route }) => {
       return <QueuesView />
     case "tasks":
       return <TasksView query={route.query} />
+    case "schedules":
+      return id === undefined ? <SchedulesView /> : <ScheduleView key={id} name={id} />
+    case "limits":
+      return <LimitsView />
     case "processes":
       return <ProcessesView />
     case "audit-log":

@@ -1,4 +1,4 @@
-import { toInstance } from "../app/route.ts"
+import { link, toInstance } from "../app/route.ts"
 import { api } from "../client/client.ts"
 import type { AuditEntry } from "../client/models.ts"
 import { useQuery } from "../client/query.ts"
@@ -65,6 +65,7 @@ export const AuditLogView = () => {
 const ofInstances: ReadonlySet<string> = new Set([
   "start",
   "signal",
+  "request",
   "interrupt",
   "terminate",
   "retry",
@@ -78,8 +79,18 @@ const isBulk = ({ details, target }: AuditEntry) =>
   new RegExp(`^(${filterKeys.join("|")}) `).test(target) ||
   (target === "all" && /^(begun|\d+ done)/.test(details))
 
+const ofSchedules: ReadonlySet<string> = new Set([
+  "run schedule",
+  "pause schedule",
+  "resume schedule",
+  "backfill schedule",
+  "delete schedule"
+])
+
 const Target = ({ action }: { readonly action: AuditEntry }) =>
-  isBulk(action)
+  ofSchedules.has(action.action)
+    ? <a href={link(["schedules", action.target])}>{action.target}</a>
+    : isBulk(action)
     ? <>{filterInWords(action.target)}</>
     : ofInstances.has(action.action)
     ? <a href={toInstance(action.target)}>{action.target}</a>

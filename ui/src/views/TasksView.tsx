@@ -21,6 +21,7 @@ type Doing = { readonly action: "redrive" | "cancel"; readonly tasks: ReadonlyAr
 export const TasksView = ({ query }: { readonly query: Query }) => {
   const status = statuses.find((one) => one === query["status"])
   const name = query["name"] ?? ""
+  const id = query["id"]
   const pages = usePages([status, name])
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set())
   const [doing, setDoing] = useState<Doing | null>(null)
@@ -31,10 +32,11 @@ export const TasksView = ({ query }: { readonly query: Query }) => {
         query: {
           ...(status === undefined ? {} : { status }),
           ...(name === "" ? {} : { name }),
+          ...(id === undefined ? {} : { id }),
           ...(pages.cursor === undefined ? {} : { cursor: pages.cursor })
         }
       }),
-    [status, name, pages.cursor],
+    [status, name, id, pages.cursor],
     { everyMs: 5000, delayMs: 250 }
   )
   useEffect(() => setSelected(new Set()), [status, name, pages.cursor])
@@ -67,18 +69,14 @@ export const TasksView = ({ query }: { readonly query: Query }) => {
           </button>
         </div>
       </div>
-      <Panel title="Filter">
-        <div class="body fields">
-          <SelectField
-            label="Status"
-            value={status ?? ""}
-            options={[["", "Dead, then those that have not ended"], ...statuses.map((one) => [one, one] as const)]}
-            onInput={(value) => set({ status: value })}
-          />
-          <TextField label="Name" value={name} onInput={(value) => set({ name: value })} placeholder="any" />
-        </div>
-      </Panel>
-      <Panel title={status === undefined ? "Tasks" : `${status} tasks`}>
+      {id === undefined
+        ? <Filter status={status} name={name} onSet={set} />
+        : (
+          <p>
+            <a href="#/tasks">All tasks</a>
+          </p>
+        )}
+      <Panel title={id !== undefined ? "One task" : status === undefined ? "Tasks" : `${status} tasks`}>
         <Answer query={tasks}>
           {(page) =>
             page.tasks.length === 0
@@ -117,6 +115,29 @@ export const TasksView = ({ query }: { readonly query: Query }) => {
     </>
   )
 }
+
+const Filter = (props: {
+  readonly status: typeof statuses[number] | undefined
+  readonly name: string
+  readonly onSet: (part: Record<string, string>) => void
+}) => (
+  <Panel title="Filter">
+    <div class="body fields">
+      <SelectField
+        label="Status"
+        value={props.status ?? ""}
+        options={[["", "Dead, then those that have not ended"], ...statuses.map((one) => [one, one] as const)]}
+        onInput={(value) => props.onSet({ status: value })}
+      />
+      <TextField
+        label="Name"
+        value={props.name}
+        onInput={(value) => props.onSet({ name: value })}
+        placeholder="any"
+      />
+    </div>
+  </Panel>
+)
 
 const TaskRow = (
   props: { readonly task: Task; readonly isSelected: boolean; readonly onSelect: (on: boolean) => void }

@@ -111,6 +111,13 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
   if (instance.status === "Failed" || instance.status === "Cancelled") {
     cures.push(act("Retry…", { action: "retry", from: null }))
   }
+  if (cause === "Request") {
+    for (
+      const name of new Set(waits.flatMap((wait) => wait.kind === "request" && wait.name !== null ? [wait.name] : []))
+    ) {
+      cures.push(act(`Ask ${name}…`, { action: "request", name }))
+    }
+  }
   if (cause === "Signal") {
     for (
       const name of new Set(waits.flatMap((wait) => wait.kind === "signal" && wait.name !== null ? [wait.name] : []))
@@ -133,6 +140,7 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
   if (cause === "Queued" || cause === "ActivityQueued") {
     cures.push(<a key="queues" class="button" href="#/queues">Show queues</a>)
   }
+  if (cause === "ActivityLimited") cures.push(<a key="limits" class="button" href="#/limits">Show limits</a>)
   if (cause === "Task") cures.push(<a key="tasks" class="button" href="#/tasks">Show tasks</a>)
   if (cause === "ActivityPaused") cures.push(<a key="pauses" class="button" href="#/">Show pauses</a>)
   return <>{cures}</>

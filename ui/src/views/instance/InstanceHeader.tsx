@@ -40,6 +40,11 @@ export const InstanceHeader = (
         <span>
           created <Ago atMs={instance.createdAtMs} />
         </span>
+        {detail.startsAtMs !== null && (
+          <span class="badge amber">
+            begins <Ago atMs={detail.startsAtMs} />
+          </span>
+        )}
         <span>
           last turn <Ago atMs={instance.updatedAtMs} />
         </span>
@@ -80,6 +85,7 @@ const ActionsMenu = ({ detail, onDo }: { readonly detail: InstanceDetail; readon
     <Menu label="Actions">
       {readOnly !== undefined && <p class="menu-note">{readOnly}</p>}
       {item("Send a signal…", { action: "signal", name: null }, runs)}
+      {item("Ask a request…", { action: "request", name: null }, runs, "and wait for its answer")}
       {item(
         "Retry…",
         { action: "retry", from: null },

@@ -1,5 +1,5 @@
 import * as Effect from "effect/Effect"
-import { useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import { useOverview } from "../../app/contexts.ts"
 import type { Query } from "../../app/route.ts"
 import { link, toInstance } from "../../app/route.ts"
@@ -14,13 +14,18 @@ import { type Doing, InstanceDialog } from "./dialogs.tsx"
 import { ExplanationPanel } from "./ExplanationPanel.tsx"
 import { HistoryPanel } from "./HistoryPanel.tsx"
 import { InstanceHeader } from "./InstanceHeader.tsx"
+import { RequestsPanel } from "./RequestsPanel.tsx"
 import { StatePanels } from "./StatePanels.tsx"
+import { StreamsPanel } from "./StreamsPanel.tsx"
 import { Timeline } from "./Timeline.tsx"
 import { useHistory } from "./useHistory.ts"
 
 const refreshMs = 15_000
 
-const tabs = [["", "History"], ["children", "Children"], ["state", "State"]] as const
+const tabs = [["", "History"], ["children", "Children"], ["state", "State"], ["streams", "Streams"], [
+  "requests",
+  "Requests"
+]] as const
 
 export const InstanceView = ({ id, query }: { readonly id: string; readonly query: Query }) => {
   const execution = /^\d+$/.test(query["execution"] ?? "") ? Number(query["execution"]) : undefined
@@ -33,6 +38,12 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
   )
   const history = useHistory(id, execution)
   const [doing, setDoing] = useState<Doing | null>(null)
+  const tabsRef = useRef<HTMLElement>(null)
+  useEffect(() => {
+    // A narrow window scrolls the parts sideways.
+    const open = tabsRef.current?.querySelector<HTMLElement>("[aria-current]")
+    if (open !== null && open !== undefined) tabsRef.current?.scrollTo({ left: open.offsetLeft - 48 })
+  }, [query["tab"], detail.data === null])
   const reload = () => {
     detail.reload()
     history.refresh()
@@ -75,7 +86,7 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
         <p class="notice" role="status">not live: {live.problem}</p>
       )}
       <ExplanationPanel detail={data} onDo={setDoing} />
-      <nav class="row tight tabs" aria-label="Parts of the instance">
+      <nav class="row tight tabs" aria-label="Parts of the instance" ref={tabsRef}>
         {tabs.map(([tab, name]) => (
           <a
             key={tab}
@@ -83,7 +94,7 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
             href={toInstance(id, { tab, execution: query["execution"] })}
             aria-current={(query["tab"] ?? "") === tab ? "page" : undefined}
           >
-            {name} {tab === "children" && !data.hasChildren && <span class="muted">none</span>}
+            {name} <TabCount tab={tab} detail={data} />
           </a>
         ))}
         {data.executions.length > 1 && (
@@ -124,6 +135,19 @@ export const InstanceView = ({ id, query }: { readonly id: string; readonly quer
   )
 }
 
+/** What is behind a tab, if it is not always something. */
+const TabCount = ({ detail, tab }: { readonly detail: InstanceDetail; readonly tab: string }) => {
+  const { answered, open } = detail.requests
+  const text = tab === "children"
+    ? detail.hasChildren ? "" : "none"
+    : tab === "streams"
+    ? detail.streams === 0 ? "none" : String(detail.streams)
+    : tab === "requests"
+    ? open > 0 ? `${open} open` : answered > 0 ? "" : "none"
+    : ""
+  return text === "" ? null : <span class="muted">{text}</span>
+}
+
 const Part = (props: {
   readonly id: string
   readonly tab: string
@@ -136,6 +160,8 @@ const Part = (props: {
   const { detail, execution, history, id, query, tab } = props
   if (tab === "children") return <Children id={id} />
   if (tab === "state") return <StatePanels detail={detail} onDo={props.onDo} />
+  if (tab === "streams") return <StreamsPanel id={id} query={query} />
+  if (tab === "requests") return <RequestsPanel detail={detail} />
   const { executionId, status } = detail.instance
   const isCurrent = execution === undefined || execution === executionId
   const event = Number(query["event"])

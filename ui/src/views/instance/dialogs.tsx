@@ -7,12 +7,13 @@ import { ActionDialog } from "../../parts/dialog.tsx"
 import { Check, ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
 import { PauseDialog, ResumeDialog } from "../../parts/pause.tsx"
 import { durationOf } from "../../parts/times.ts"
+import { RequestDialog } from "./RequestDialog.tsx"
 import { RetryDialog } from "./RetryDialog.tsx"
 import { SignalDialog } from "./SignalDialog.tsx"
 
 /** What someone is about to do with an instance. */
 export type Doing =
-  | { readonly action: "signal"; readonly name: string | null }
+  | { readonly action: "signal" | "request"; readonly name: string | null }
   | { readonly action: "interrupt" | "terminate" | "delete" | "pause" }
   | { readonly action: "retry"; readonly from: number | null }
   | { readonly action: "resume"; readonly target: PauseTarget }
@@ -30,6 +31,8 @@ export const InstanceDialog = ({ doing, ...props }: Props & { readonly doing: Do
   switch (doing.action) {
     case "signal":
       return <SignalDialog {...props} name={doing.name} />
+    case "request":
+      return <RequestDialog {...props} name={doing.name} />
     case "interrupt":
       return <InterruptDialog {...props} />
     case "terminate":

@@ -8,7 +8,8 @@ export const AttentionPanel = ({ overview }: { readonly overview: Overview }) =>
     {overview.attention.length === 0
       ? (
         <Empty>
-          Nothing. Blocked and failed instances, dead tasks and letters, and work that no process serves would be here.
+          Nothing. Blocked and failed instances, dead tasks and letters, overdue schedules, and work that no process
+          serves would be here.
         </Empty>
       )
       : (
@@ -54,6 +55,12 @@ const placeOf = (item: Attention): { readonly href: string | null; readonly text
       return { href: link(["tasks"], { status: "Dead", name }), text: "Show dead tasks", tone: "red" }
     case "deadLetters":
       return { href: link(["queues"], { dead: name }), text: "Show dead letters", tone: "red" }
+    case "overdueSchedules":
+      return {
+        href: name === undefined ? "#/schedules" : link(["schedules", name]),
+        text: name === undefined ? "Show schedules" : "Show the schedule",
+        tone: "red"
+      }
     case "deadProcesses":
       return { href: "#/processes", text: "Show processes", tone: "amber" }
   }

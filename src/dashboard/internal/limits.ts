@@ -1,0 +1,52 @@
+/**
+ * Limits of activities.
+ */
+import * as Effect from "effect/Effect"
+import type { Bound, LimitChanges } from "../../model/Limit.ts"
+import { shownBound } from "../../model/shared/limits.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Refused } from "../Api.ts"
+import type * as Api from "../Api.ts"
+
+type Scope = typeof Api.LimitScope.Type
+
+export const read = Effect.flatMap(Admin, (admin) => admin.getLimits)
+
+export const set = Effect.fnUntraced(function*(
+  activity: string,
+  scope: Scope,
+  { concurrency, rate }: typeof Api.Bound.Type
+) {
+  const bound: Bound = {
+    ...(concurrency !== null && { concurrency }),
+    ...(rate !== null && { rate: { count: rate.count, per: rate.perMs, burst: rate.burst } })
+  }
+  yield* (yield* Admin).setLimit(activity, changes(scope, bound))
+  return { message: `set the limit of ${named(activity, scope)}: ${shownBound({ concurrency, rate })}` }
+})
+
+/** One bound; without a scope, all of the activity. */
+export const remove = Effect.fnUntraced(function*(activity: string, scope: Scope | undefined) {
+  const admin = yield* Admin
+  const wasThere = scope === undefined
+    ? yield* admin.removeLimit(activity)
+    : yield* admin.setLimit(activity, changes(scope, null))
+  if (!wasThere) {
+    return yield* new Refused({ code: "LimitNotFound", message: `there is no limit of ${named(activity, scope)}` })
+  }
+  return { message: `removed the limit of ${named(activity, scope)}` }
+})
+
+export const named = (activity: string, scope: Scope | undefined): string =>
+  scope === undefined || scope.kind === "total"
+    ? activity
+    : scope.kind === "eachKey"
+    ? `each key of ${activity}`
+    : `key ${JSON.stringify(scope.key ?? "")} of ${activity}`
+
+export const shown = shownBound
+
+// internal
+
+const changes = ({ key, kind }: Scope, bound: Bound | null): LimitChanges =>
+  kind === "total" ? { total: bound } : kind === "eachKey" ? { eachKey: bound } : { keys: { [key ?? ""]: bound } }
