@@ -188,7 +188,9 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await dialog(page).waitFor({ state: "detached" })
       })
       const { sql } = yield* Lobby
-      assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks WHERE name = 'resize'"), [{ status: "Pending" }])
+      assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks WHERE name = 'resize'"), [{
+        status: "Pending"
+      }])
       assert.deepStrictEqual(yield* sql("SELECT FROM queue_dead"), [])
     }))
 
