@@ -211,7 +211,7 @@ describe.concurrent("package", () => {
       assert.deepStrictEqual(Packed.printed(output), ["true"])
     }))
 
-  it("size: files take less than 6.5 MiB, of them the page of the dashboard 0.4, and have no sources or maps", () => {
+  it("size: files take less than 8 MiB, of them the page of the dashboard 0.5, and have no sources or maps", () => {
     const sizes = new Map<string, number>()
     for (const { path, size } of shipped) {
       const [, folder = "", kind = ""] = /^(?:(.+?)\/)?.*?(\.d\.ts|\.\w+)?$/.exec(path) ?? []
@@ -220,10 +220,10 @@ describe.concurrent("package", () => {
     }
     const total = shipped.reduce((sum, { size }) => sum + size, 0)
     const bySize = [...sizes].sort(([, one], [, other]) => other - one)
-    assert.isBelow(total, 6.5 * 2 ** 20, bySize.map(([name, size]) => `\n${size} ${name}`).join(""))
+    assert.isBelow(total, 8 * 2 ** 20, bySize.map(([name, size]) => `\n${size} ${name}`).join(""))
     const ofPage = shipped.filter(({ path }) => path.startsWith("ui/dist/"))
     assert.isAtLeast(ofPage.length, 3)
-    assert.isBelow(ofPage.reduce((sum, { size }) => sum + size, 0), 0.4 * 2 ** 20)
+    assert.isBelow(ofPage.reduce((sum, { size }) => sum + size, 0), 0.5 * 2 ** 20)
     assert.deepStrictEqual(shipped.flatMap(({ path }) => /^src\/|\.map$|\.tsbuildinfo$/.test(path) ? [path] : []), [])
   })
 
@@ -307,7 +307,7 @@ describe.concurrent("package", () => {
     const modules = [
       ...(await readFile(join(dist, "index.d.ts"), "utf8")).matchAll(/export \* as \w+ from "\.\/(.+)\.ts"/g)
     ]
-    assert.lengthOf(modules, 9)
+    assert.lengthOf(modules, 12)
     // Metrics are names for exporters, and as many as there are things to look at.
     const names = await Promise.all(
       modules.filter(([, path]) => path !== "model/Metrics").map(async ([, path]) => {
@@ -319,7 +319,7 @@ describe.concurrent("package", () => {
       })
     )
     assert.isAtLeast(names.reduce((sum, { size }) => sum + size, 0), 45) // they were found
-    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 69)
+    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 105)
   })
 
   it("declarations: name no module by the package's private imports", async () => {
