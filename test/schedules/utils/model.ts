@@ -85,13 +85,21 @@ export const live = Effect.fnUntraced(function*(store: OpenStore, seed: number) 
   })
   const services = Context.add(opened.services, ScheduleDriver.ScheduleDriver, watching)
   const service = yield* Effect.provide(Effect.provide(Schedules.Schedules, Schedules.layerClient), services)
+  const move = (ms: number) => Effect.suspend(() => TestClock.setTime(nowMs += ms))
+  /** A statement that met another one is repeated after some milliseconds, which only this moves on. */
+  const moving = Effect.forever(Effect.andThen(TestClock.withLive(Effect.sleep("2 seconds")), move(50)))
   const runAll = Effect.suspend(() =>
-    Effect.all(
-      Array.from({ length: 1 + Math.floor(next() * 3) }, () => Effect.provide(Schedules.runDue([schedule]), services)),
-      { concurrency: "unbounded", discard: true }
+    Effect.raceFirst(
+      Effect.all(
+        Array.from(
+          { length: 1 + Math.floor(next() * 3) },
+          () => Effect.provide(Schedules.runDue([schedule]), services)
+        ),
+        { concurrency: "unbounded", discard: true }
+      ),
+      moving
     )
   )
-  const move = (ms: number) => Effect.suspend(() => TestClock.setTime(nowMs += ms))
   const endSome = Effect.suspend(() =>
     Effect.forEach(
       [...running].filter(() => next() < 0.7),
