@@ -210,12 +210,13 @@ BEGIN
       -- Tokens that are back need no row; so rows of keys do not add up.
       IF v_limit.key_rate IS NOT NULL THEN
         DELETE FROM limit_keys AS k
-        WHERE k.kind = 'activity' AND k.name = v_name
-          AND k.key = ANY (ARRAY(
-            SELECT old.key FROM limit_keys AS old
-            WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-            ORDER BY old.free_ms LIMIT 10
-          ));
+        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+        WHERE k.ctid = ANY (ARRAY(
+          SELECT old.ctid FROM limit_keys AS old
+          WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+          ORDER BY old.free_ms LIMIT 10
+          FOR UPDATE
+        ));
       END IF;
     END IF;
   END LOOP;

@@ -12,8 +12,8 @@
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
--- key-values, attributes, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
--- finds no lock; a later start waits.
+-- key-values, attributes, streams, worker queue, orchestrator queue. The call waits for turns and starts that are being
+-- stored. A later turn finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids
@@ -95,6 +95,7 @@ BEGIN
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
+  PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
     SELECT locked.id FROM worker_queue AS locked

@@ -1,24 +1,9 @@
--- Trigger: deletes the streams of deleted instances, with their chunks.
---
--- Bound: the streams of the deleted instances. Locks: rows of progress_streams by instance and name. Who appends to one
--- of them has locked it, or the row of the instance: so no chunk outlives its instance.
+-- Trigger: deletes the streams of deleted instances, whoever deletes them.
 CREATE OR REPLACE FUNCTION dx_delete_streams() RETURNS trigger LANGUAGE plpgsql
--- settings of the hot path
+SET search_path FROM CURRENT
 AS $$
-DECLARE
-  v_instance text;
-  v_ids bigint[] := '{}';
 BEGIN
-  FOR v_instance IN SELECT gone.instance_id FROM gone ORDER BY gone.instance_id COLLATE "C" LOOP
-    v_ids := v_ids || ARRAY(
-      SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
-      ORDER BY s.name COLLATE "C" FOR UPDATE
-    );
-  END LOOP;
-  IF v_ids <> '{}' THEN
-    DELETE FROM progress_streams AS s WHERE s.id = ANY (v_ids);
-    DELETE FROM progress_chunks AS c WHERE c.stream_id = ANY (v_ids);
-  END IF;
+  PERFORM dx_delete_streams_of(ARRAY(SELECT gone.instance_id FROM gone));
   RETURN NULL;
 END
 $$;

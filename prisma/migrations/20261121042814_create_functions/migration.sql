@@ -777,12 +777,13 @@ BEGIN
       -- Tokens that are back need no row; so rows of keys do not add up.
       IF v_limit.key_rate IS NOT NULL THEN
         DELETE FROM limit_keys AS k
-        WHERE k.kind = 'activity' AND k.name = v_name
-          AND k.key = ANY (ARRAY(
-            SELECT old.key FROM limit_keys AS old
-            WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-            ORDER BY old.free_ms LIMIT 10
-          ));
+        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+        WHERE k.ctid = ANY (ARRAY(
+          SELECT old.ctid FROM limit_keys AS old
+          WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+          ORDER BY old.free_ms LIMIT 10
+          FOR UPDATE
+        ));
       END IF;
     END IF;
   END LOOP;
@@ -5427,6 +5428,37 @@ BEGIN
 END
 $$;
 
+-- Deletes the streams of these instances, with their chunks. A part of dx_delete_instances, because a server may lack
+-- triggers for statements, and of the trigger dx_delete_streams, because other programs delete instances, too.
+--
+-- Bound: their streams. Locks: rows of progress_streams by instance and name. Who appends to one of them has locked it,
+-- or the row of the instance: so no chunk outlives its instance.
+CREATE OR REPLACE FUNCTION dx_delete_streams_of(p_instance_ids text[]) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_instance text;
+  v_ids bigint[] := '{}';
+BEGIN
+  FOR v_instance IN SELECT given.id FROM unnest(p_instance_ids) AS given (id) ORDER BY given.id COLLATE "C" LOOP
+    v_ids := v_ids || ARRAY(
+      SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
+      ORDER BY s.name COLLATE "C" FOR UPDATE
+    );
+  END LOOP;
+  IF v_ids <> '{}' THEN
+    DELETE FROM progress_streams AS s WHERE s.id = ANY (v_ids);
+    DELETE FROM progress_chunks AS c WHERE c.stream_id = ANY (v_ids);
+  END IF;
+END
+$$;
+
 -- Deletes instances with all their rows, or deletes nothing. The rows are histories, executions, both queues, locks,
 -- key-values, attributes, instances.
 --
@@ -5441,8 +5473,8 @@ $$;
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 -- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
 -- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
--- key-values, attributes, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
--- finds no lock; a later start waits.
+-- key-values, attributes, streams, worker queue, orchestrator queue. The call waits for turns and starts that are being
+-- stored. A later turn finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids
@@ -5530,6 +5562,7 @@ BEGIN
   DELETE FROM kv_store AS s WHERE s.instance_id = ANY (p_instance_ids);
   DELETE FROM kv_delta AS d WHERE d.instance_id = ANY (p_instance_ids);
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
+  PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
   USING (
     SELECT locked.id FROM worker_queue AS locked
@@ -5610,33 +5643,12 @@ BEGIN
 END
 $$;
 
--- Trigger: deletes the streams of deleted instances, with their chunks.
---
--- Bound: the streams of the deleted instances. Locks: rows of progress_streams by instance and name. Who appends to one
--- of them has locked it, or the row of the instance: so no chunk outlives its instance.
+-- Trigger: deletes the streams of deleted instances, whoever deletes them.
 CREATE OR REPLACE FUNCTION dx_delete_streams() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
 AS $$
-DECLARE
-  v_instance text;
-  v_ids bigint[] := '{}';
 BEGIN
-  FOR v_instance IN SELECT gone.instance_id FROM gone ORDER BY gone.instance_id COLLATE "C" LOOP
-    v_ids := v_ids || ARRAY(
-      SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
-      ORDER BY s.name COLLATE "C" FOR UPDATE
-    );
-  END LOOP;
-  IF v_ids <> '{}' THEN
-    DELETE FROM progress_streams AS s WHERE s.id = ANY (v_ids);
-    DELETE FROM progress_chunks AS c WHERE c.stream_id = ANY (v_ids);
-  END IF;
+  PERFORM dx_delete_streams_of(ARRAY(SELECT gone.instance_id FROM gone));
   RETURN NULL;
 END
 $$;

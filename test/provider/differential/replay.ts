@@ -86,8 +86,24 @@ const compare = Effect.fnUntraced(function*<A>(
         // Not an answer to compare.
         error.isRetryable ? Effect.fail(error) : Effect.succeed({ failure: error.reason._tag }))
   )
-  assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}`)
+  const where = difference(answers[0], answers[1])
+  assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}: ${where}`)
 })
+
+/** The first place where two answers differ: a reader of a log has no other view of them. */
+const difference = (one: unknown, other: unknown, path = ""): string | undefined => {
+  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") {
+    return Object.is(one, other) ? undefined : `${path} ${JSON.stringify(one)} and ${JSON.stringify(other)}`
+  }
+  const names = new Set([...Object.keys(one), ...Object.keys(other)])
+  return [...names].map((name) =>
+    difference(
+      (one as Record<string, unknown>)[name],
+      (other as Record<string, unknown>)[name],
+      `${path}.${name}`
+    )
+  ).find((found) => found !== undefined)
+}
 
 /**
  * Calls again if the server had no connection to spare: other test files share it. Such a call has changed nothing. The
