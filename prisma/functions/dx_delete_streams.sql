@@ -1,4 +1,4 @@
--- Trigger: deletes the streams of deleted instances, whoever deletes them.
+-- Trigger: deletes the streams of deleted instances, for Duroxide, too.
 CREATE OR REPLACE FUNCTION dx_delete_streams() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$

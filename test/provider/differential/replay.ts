@@ -128,7 +128,7 @@ const perform = Effect.fnUntraced(function*(
   const now = yield* Clock.currentTimeMillis
   switch (operation.call) {
     case "startOrchestrations": {
-      // When mail arrives that was sent before a delayed start is unspecified to the millisecond.
+      // When mail arrives that was sent before a delayed start, or with it, is unspecified to the millisecond.
       const early = yield* Effect.forEach(operation.starts, ({ delayMs, instanceId }) =>
         delayMs === null
           ? Effect.succeed(false)
@@ -142,7 +142,7 @@ const perform = Effect.fnUntraced(function*(
           ...(replaces !== null && { replaces }),
           ...(hasMessage &&
             { message: { workItem: workItem({ instanceId: start.instanceId, kind: "cancel" }, step) } }),
-          delayMs: early[position] === true ? null : start.delayMs,
+          delayMs: early[position] === true || hasMessage ? null : start.delayMs,
           orchestrationName: "Started",
           workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step),
           ...(step % 3 > 0 && { attributes: attributesOf(step + position) }),
