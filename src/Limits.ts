@@ -1,5 +1,5 @@
 /**
- * Limits of activities, set by the program that defines them.
+ * Limits of activities, orchestrations and tasks, set by the program that defines them.
  *
  * **Example** (Three calls of each tenant at once, a hundred a minute in all)
  *
@@ -20,37 +20,54 @@
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Activity from "./Activity.ts"
-import type { LimitChanges } from "./model/Limit.ts"
+import type { LimitChanges, LimitKind } from "./model/Limit.ts"
+import type * as Orchestration from "./Orchestration.ts"
 import { Admin } from "./provider/Admin.ts"
 import type { ProviderError } from "./provider/ProviderError.ts"
 
-export type { Bound, Limit, LimitChanges, LimitedKey, Rate, StoredBound } from "./model/Limit.ts"
+export type { Bound, Limit, LimitChanges, LimitedKey, LimitKind, Rate, StoredBound } from "./model/Limit.ts"
 
 /**
- * The limits of one activity.
+ * What can have limits: an activity, an orchestration, or a task.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type Definition =
+  | Activity.Any
+  | Orchestration.Any
+  | { readonly name: string; readonly maxAttempts: number; readonly queue: string }
+
+/**
+ * The limits of one definition.
  *
  * @category models
  * @since 0.3.0
  */
 export interface Limited {
-  readonly activity: string
+  readonly kind: LimitKind
+  readonly name: string
   readonly limits: LimitChanges
 }
 
 /**
- * Names the limits of an activity.
+ * Names the limits of an activity, an orchestration or a task. Those of an orchestration bind all its versions.
  *
  * @category constructors
  * @since 0.3.0
  */
-export const of = (activity: Activity.Any, limits: LimitChanges): Limited => ({ activity: activity.name, limits })
+export const of = (definition: Definition, limits: LimitChanges): Limited => ({
+  kind: "version" in definition ? "orchestration" : "maxAttempts" in definition ? "task" : "activity",
+  name: definition.name,
+  limits
+})
 
 /**
  * Sets these limits when the program starts, for all processes.
  *
  * **Details**
  *
- * An activity that has limits keeps them: an operator may have changed them since. With `replaces` the program's own
+ * A definition that has limits keeps them: an operator may have changed them since. With `replaces` the program's own
  * ones count again after each start. Fails with `ProviderError`, reason `InvalidInput`, if a limit is refused.
  *
  * **Gotchas**
@@ -58,7 +75,7 @@ export const of = (activity: Activity.Any, limits: LimitChanges): Limited => ({ 
  * Limits that are left out of a later release stay. `Admin.removeLimit`, or `limits remove` of the command line,
  * removes them.
  *
- * @see {@link of} for the limits of one activity
+ * @see {@link of} for the limits of one definition
  * @category layers
  * @since 0.3.0
  */
@@ -69,10 +86,10 @@ export const layer = (
   Layer.effectDiscard(
     Effect.gen(function*() {
       const { setLimit } = yield* Admin
-      const all = "activity" in limits ? [limits] : limits
+      const all = "kind" in limits ? [limits] : limits
       yield* Effect.forEach(
         all,
-        ({ activity, limits }) => setLimit(activity, limits, { replaces: options?.replaces ?? false }),
+        ({ kind, limits, name }) => setLimit(kind, name, limits, { replaces: options?.replaces ?? false }),
         { discard: true }
       )
     })

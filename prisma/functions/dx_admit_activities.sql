@@ -69,7 +69,7 @@ BEGIN
       out_is_held := true;
       CONTINUE;
     END IF;
-    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock(v_name)) THEN
+    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name)) THEN
       out_is_held := true;
       CONTINUE;
     END IF;

@@ -34,12 +34,12 @@ BEGIN
         SELECT FROM worker_queue AS w
         WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = v_name
       )
-        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(v_name))
+        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock('activity', v_name))
         OR NOT (
-          pg_try_advisory_xact_lock(dx_limit_lock(v_name, 1))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 2))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 3))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 4))
+          pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 1))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 2))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 3))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 4))
         ) THEN 0
       ELSE 250
     END;

@@ -1,11 +1,11 @@
--- Returns the limits and how they are used, by name, as an array: [{name, sinceMs, total, eachKey, inUse, waiting,
+-- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
 -- null. oldestMs is when the oldest one that waits was stored.
 --
 -- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
--- Bound: the queued activities that have limits. Locks: none.
+-- Bound: what waits for these limits or has a slot of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
-  p_name text,                     -- null: all
+  p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key
   p_most_keys integer
 ) RETURNS json LANGUAGE plpgsql STABLE
@@ -16,7 +16,7 @@ BEGIN
     SELECT COALESCE(
       json_agg(
         json_build_object(
-          'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
+          'kind', l.kind, 'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
           'total', CASE WHEN num_nonnulls(l.concurrency, l.rate) > 0 THEN json_build_object(
             'concurrency', l.concurrency, 'rate', l.rate, 'rateMs', l.rate_ms, 'burst', l.burst
           ) END,
@@ -26,7 +26,7 @@ BEGIN
           'inUse', used.in_use, 'waiting', used.waiting, 'oldestMs', used.oldest_ms, 'keyCount', used.key_count,
           'keys', used.keys
         )
-        ORDER BY l.name COLLATE "C"
+        ORDER BY l.kind COLLATE "C", l.name COLLATE "C"
       ),
       '[]'
     )
@@ -57,10 +57,10 @@ BEGIN
             floor(extract(epoch FROM min(each.created_at) FILTER (WHERE each.is_parked)) * 1000)::bigint AS oldest_ms
           FROM (
             SELECT w.limit_key AS key, true AS is_parked, w.created_at FROM worker_queue AS w
-            WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
+            WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
-            WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each
@@ -74,7 +74,7 @@ BEGIN
         ) AS own ON true
       ) AS key
     ) AS used
-    WHERE l.kind = 'activity' AND (p_name IS NULL OR l.name = p_name)
+    WHERE (p_kind IS NULL OR l.kind = p_kind) AND (p_name IS NULL OR l.name = p_name)
   );
 END
 $$;

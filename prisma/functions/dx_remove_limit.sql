@@ -1,10 +1,10 @@
--- Removes the limits of the activities of a name, with those of its keys, and releases all that wait for a slot. What a
--- statement under way stores for one, the next claims release.
+-- Removes the limits of a definition, with those of its keys, and releases all that wait for a slot. What a statement
+-- under way stores for one, the next claims release.
 --
 -- Returns whether there was a limit. Announces it to all processes.
 -- Bound: the queued activities of the name. Locks: as dx_set_limit.
 CREATE OR REPLACE FUNCTION dx_remove_limit(
-  p_kind text,                     -- activity
+  p_kind text,                     -- as in dx_set_limit
   p_name text, p_now_ms bigint DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql
 -- settings of the hot path
@@ -13,19 +13,15 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
-  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
   DELETE FROM limits AS l WHERE l.kind = p_kind AND l.name = p_name;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
   DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
-  UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now), limit_name = NULL
-  WHERE w.id = ANY (ARRAY(
-    SELECT parked.id FROM worker_queue AS parked
-    WHERE parked.limit_name IS NOT NULL AND parked.visible_at = 'infinity' AND parked.limit_name = p_name
-    ORDER BY parked.id
-  ));
-  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  IF p_kind = 'activity' THEN
+    PERFORM dx_release_activities(p_name, v_now);
+  END IF;
   RETURN true;
 END
 $$;

@@ -1,5 +1,5 @@
--- Changes the limits of the activities of a name, at run time. Bounds that are left out stay as they are; null removes
--- one. What waits without a lock waits for a slot from now on, what has a lock has one.
+-- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
+-- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
 --
 -- Returns whether it has changed something: without p_replaces, limits that are there already stay.
 --
@@ -8,7 +8,7 @@
 -- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
 -- rows, worker rows by id.
 CREATE OR REPLACE FUNCTION dx_set_limit(
-  p_kind text,                     -- activity
+  p_kind text,                     -- activity, orchestration or task
   p_name text,
   p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
                                    --   burst} or null
@@ -20,9 +20,8 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_is_shared boolean := dx_no_tag() IS NOT NULL;
 BEGIN
-  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
   INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
   IF NOT FOUND AND NOT p_replaces THEN
     RETURN false;
@@ -57,28 +56,9 @@ BEGIN
   SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
       burst = EXCLUDED.burst;
 
-  UPDATE worker_queue AS w
-  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
-      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
-  WHERE w.id = ANY (ARRAY(
-    SELECT queued.id
-    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
-      AS present (route)
-    CROSS JOIN LATERAL (
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND one.session_id IS NULL
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-      UNION ALL
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-    ) AS queued
-    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
-    ORDER BY queued.id
-  ));
-  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  IF p_kind = 'activity' THEN
+    PERFORM dx_limit_activities(p_name, v_now);
+  END IF;
   RETURN true;
 END
 $$;

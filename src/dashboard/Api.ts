@@ -343,14 +343,20 @@ const operate = HttpApiGroup.make("operate").add(
     error: failures
   }),
   HttpApiEndpoint.post("setLimit", "/set-limit", {
-    payload: Schema.Struct({ activity: Schema.String, scope: Limits.LimitScope, bound: Limits.Bound }),
+    payload: Schema.Struct({
+      kind: Limits.LimitKind,
+      name: Schema.String,
+      scope: Limits.LimitScope,
+      bound: Limits.Bound
+    }),
     success: Done,
     error: failures
   }),
   HttpApiEndpoint.post("removeLimit", "/remove-limit", {
     payload: Schema.Struct({
-      activity: Schema.String,
-      /** Without it, all limits of the activity are removed. */
+      kind: Limits.LimitKind,
+      name: Schema.String,
+      /** Without it, all limits of the definition are removed. */
       scope: Schema.optionalKey(Limits.LimitScope)
     }),
     success: Done,

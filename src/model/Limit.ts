@@ -1,9 +1,17 @@
 /**
- * Limits: how many activities of a definition are under way at once, and how often one begins, over all processes.
+ * Limits: how much of a definition is under way at once, and how often one begins, over all processes.
  *
  * @since 0.3.0
  */
 import type * as Duration from "effect/Duration"
+
+/**
+ * What a limit is of: calls of an activity, instances of an orchestration, or tasks of a name.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type LimitKind = "activity" | "orchestration" | "task"
 
 /**
  * A limit as a program gives it. Without `concurrency` as many are under way as processes have slots, without `rate`
@@ -13,7 +21,7 @@ import type * as Duration from "effect/Duration"
  * @since 0.3.0
  */
 export interface Bound {
-  /** How many may have a slot at once, which each keeps until its result is stored. 1 to 1,000,000. */
+  /** How many may have a slot at once, which each keeps until its result is stored. From 1 to 1,000,000. */
   readonly concurrency?: number | undefined
   readonly rate?: Rate | undefined
 }
@@ -43,10 +51,9 @@ export interface Rate {
  *
  * **Details**
  *
- * `total` bounds all activities of the definition together, `eachKey` those of each key, and `keys` those of single
- * keys, in place of `eachKey`. A key is what `limitKey` of the definition makes of a payload; activities without one
- * share the key `""`. An activity begins when all bounds that it falls under have room. Without any bound, the keys
- * still take turns.
+ * `total` bounds all of the definition together, `eachKey` those of each key, and `keys` those of single keys, in place
+ * of `eachKey`. A key is what `limitKey` of the definition makes of a payload; those without one share the key `""`. One
+ * begins when all bounds that it falls under have room. Without any bound, the keys still take turns.
  *
  * @category models
  * @since 0.3.0
@@ -75,7 +82,9 @@ export interface StoredBound {
  * @since 0.3.0
  */
 export interface Limit {
-  readonly activity: string
+  readonly kind: LimitKind
+  /** The name of the definition. */
+  readonly name: string
   readonly total: StoredBound | null
   readonly eachKey: StoredBound | null
   /** When they last changed: milliseconds since the Unix epoch. */
@@ -86,7 +95,7 @@ export interface Limit {
   readonly waiting: number
   /** When the one that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
   readonly oldestMs: number | null
-  /** How many keys have activities in the queue. */
+  /** How many keys have some that have a slot or wait. */
   readonly keyCount: number
   /** Those with bounds of their own, and the busiest 100 of the others: the one with the most that wait comes first. */
   readonly keys: ReadonlyArray<LimitedKey>
@@ -99,7 +108,7 @@ export interface Limit {
  * @since 0.3.0
  */
 export interface LimitedKey {
-  /** Empty for activities without a key. */
+  /** Empty for those without a key. */
   readonly key: string
   /** Its own bound, in place of `eachKey`; null without one. */
   readonly own: StoredBound | null

@@ -288,7 +288,7 @@ const readsBy = (
     findUnserved: send((reads) => reads.findUnserved),
     getPauses: send((reads) => reads.getPauses),
     getLimits: send((reads) => reads.getLimits),
-    getLimit: (activity, key) => send((reads) => reads.getLimit(activity, key)),
+    getLimit: (kind, name, key) => send((reads) => reads.getLimit(kind, name, key)),
     listActions: (options) => send((reads) => reads.listActions(options)),
     getQueuedWork: (instanceId) => send((reads) => reads.getQueuedWork(instanceId)),
     listProcesses: send((reads) => reads.listProcesses),

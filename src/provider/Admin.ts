@@ -12,7 +12,7 @@ import * as Stream from "effect/Stream"
 import type * as Attribute from "../model/Attribute.ts"
 import type * as Event from "../model/Event.ts"
 import type { ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
-import type { Limit, LimitChanges } from "../model/Limit.ts"
+import type { Limit, LimitChanges, LimitKind } from "../model/Limit.ts"
 import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type { ProgressChunk, ProgressStreamInfo } from "../model/ProgressChunk.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -542,23 +542,24 @@ export class Admin extends Context.Service<Admin, {
    */
   readonly resume: (target: PauseTarget) => Call<boolean>
   /**
-   * Changes the limits of an activity, for all processes, at once. With `replaces: false` it only sets them where there
+   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where there
    * are none, as a program does at its start. Returns whether something has changed.
    *
    * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. Activities that
    * Duroxide in Rust stores, or runs, have no limits.
    */
   readonly setLimit: (
-    activity: string,
+    kind: LimitKind,
+    name: string,
     changes: LimitChanges,
     options?: { readonly replaces?: boolean | undefined }
   ) => Call<boolean>
-  /** Removes the limits of an activity and of its keys: all that waits may begin. Returns whether it had one. */
-  readonly removeLimit: (activity: string) => Call<boolean>
-  /** All limits by the names of their activities, and how they are used. It counts what is queued under limits. */
+  /** Removes the limits of a definition and of its keys: all that waits may begin. Returns whether it had one. */
+  readonly removeLimit: (kind: LimitKind, name: string) => Call<boolean>
+  /** All limits by kind and name, and how they are used. It counts what is queued under limits. */
   readonly getLimits: Call<ReadonlyArray<Limit>>
-  /** The limits of an activity; null without one. With `key`, `keys` has only that one, if it is in use or bounded. */
-  readonly getLimit: (activity: string, key?: string) => Call<Limit | null>
+  /** The limits of a definition; null without one. With `key`, `keys` has only that one, if it is in use or bounded. */
+  readonly getLimit: (kind: LimitKind, name: string, key?: string) => Call<Limit | null>
   /**
    * Records what an operator did, for those who ask later; tools for operators call it after each action. `actor` is
    * cut after 256 characters, `action` after 64, `target` and `details` after 2,000. No process deletes what is

@@ -9,6 +9,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../model/Instance.ts"
+import type { LimitKind } from "../model/Limit.ts"
 import type { PauseTarget } from "../model/Pause.ts"
 import type { ProgressStreamInfo } from "../model/ProgressChunk.ts"
 import type { Condition, Encoded } from "../model/shared/attributes.ts"
@@ -556,20 +557,30 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** How many instances were paused by themselves. */
   readonly countPausedInstances: Call<number>
   /**
-   * Changes the limits of the activities of a name; with `replaces: false` only if there are none. What is queued and
-   * has no lock waits for a slot from then on. Returns whether something has changed.
+   * Changes the limits of a name; with `replaces: false` only if there are none. Activities that are queued and have no
+   * lock wait for a slot from then on. Returns whether something has changed.
    */
   readonly setLimit: (
-    options: { readonly activity: string; readonly changes: EncodedChanges; readonly replaces: boolean }
+    options: {
+      readonly kind: LimitKind
+      readonly name: string
+      readonly changes: EncodedChanges
+      readonly replaces: boolean
+    }
   ) => Call<boolean>
   /** Removes the limits of a name, and lets all that waits begin; returns whether there were any. */
-  readonly removeLimit: (activity: string) => Call<boolean>
+  readonly removeLimit: (options: { readonly kind: LimitKind; readonly name: string }) => Call<boolean>
   /**
-   * The limits of a name, or all by name, with the use of keys: those with bounds of their own and `mostKeys` others,
+   * The limits of a name, or all by kind and name, with the use of keys: those with bounds of their own and `mostKeys` others,
    * or only `key`.
    */
   readonly readLimits: (
-    options: { readonly activity: string | null; readonly key: string | null; readonly mostKeys: number }
+    options: {
+      /** Null: all. */
+      readonly of: { readonly kind: LimitKind; readonly name: string } | null
+      readonly key: string | null
+      readonly mostKeys: number
+    }
   ) => Call<ReadonlyArray<LimitRow>>
   /** Adds an action, at the time of the store's clock. */
   readonly recordAction: (action: ActionRecord) => Call<void>

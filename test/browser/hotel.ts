@@ -93,7 +93,7 @@ export const open = Effect.gen(function*() {
   yield* schedules.runNow("monthly-invoices")
   yield* waitUntil(Effect.map(schedules.runs("monthly-invoices"), (runs) => runs.length > 0))
   yield* waitUntil(Effect.map(schedules.runs("clean-rooms"), (runs) => runs.length > 0))
-  yield* admin.setLimit("Deliver", {
+  yield* admin.setLimit("activity", "Deliver", {
     total: { rate: { count: 600, per: "1 minute", burst: 20 } },
     eachKey: { concurrency: 1 },
     keys: { Ada: { concurrency: 2 } }

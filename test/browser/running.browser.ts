@@ -92,19 +92,19 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("an instanc
         await row("3 at once").getByRole("cell", { name: "3", exact: true }).waitFor()
 
         await page.getByRole("button", { name: "Set a limit" }).click()
-        await dialog(page).getByLabel("Activity").fill("Charge")
+        await dialog(page).getByLabel("Name").fill("Charge")
         await dialog(page).getByLabel("Begin").fill("100")
         await dialog(page).getByLabel("Per").fill("10 s")
         assert.deepStrictEqual(await Chromium.findings(page), [])
         await dialog(page).getByRole("button", { name: "Set" }).click()
         await dialog(page).waitFor({ state: "detached" })
         await page.getByText("100 per 10 s").waitFor()
-        await page.getByRole("button", { name: /^Remove all…\s*Charge/ }).click()
+        await page.getByRole("button", { name: /^Remove all…\s*activity Charge/ }).click()
         await confirm(page, "Charge", "Remove")
         await page.getByText("100 per 10 s").waitFor({ state: "detached" })
       })
-      assert.deepStrictEqual((yield* admin.getLimits).map(({ activity }) => activity), ["Deliver"])
-      assert.strictEqual((yield* admin.getLimit("Deliver", "Ada"))!.keys[0]!.own!.concurrency, 3)
+      assert.deepStrictEqual((yield* admin.getLimits).map(({ name }) => name), ["Deliver"])
+      assert.strictEqual((yield* admin.getLimit("activity", "Deliver", "Ada"))!.keys[0]!.own!.concurrency, 3)
     }))
 
   it.effect("a reader sees all of it, and can change nothing", () =>

@@ -26,7 +26,7 @@ it.live(
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const admin = yield* Admin.Admin
-        yield* admin.setLimit("Call", { total: { concurrency: inAll }, eachKey: { concurrency: each } })
+        yield* admin.setLimit("activity", "Call", { total: { concurrency: inAll }, eachKey: { concurrency: each } })
         const worker = Effect.tap(ChildProcess.start("limited", url), ({ printed }) => printed("ready"))
         const killed: Array<number> = []
         /** Three workers, of which the oldest is killed and replaced again and again: with it ends what it runs. */
@@ -75,7 +75,7 @@ it.live(
         assert.isAtMost(most!.all, inAll)
         assert.isAtMost(most!.each, each)
         assert.isAtLeast(most!.all, each + 1, "the limit was not used")
-        assert.deepInclude(yield* admin.getLimit("Call"), { inUse: 0, waiting: 0 })
+        assert.deepInclude(yield* admin.getLimit("activity", "Call"), { inUse: 0, waiting: 0 })
       }).pipe(
         Effect.provide(Client.layer.pipe(
           Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),

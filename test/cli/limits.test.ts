@@ -19,11 +19,11 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
     const unknown = "\nwarning: activity Charge is unknown: no process serves it, and none is queued"
 
     yield* says("limits", "no limits")
-    yield* says("limits --activity Charge", "Charge has no limits")
-    yield* says("limits remove Charge", "error: there is no limit of Charge", 1)
+    yield* says("limits --name Charge", "activity Charge has no limits")
+    yield* says("limits remove Charge", "error: there is no limit of activity Charge", 1)
     yield* says(
       ["limits", "set", "Charge", "--rate", "100/1 minute", "--burst", "10"],
-      `set the bound of Charge: 100 per 1m, 10 in a burst${unknown}`
+      `set the bound of activity Charge: 100 per 1m, 10 in a burst${unknown}`
     )
     yield* sql(`INSERT INTO worker_queue
         (work_item, visible_at, created_at, instance_id, execution_id, activity_id, route, limit_name, limit_key)
@@ -31,17 +31,20 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
         ('{}', now(), now(), 'i', 1, 1, 'Charge', 'Charge', 'tenant-7'),
         ('{}', 'infinity', now() - interval '5 minutes', 'i', 1, 2, 'Charge', 'Charge', 'tenant-7'),
         ('{}', 'infinity', now(), 'i', 1, 3, 'Charge', 'Charge', '')`)
-    yield* says("limits set Charge --each-key --concurrency 3", "set the bound of each key of Charge: 3 at once")
+    yield* says(
+      "limits set Charge --each-key --concurrency 3",
+      "set the bound of each key of activity Charge: 3 at once"
+    )
     yield* says(
       "limits set Charge --key tenant-7 --concurrency 10",
-      "set the bound of key tenant-7 of Charge: 10 at once"
+      "set the bound of key tenant-7 of activity Charge: 10 at once"
     )
-    const { stdout } = yield* run("limits --activity Charge")
+    const { stdout } = yield* run("limits --name Charge")
     assert.deepStrictEqual(
       stdout.split("\n").map((line) => line.replace(/ +/g, " ").replace(/\d+ s$/, "AGE").trimEnd()),
       [
-        "ACTIVITY IN ALL EACH KEY IN USE WAITING OLDEST KEYS",
-        "Charge 100 per 1m, 10 in a burst 3 at once 0 3 5 min 1",
+        "KIND NAME IN ALL EACH KEY IN USE WAITING OLDEST KEYS",
+        "activity Charge 100 per 1m, 10 in a burst 3 at once 0 3 5 min 1",
         "",
         "KEY OF ITS OWN IN USE WAITING OLDEST",
         "tenant-7 10 at once 0 2 5 min",
@@ -51,7 +54,8 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
     )
     const { limits } = yield* json("limits")
     assert.deepInclude(limits[0], {
-      activity: "Charge",
+      kind: "activity",
+      name: "Charge",
       total: { concurrency: null, rate: { count: 100, perMs: 60_000, burst: 10 } },
       eachKey: { concurrency: 3, rate: null },
       inUse: 0,
@@ -63,8 +67,8 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
     const { activities } = yield* json("queues")
     assert.deepInclude(activities[0], { activity: "Charge", waiting: 0, later: 3, limited: 3 })
 
-    yield* says("limits remove Charge --key tenant-7", "removed the bound of key tenant-7 of Charge")
-    yield* says("limits remove Charge --key tenant-7", "error: there is no bound of key tenant-7 of Charge", 1)
+    yield* says("limits remove Charge --key tenant-7", "removed the bound of key tenant-7 of activity Charge")
+    yield* says("limits remove Charge --key tenant-7", "error: there is no bound of key tenant-7 of activity Charge", 1)
     yield* says(
       "limits set Charge --each-key --key a --concurrency 1",
       "error: name one of --each-key and --key",
@@ -80,7 +84,8 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
     assert.include(refused.stderr, "concurrency is 0, but must be a whole number from 1 to 1000000")
     assert.deepStrictEqual(yield* json("limits remove Charge"), {
       action: "removed",
-      activity: "Charge",
+      kind: "activity",
+      name: "Charge",
       eachKey: false,
       key: null
     })

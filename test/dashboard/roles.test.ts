@@ -71,7 +71,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
           schedules.create(
             Schedules.make(`${role} hourly`, { timing: Schedules.every("1 hour"), start: Wait })
           )).pipe(Effect.provide(Schedules.layerClient), Effect.provideContext(owner.services))
-        yield* owner.admin.setLimit(`${role} has one`, { total: { concurrency: 1 } })
+        yield* owner.admin.setLimit("activity", `${role} has one`, { total: { concurrency: 1 } })
         const { as } = yield* Served.open(yield* loginOf(url, role))
         const { operate, read } = yield* as("operate")
         const target = { kind: "orchestration", name: role, version: null } as const
@@ -88,9 +88,14 @@ it.layer(PgServer.layer, { excludeTestServices: true })("The dashboard with the 
             payload: { instanceId: `${role} signal`, name: "Why", payload: null, timeoutMs: 100 }
           }),
           "set limit": operate.setLimit({
-            payload: { activity: role, scope: { kind: "total", key: null }, bound: { concurrency: 1, rate: null } }
+            payload: {
+              kind: "activity",
+              name: role,
+              scope: { kind: "total", key: null },
+              bound: { concurrency: 1, rate: null }
+            }
           }),
-          "remove limit": operate.removeLimit({ payload: { activity: `${role} has one` } }),
+          "remove limit": operate.removeLimit({ payload: { kind: "activity", name: `${role} has one` } }),
           "run schedule": operate.runSchedule({ payload: { name: `${role} hourly` } }),
           "pause schedule": operate.pauseSchedule({ payload: { name: `${role} hourly` } }),
           "backfill schedule": operate.backfillSchedule({

@@ -196,9 +196,12 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
         rate: { readonly count: number; readonly perMs: number; readonly burst: number } | null = null
       ) =>
         page.operate.setLimit({
-          payload: { activity: "Call", scope: { kind, key }, bound: { concurrency, rate } }
+          payload: { kind: "activity", name: "Call", scope: { kind, key }, bound: { concurrency, rate } }
         })
-      assert.strictEqual((yield* set("eachKey", null, 1)).message, "set the limit of each key of Call: 1 at once")
+      assert.strictEqual(
+        (yield* set("eachKey", null, 1)).message,
+        "set the limit of each key of activity Call: 1 at once"
+      )
       yield* set("total", null, null, { count: 600, perMs: 60_000, burst: 10 })
       yield* set("key", "b", 2)
       yield* client.start(Calls, { instanceId: "calls a", payload: { tenant: "a" } })
@@ -206,7 +209,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
       yield* waitUntil(Effect.map(page.read.limits({}), ([limit]) => limit!.inUse === 3 && limit!.waiting === 3))
       const [limit] = yield* page.read.limits({})
       assert.deepInclude(limit!, {
-        activity: "Call",
+        kind: "activity",
+        name: "Call",
         total: { concurrency: null, rate: { count: 600, perMs: 60_000, burst: 10 } },
         eachKey: { concurrency: 1, rate: null },
         keyCount: 2
@@ -217,7 +221,9 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
       )
       assert.deepInclude(yield* Effect.flip(set("total", null, 0)), { _tag: "Refused", code: "InvalidInput" })
       const remove = (scope?: { readonly kind: "key"; readonly key: string }) =>
-        page.operate.removeLimit({ payload: { activity: "Call", ...(scope === undefined ? {} : { scope }) } })
+        page.operate.removeLimit({
+          payload: { kind: "activity", name: "Call", ...(scope === undefined ? {} : { scope }) }
+        })
       yield* remove({ kind: "key", key: "b" })
       yield* remove()
       assert.isEmpty(yield* page.read.limits({}))
@@ -226,18 +232,18 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
         (yield* page.read.actions({ query: {} })).actions.toReversed()
           .map(({ action, details, outcome, target }) => [action, target, details, outcome]),
         [
-          ["set limit", "each key of Call", "1 at once", "done"],
-          ["set limit", "Call", "600 per 1m, 10 in a burst", "done"],
-          ["set limit", "key \"b\" of Call", "2 at once", "done"],
+          ["set limit", "each key of activity Call", "1 at once", "done"],
+          ["set limit", "activity Call", "600 per 1m, 10 in a burst", "done"],
+          ["set limit", "key \"b\" of activity Call", "2 at once", "done"],
           [
             "set limit",
-            "Call",
+            "activity Call",
             "invalid total: concurrency is 0, but must be a whole number from 1 to 1000000",
             "refused"
           ],
-          ["remove limit", "key \"b\" of Call", "", "done"],
-          ["remove limit", "Call", "all", "done"],
-          ["remove limit", "Call", "there is no limit of Call", "refused"]
+          ["remove limit", "key \"b\" of activity Call", "", "done"],
+          ["remove limit", "activity Call", "all", "done"],
+          ["remove limit", "activity Call", "there is no limit of activity Call", "refused"]
         ]
       )
     }))
@@ -253,8 +259,10 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
       for (
         const action of [
           reader.operate.request({ payload: { instanceId: "desk", name: "Price", payload: { room: 1 } } }),
-          reader.operate.setLimit({ payload: { activity: "Call", scope: { kind: "total", key: null }, bound } }),
-          reader.operate.removeLimit({ payload: { activity: "Call" } })
+          reader.operate.setLimit({
+            payload: { kind: "activity", name: "Call", scope: { kind: "total", key: null }, bound }
+          }),
+          reader.operate.removeLimit({ payload: { kind: "activity", name: "Call" } })
         ]
       ) {
         assert.strictEqual(

@@ -22,8 +22,8 @@ const ChargeLimits = Limits.layer(Limits.of(Charge, {
 
 const raise = Effect.gen(function*() {
   const { getLimit, setLimit } = yield* Admin.Admin
-  yield* setLimit("Charge", { keys: { "tenant-7": { concurrency: 20 } } })
-  return yield* getLimit("Charge", "tenant-7")
+  yield* setLimit("activity", "Charge", { keys: { "tenant-7": { concurrency: 20 } } })
+  return yield* getLimit("activity", "Charge", "tenant-7")
 })
 
 const Bill = Orchestration.make("Bill", { payload: { tenant: Schema.String, count: Schema.Int } })
@@ -125,6 +125,6 @@ it.effect("docs/limits.md: a crash needs no new token, and its slot is not lost"
     yield* client.wait(Bill, "a")
     assert.lengthOf(seen.begins, 4)
     const { getLimit } = yield* Admin.Admin
-    assert.deepInclude(yield* getLimit("Charge"), { inUse: 0, waiting: 0 })
+    assert.deepInclude(yield* getLimit("activity", "Charge"), { inUse: 0, waiting: 0 })
   }).pipe(Effect.provide(layerOf(ChargeLive, limits)))
 })

@@ -71,7 +71,8 @@ describe("limits:", () => {
       Effect.gen(function*() {
         const { admin, driver } = yield* Test.open({ maxConnections: 9, patient: true })
         yield* admin.setLimit({
-          activity: "Charge",
+          kind: "activity",
+          name: "Charge",
           changes: { total: bound(5), eachKey: bound(2) },
           replaces: true
         })
@@ -107,7 +108,7 @@ describe("limits:", () => {
     Effect.gen(function*() {
       const { admin, driver, sql } = yield* Test.open({ maxConnections: 17, patient: true })
       const most = 1300
-      yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
+      yield* admin.setLimit({ kind: "activity", name: "Charge", changes: { total: bound(most) }, replaces: true })
       // Each stores turns whose activities none of them ends.
       yield* Effect.forEach(numbers(100), (turn) =>
         Effect.gen(function*() {
@@ -125,7 +126,7 @@ describe("limits:", () => {
             workerItems: numbers(20).map((n) => ({ ...charge(turn * 20 + n, "a"), instanceId }))
           })))
         }), { concurrency: 16, discard: true })
-      const [limit] = yield* admin.readLimits({ activity: "Charge", key: null, mostKeys: 1 })
+      const [limit] = yield* admin.readLimits({ of: { kind: "activity", name: "Charge" }, key: null, mostKeys: 1 })
       assert.strictEqual(limit!.inUse + limit!.waiting, 2000)
       assert.isAbove(limit!.inUse, 0, "none was admitted at once: the test showed nothing")
       assert.isAtMost(limit!.inUse, most)
@@ -141,7 +142,7 @@ describe("limits:", () => {
     Effect.gen(function*() {
       const { admin, sql, url } = yield* Test.open()
       const most = 1300
-      yield* admin.setLimit({ activity: "Charge", changes: { total: bound(most) }, replaces: true })
+      yield* admin.setLimit({ kind: "activity", name: "Charge", changes: { total: bound(most) }, replaces: true })
       const sessions = yield* Effect.forEach(numbers(6), () => PgServer.connect(url))
       const stores = Effect.fnUntraced(function*(session: (typeof sessions)[number]) {
         const query = (text: string) => Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
@@ -174,7 +175,7 @@ describe("limits:", () => {
     () =>
       Effect.gen(function*() {
         const { admin, driver, url } = yield* Test.open()
-        yield* admin.setLimit({ activity: "Charge", changes: { total: bound(10) }, replaces: true })
+        yield* admin.setLimit({ kind: "activity", name: "Charge", changes: { total: bound(10) }, replaces: true })
         yield* Effect.forEach(
           numbers(10),
           (part) => driver.enqueueForWorker(numbers(10_000).map((n) => charge(part * 10_000 + n, "big"))),
@@ -213,7 +214,7 @@ describe("limits:", () => {
   it.live("a row with a slot that any program deletes is announced where another one waits for it", () =>
     Effect.gen(function*() {
       const { admin, driver, sql, url } = yield* Test.open()
-      yield* admin.setLimit({ activity: "Charge", changes: { total: bound(1) }, replaces: true })
+      yield* admin.setLimit({ kind: "activity", name: "Charge", changes: { total: bound(1) }, replaces: true })
       yield* driver.enqueueForWorker([charge(1, "a"), charge(2, "a")])
       const [claimed] = yield* Test.take(driver, { limit: 2 })
       assert.strictEqual(claimed!.workItem, "1")
@@ -234,7 +235,7 @@ describe("limits:", () => {
   it.live("what a statement parks while its limit is removed is released by the next claim", () =>
     Effect.gen(function*() {
       const { admin, driver, sql } = yield* Test.open()
-      yield* admin.setLimit({ activity: "Charge", changes: { total: bound(1) }, replaces: true })
+      yield* admin.setLimit({ kind: "activity", name: "Charge", changes: { total: bound(1) }, replaces: true })
       yield* driver.enqueueForWorker(numbers(3).map((id) => charge(id, "a")))
       yield* sql("DELETE FROM limits")
       assert.lengthOf(yield* Test.take(driver, { limit: 5 }), 3)

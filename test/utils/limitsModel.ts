@@ -221,7 +221,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
         return yield* TestClock.adjust(step.ms)
       case "limit": {
         limits = { total: step.total, eachKey: step.eachKey }
-        yield* admin.setLimit({ activity: "Charge", changes: limits, replaces: true })
+        yield* admin.setLimit({ kind: "activity", name: "Charge", changes: limits, replaces: true })
         // What was given back waits again.
         for (const one of all.values()) if (one.isGivenBack) one.beganMs = undefined
         begins = []
@@ -241,7 +241,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
     for (const [id] of held()) yield* ack(id)
     yield* TestClock.adjust(500)
   }
-  const [limit] = yield* admin.readLimits({ activity: "Charge", key: null, mostKeys: 10 })
+  const [limit] = yield* admin.readLimits({ of: { kind: "activity", name: "Charge" }, key: null, mostKeys: 10 })
   assert.deepInclude(limit, { inUse: 0, waiting: 0 })
 })
 

@@ -511,14 +511,14 @@ BEGIN
 END
 $$;
 
--- Returns the advisory lock of a limit of activities; see dx_admit_activities.
+-- Returns the advisory lock of a limit; see dx_admit_activities.
 CREATE OR REPLACE FUNCTION dx_limit_lock(
-  p_name text, p_part integer DEFAULT 0 -- from 1: one of those that may give slots at once
+  p_kind text, p_name text, p_part integer DEFAULT 0 -- from 1: one of those that may give slots at once
 ) RETURNS bigint LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  RETURN hashtextextended('limit ' || p_part || ' ' || p_name, 'limits'::regclass::oid::bigint);
+  RETURN hashtextextended(concat_ws(' ', 'limit', p_part, p_kind, p_name), 'limits'::regclass::oid::bigint);
 END
 $$;
 
@@ -636,7 +636,7 @@ BEGIN
       out_is_held := true;
       CONTINUE;
     END IF;
-    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock(v_name)) THEN
+    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name)) THEN
       out_is_held := true;
       CONTINUE;
     END IF;
@@ -1959,12 +1959,12 @@ BEGIN
         SELECT FROM worker_queue AS w
         WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = v_name
       )
-        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(v_name))
+        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock('activity', v_name))
         OR NOT (
-          pg_try_advisory_xact_lock(dx_limit_lock(v_name, 1))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 2))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 3))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(v_name, 4))
+          pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 1))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 2))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 3))
+          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 4))
         ) THEN 0
       ELSE 250
     END;
@@ -7563,6 +7563,41 @@ BEGIN
 END
 $$;
 
+-- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from now
+-- on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
+--
+-- Bound: the queued activities of the name. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_limit_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_is_shared boolean := dx_no_tag() IS NOT NULL;
+BEGIN
+  UPDATE worker_queue AS w
+  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
+      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
+  WHERE w.id = ANY (ARRAY(
+    SELECT queued.id
+    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
+      AS present (route)
+    CROSS JOIN LATERAL (
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND one.session_id IS NULL
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+      UNION ALL
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+    ) AS queued
+    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
+    ORDER BY queued.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[p_now]);
+END
+$$;
+
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
 -- Deletes those that expire.
 --
@@ -8496,14 +8531,14 @@ AS $$
   ORDER BY 1
 $$;
 
--- Returns the limits and how they are used, by name, as an array: [{name, sinceMs, total, eachKey, inUse, waiting,
+-- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
 -- null. oldestMs is when the oldest one that waits was stored.
 --
 -- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
--- Bound: the queued activities that have limits. Locks: none.
+-- Bound: what waits for these limits or has a slot of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
-  p_name text,                     -- null: all
+  p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key
   p_most_keys integer
 ) RETURNS json LANGUAGE plpgsql STABLE
@@ -8520,7 +8555,7 @@ BEGIN
     SELECT COALESCE(
       json_agg(
         json_build_object(
-          'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
+          'kind', l.kind, 'name', l.name, 'sinceMs', floor(extract(epoch FROM l.since) * 1000)::bigint,
           'total', CASE WHEN num_nonnulls(l.concurrency, l.rate) > 0 THEN json_build_object(
             'concurrency', l.concurrency, 'rate', l.rate, 'rateMs', l.rate_ms, 'burst', l.burst
           ) END,
@@ -8530,7 +8565,7 @@ BEGIN
           'inUse', used.in_use, 'waiting', used.waiting, 'oldestMs', used.oldest_ms, 'keyCount', used.key_count,
           'keys', used.keys
         )
-        ORDER BY l.name COLLATE "C"
+        ORDER BY l.kind COLLATE "C", l.name COLLATE "C"
       ),
       '[]'
     )
@@ -8561,10 +8596,10 @@ BEGIN
             floor(extract(epoch FROM min(each.created_at) FILTER (WHERE each.is_parked)) * 1000)::bigint AS oldest_ms
           FROM (
             SELECT w.limit_key AS key, true AS is_parked, w.created_at FROM worker_queue AS w
-            WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
+            WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
-            WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each
@@ -8578,7 +8613,7 @@ BEGIN
         ) AS own ON true
       ) AS key
     ) AS used
-    WHERE l.kind = 'activity' AND (p_name IS NULL OR l.name = p_name)
+    WHERE (p_kind IS NULL OR l.kind = p_kind) AND (p_name IS NULL OR l.name = p_name)
   );
 END
 $$;
@@ -9411,13 +9446,102 @@ BEGIN
 END
 $$;
 
--- Removes the limits of the activities of a name, with those of its keys, and releases all that wait for a slot. What a
--- statement under way stores for one, the next claims release.
+-- Releases the activities that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it to
+-- all processes.
+--
+-- Bound: the queued activities of the name. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_release_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  UPDATE worker_queue AS w SET visible_at = least(w.created_at, p_now), limit_name = NULL
+  WHERE w.id = ANY (ARRAY(
+    SELECT parked.id FROM worker_queue AS parked
+    WHERE parked.limit_name IS NOT NULL AND parked.visible_at = 'infinity' AND parked.limit_name = p_name
+    ORDER BY parked.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[p_now]);
+END
+$$;
+
+-- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
+-- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
+--
+-- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+--
+-- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
+-- activities without a limit. Announces it to all processes.
+-- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
+-- rows, worker rows by id.
+CREATE OR REPLACE FUNCTION dx_set_limit(
+  p_kind text,                     -- activity, orchestration or task
+  p_name text,
+  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
+                                   --   burst} or null
+  p_replaces boolean DEFAULT true,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
+  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
+  IF NOT FOUND AND NOT p_replaces THEN
+    RETURN false;
+  END IF;
+
+  UPDATE limits AS l
+  SET since = v_now,
+      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
+      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
+      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
+      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
+      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
+      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
+      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
+      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
+  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
+      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
+      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE l.kind = p_kind AND l.name = p_name;
+
+  DELETE FROM limit_keys AS k
+  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
+  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
+  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
+  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
+  CROSS JOIN LATERAL jsonb_to_record(own.value)
+    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE own.value <> 'null'
+  ON CONFLICT (kind, name, key) DO UPDATE
+  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
+      burst = EXCLUDED.burst;
+
+  IF p_kind = 'activity' THEN
+    PERFORM dx_limit_activities(p_name, v_now);
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- Removes the limits of a definition, with those of its keys, and releases all that wait for a slot. What a statement
+-- under way stores for one, the next claims release.
 --
 -- Returns whether there was a limit. Announces it to all processes.
 -- Bound: the queued activities of the name. Locks: as dx_set_limit.
 CREATE OR REPLACE FUNCTION dx_remove_limit(
-  p_kind text,                     -- activity
+  p_kind text,                     -- as in dx_set_limit
   p_name text, p_now_ms bigint DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -9432,19 +9556,15 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
 BEGIN
-  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
   DELETE FROM limits AS l WHERE l.kind = p_kind AND l.name = p_name;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
   DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
-  UPDATE worker_queue AS w SET visible_at = least(w.created_at, v_now), limit_name = NULL
-  WHERE w.id = ANY (ARRAY(
-    SELECT parked.id FROM worker_queue AS parked
-    WHERE parked.limit_name IS NOT NULL AND parked.visible_at = 'infinity' AND parked.limit_name = p_name
-    ORDER BY parked.id
-  ));
-  PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  IF p_kind = 'activity' THEN
+    PERFORM dx_release_activities(p_name, v_now);
+  END IF;
   RETURN true;
 END
 $$;
@@ -10013,97 +10133,6 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
-END
-$$;
-
--- Changes the limits of the activities of a name, at run time. Bounds that are left out stay as they are; null removes
--- one. What waits without a lock waits for a slot from now on, what has a lock has one.
---
--- Returns whether it has changed something: without p_replaces, limits that are there already stay.
---
--- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes.
--- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
--- rows, worker rows by id.
-CREATE OR REPLACE FUNCTION dx_set_limit(
-  p_kind text,                     -- activity
-  p_name text,
-  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
-                                   --   burst} or null
-  p_replaces boolean DEFAULT true,
-  p_now_ms bigint DEFAULT NULL
-) RETURNS boolean LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_is_shared boolean := dx_no_tag() IS NOT NULL;
-BEGIN
-  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_name));
-  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
-  IF NOT FOUND AND NOT p_replaces THEN
-    RETURN false;
-  END IF;
-
-  UPDATE limits AS l
-  SET since = v_now,
-      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
-      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
-      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
-      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
-      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
-      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
-      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
-      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
-  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
-    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
-      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
-    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
-      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
-  WHERE l.kind = p_kind AND l.name = p_name;
-
-  DELETE FROM limit_keys AS k
-  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
-  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
-  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
-  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
-  CROSS JOIN LATERAL jsonb_to_record(own.value)
-    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
-  WHERE own.value <> 'null'
-  ON CONFLICT (kind, name, key) DO UPDATE
-  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
-      burst = EXCLUDED.burst;
-
-  UPDATE worker_queue AS w
-  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
-      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
-  WHERE w.id = ANY (ARRAY(
-    SELECT queued.id
-    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
-      AS present (route)
-    CROSS JOIN LATERAL (
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND one.session_id IS NULL
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-      UNION ALL
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-    ) AS queued
-    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
-    ORDER BY queued.id
-  ));
-  PERFORM dx_notify('worker_work', ARRAY[v_now]);
-  RETURN true;
 END
 $$;
 

@@ -4,9 +4,9 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Bound, Limit, LimitChanges, LimitedKey, Rate } from "../../model/Limit.ts"
+import type { Bound, Limit, LimitChanges, LimitedKey, LimitKind, Rate } from "../../model/Limit.ts"
 import * as Durations from "../../model/shared/durations.ts"
-import { shownBound } from "../../model/shared/limits.ts"
+import { kinds, shownBound } from "../../model/shared/limits.ts"
 import { age, count } from "../../model/shared/quantities.ts"
 import { isoTime } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
@@ -15,9 +15,16 @@ import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fitted, oneLine } from "../internal/table.ts"
 
-const activity = Argument.String("activity").pipe(Argument.withDescription("Name of the activity"))
+const name = Argument.String("name").pipe(Argument.withDescription("Name of the definition"))
+
+const kind = Flag.Literals("kind", kinds).pipe(
+  Flag.withMetavar("<kind>"),
+  Flag.withDescription("What it is a limit of: activity, orchestration or task"),
+  Flag.withDefault<LimitKind>("activity")
+)
 
 const scope = {
+  kind,
   eachKey: Flag.Boolean("each-key").pipe(
     Flag.withoutNegation,
     Flag.withDescription("The bound of each key, in place of that of all together"),
@@ -31,7 +38,7 @@ const scope = {
 }
 
 const set = Command.make("set", {
-  activity,
+  name,
   ...scope,
   concurrency: Flag.Int("concurrency").pipe(
     Flag.withMetavar("<n>"),
@@ -49,26 +56,30 @@ const set = Command.make("set", {
     Flag.optional
   )
 }, (flags) => Effect.provide(runSet(flags), Store.layerForChanges)).pipe(
-  Command.withShortDescription("Set a bound of an activity"),
+  Command.withShortDescription("Set a bound of an activity, an orchestration or a task"),
   Command.withDescription(
-    "Set a bound of an activity, in place of the one it had: of all its calls together, of each key, or of one key. " +
+    "Set a bound of a definition, in place of the one it had: of all together, of each key, or of one key. " +
       "Without --concurrency and --rate there is no bound, and the keys only take turns."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits set Charge --rate \"100/1 minute\" --burst 10" },
     { command: "duroxide-prisma limits set Charge --each-key --concurrency 3", description: "Each tenant's" },
-    { command: "duroxide-prisma limits set Charge --key tenant-7 --concurrency 10", description: "One tenant's" }
+    { command: "duroxide-prisma limits set Charge --key tenant-7 --concurrency 10", description: "One tenant's" },
+    {
+      command: "duroxide-prisma limits set Checkout --kind orchestration --concurrency 100",
+      description: "Instances that run at once"
+    }
   ])
 )
 
 const remove = Command.make(
   "remove",
-  { activity, ...scope },
+  { name, ...scope },
   (flags) => Effect.provide(runRemove(flags), Store.layerForChanges)
 ).pipe(
-  Command.withShortDescription("Remove the limits of an activity"),
+  Command.withShortDescription("Remove the limits of a definition"),
   Command.withDescription(
-    "Remove all limits of an activity: what waits begins. With --each-key or --key, only that bound."
+    "Remove all limits of a definition: what waits begins. With --each-key or --key, only that bound."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits remove Charge" },
@@ -77,20 +88,21 @@ const remove = Command.make(
 )
 
 export const limits = Command.make("limits", {
-  activity: Flag.String("activity").pipe(
+  name: Flag.String("name").pipe(
     Flag.withMetavar("<name>"),
-    Flag.withDescription("Only this activity, and its keys"),
+    Flag.withDescription("Only this definition, and its keys"),
     Flag.optional
-  )
+  ),
+  kind
 }, (flags) => Effect.provide(runList(flags), Store.layer)).pipe(
-  Command.withShortDescription("Show or change the limits of activities"),
+  Command.withShortDescription("Show or change limits of activities, orchestrations and tasks"),
   Command.withDescription(
-    "Show the limits of activities, how much of them is in use, and what waits. With --activity also its keys, the " +
-      "busiest first."
+    "Show the limits, how much of them is in use, and what waits. With --name only those of one definition, and its " +
+      "keys, the busiest first."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits" },
-    { command: "duroxide-prisma limits --activity Charge", description: "With its keys" }
+    { command: "duroxide-prisma limits --name Charge", description: "With its keys" }
   ]),
   Command.withSubcommands([set, remove])
 )
@@ -98,23 +110,27 @@ export const limits = Command.make("limits", {
 // internal
 
 interface Scope {
-  readonly activity: string
+  readonly kind: LimitKind
+  readonly name: string
   readonly eachKey: boolean
   readonly key: Option.Option<string>
 }
 
-const runList = Effect.fnUntraced(function*({ activity }: { readonly activity: Option.Option<string> }) {
+const runList = Effect.fnUntraced(function*(
+  { kind, name }: { readonly name: Option.Option<string>; readonly kind: LimitKind }
+) {
   const { answer, columns, style } = yield* Output
   const admin = yield* Admin
   const nowMs = yield* Clock.currentTimeMillis
-  const found = Option.isNone(activity)
+  const found = Option.isNone(name)
     ? yield* admin.getLimits
-    : Option.toArray(Option.fromNullOr(yield* admin.getLimit(activity.value)))
+    : Option.toArray(Option.fromNullOr(yield* admin.getLimit(kind, name.value)))
   const oldest = ({ oldestMs }: { readonly oldestMs: number | null }) => oldestMs === null ? "-" : age(nowMs - oldestMs)
   const ofLimits = fitted(
     found,
     [
-      { title: "ACTIVITY", value: (one) => one.activity },
+      { title: "KIND", value: (one) => one.kind },
+      { title: "NAME", value: (one) => one.name },
       { title: "IN ALL", value: (one) => shownBound(one.total) },
       { title: "EACH KEY", value: (one) => shownBound(one.eachKey) },
       { title: "IN USE", align: "right", value: (one) => count(one.inUse) },
@@ -125,7 +141,7 @@ const runList = Effect.fnUntraced(function*({ activity }: { readonly activity: O
     style,
     columns
   )
-  const keys = Option.isNone(activity) ? [] : found.flatMap((one) => one.keys)
+  const keys = Option.isNone(name) ? [] : found.flatMap((one) => one.keys)
   const ofKeys = keys.length === 0 ? [] : fitted(
     keys,
     [
@@ -138,7 +154,7 @@ const runList = Effect.fnUntraced(function*({ activity }: { readonly activity: O
     style,
     columns
   )
-  const none = Option.match(activity, { onNone: () => "no limits", onSome: (name) => `${name} has no limits` })
+  const none = Option.match(name, { onNone: () => "no limits", onSome: (name) => `${kind} ${name} has no limits` })
   yield* answer({
     json: { limits: found.map(limitJson) },
     text: found.length === 0 ? [oneLine(none)] : [...ofLimits, ...(ofKeys.length === 0 ? [] : ["", ...ofKeys])]
@@ -152,16 +168,16 @@ const runSet = Effect.fnUntraced(function*(
     readonly burst: Option.Option<number>
   }
 ) {
-  const { activity } = scope
+  const { kind, name } = scope
   if (Option.isSome(burst) && Option.isNone(rate)) return yield* misused("--burst needs --rate")
   const bound: Bound = {
     concurrency: Option.getOrUndefined(concurrency),
     rate: yield* rateOf(Option.getOrUndefined(rate), Option.getOrUndefined(burst))
   }
   const admin = yield* Admin
-  yield* admin.setLimit(activity, yield* changesOf(scope, bound))
-  const stored = yield* admin.getLimit(activity, Option.getOrUndefined(scope.key))
-  yield* warnIfUnknown(activity)
+  yield* admin.setLimit(kind, name, yield* changesOf(scope, bound))
+  const stored = yield* admin.getLimit(kind, name, Option.getOrUndefined(scope.key))
+  yield* warnIfUnknown(kind, name)
   const { answer } = yield* Output
   yield* answer({
     json: { action: "set", ...scopeJson(scope), limit: stored === null ? null : limitJson(stored) },
@@ -172,22 +188,22 @@ const runSet = Effect.fnUntraced(function*(
 })
 
 const runRemove = Effect.fnUntraced(function*(scope: Scope) {
-  const { activity } = scope
+  const { kind, name } = scope
   const admin = yield* Admin
-  const before = yield* admin.getLimit(activity)
+  const before = yield* admin.getLimit(kind, name)
   const isWhole = !scope.eachKey && Option.isNone(scope.key)
   if (before === null || (!isWhole && boundIn(before, scope) === null)) {
     return yield* new CommandError({
       code: "NotLimited",
-      message: `there is no ${isWhole ? `limit of ${activity}` : shownScope(scope)}`,
+      message: `there is no ${isWhole ? `limit of ${kind} ${name}` : shownScope(scope)}`,
       exit: "no"
     })
   }
-  yield* isWhole ? admin.removeLimit(activity) : admin.setLimit(activity, yield* changesOf(scope, null))
+  yield* isWhole ? admin.removeLimit(kind, name) : admin.setLimit(kind, name, yield* changesOf(scope, null))
   const { answer } = yield* Output
   yield* answer({
     json: { action: "removed", ...scopeJson(scope) },
-    text: [oneLine(`removed the ${isWhole ? `limits of ${activity}` : shownScope(scope)}`)]
+    text: [oneLine(`removed the ${isWhole ? `limits of ${kind} ${name}` : shownScope(scope)}`)]
   })
 })
 
@@ -208,14 +224,14 @@ const boundIn = ({ eachKey, keys, total }: Limit, scope: Scope) =>
     ? eachKey
     : total
 
-const shownScope = ({ activity, eachKey, key }: Scope) =>
+const shownScope = ({ eachKey, key, kind, name }: Scope) =>
   Option.isSome(key)
-    ? `bound of key ${key.value} of ${activity}`
+    ? `bound of key ${key.value} of ${kind} ${name}`
     : eachKey
-    ? `bound of each key of ${activity}`
-    : `bound of ${activity}`
+    ? `bound of each key of ${kind} ${name}`
+    : `bound of ${kind} ${name}`
 
-const scopeJson = ({ activity, eachKey, key }: Scope) => ({ activity, eachKey, key: Option.getOrNull(key) })
+const scopeJson = ({ eachKey, key, kind, name }: Scope) => ({ kind, name, eachKey, key: Option.getOrNull(key) })
 
 /** Such as `100/1 minute`. */
 const rateOf = (
@@ -231,11 +247,18 @@ const rateOf = (
 }
 
 /** The name may be wrong. The limit is kept: the definition may come with the next deploy. */
-const warnIfUnknown = Effect.fnUntraced(function*(name: string) {
+const warnIfUnknown = Effect.fnUntraced(function*(kind: LimitKind, name: string) {
+  if (kind === "task") return
   const admin = yield* Admin
-  if ((yield* admin.listProcesses).some(({ activities }) => activities.includes(name))) return
-  if ((yield* admin.getQueueLoads).activities.some(({ activity }) => activity === name)) return
-  yield* (yield* Output).warn(oneLine(`activity ${name} is unknown: no process serves it, and none is queued`))
+  const processes = yield* admin.listProcesses
+  const loads = yield* admin.getQueueLoads
+  const isKnown = kind === "activity"
+    ? processes.some(({ activities }) => activities.includes(name)) ||
+      loads.activities.some(({ activity }) => activity === name)
+    : processes.some(({ orchestrations }) => orchestrations.some((one) => one.split(" ")[0] === name)) ||
+      loads.orchestrations.some(({ orchestration }) => orchestration === name)
+  if (isKnown) return
+  yield* (yield* Output).warn(oneLine(`${kind} ${name} is unknown: no process serves it, and none is queued`))
 })
 
 const limitJson = ({ keys, oldestMs, sinceMs, ...limit }: Limit) => ({

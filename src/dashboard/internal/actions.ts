@@ -300,14 +300,19 @@ export const layer = (knowledge: Knowledge) =>
               Schedules.backfill(name, range)
             ),
         deleteSchedule: ({ payload: { name } }) => recorded("delete schedule", name, "", Schedules.remove(name)),
-        setLimit: ({ payload: { activity, bound, scope } }) =>
-          recorded("set limit", Limits.named(activity, scope), Limits.shown(bound), Limits.set(activity, scope, bound)),
-        removeLimit: ({ payload: { activity, scope } }) =>
+        setLimit: ({ payload: { bound, kind, name, scope } }) =>
+          recorded(
+            "set limit",
+            Limits.named(kind, name, scope),
+            Limits.shown(bound),
+            Limits.set(kind, name, scope, bound)
+          ),
+        removeLimit: ({ payload: { kind, name, scope } }) =>
           recorded(
             "remove limit",
-            Limits.named(activity, scope),
+            Limits.named(kind, name, scope),
             scope === undefined ? "all" : "",
-            Limits.remove(activity, scope)
+            Limits.remove(kind, name, scope)
           )
       })
     })

@@ -1,8 +1,8 @@
 /**
- * Limits of activities.
+ * Limits.
  */
 import * as Effect from "effect/Effect"
-import type { Bound, LimitChanges } from "../../model/Limit.ts"
+import type { Bound, LimitChanges, LimitKind } from "../../model/Limit.ts"
 import { shownBound } from "../../model/shared/limits.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { Refused } from "../Api.ts"
@@ -13,7 +13,8 @@ type Scope = typeof Api.LimitScope.Type
 export const read = Effect.flatMap(Admin, (admin) => admin.getLimits)
 
 export const set = Effect.fnUntraced(function*(
-  activity: string,
+  kind: LimitKind,
+  name: string,
   scope: Scope,
   { concurrency, rate }: typeof Api.Bound.Type
 ) {
@@ -21,28 +22,30 @@ export const set = Effect.fnUntraced(function*(
     ...(concurrency !== null && { concurrency }),
     ...(rate !== null && { rate: { count: rate.count, per: rate.perMs, burst: rate.burst } })
   }
-  yield* (yield* Admin).setLimit(activity, changes(scope, bound))
-  return { message: `set the limit of ${named(activity, scope)}: ${shownBound({ concurrency, rate })}` }
+  yield* (yield* Admin).setLimit(kind, name, changes(scope, bound))
+  return { message: `set the limit of ${named(kind, name, scope)}: ${shownBound({ concurrency, rate })}` }
 })
 
-/** One bound; without a scope, all of the activity. */
-export const remove = Effect.fnUntraced(function*(activity: string, scope: Scope | undefined) {
+/** One bound; without a scope, all of the definition. */
+export const remove = Effect.fnUntraced(function*(kind: LimitKind, name: string, scope: Scope | undefined) {
   const admin = yield* Admin
   const wasThere = scope === undefined
-    ? yield* admin.removeLimit(activity)
-    : yield* admin.setLimit(activity, changes(scope, null))
+    ? yield* admin.removeLimit(kind, name)
+    : yield* admin.setLimit(kind, name, changes(scope, null))
   if (!wasThere) {
-    return yield* new Refused({ code: "LimitNotFound", message: `there is no limit of ${named(activity, scope)}` })
+    return yield* new Refused({ code: "LimitNotFound", message: `there is no limit of ${named(kind, name, scope)}` })
   }
-  return { message: `removed the limit of ${named(activity, scope)}` }
+  return { message: `removed the limit of ${named(kind, name, scope)}` }
 })
 
-export const named = (activity: string, scope: Scope | undefined): string =>
-  scope === undefined || scope.kind === "total"
-    ? activity
+export const named = (kind: LimitKind, name: string, scope: Scope | undefined): string => {
+  const whole = `${kind} ${name}`
+  return scope === undefined || scope.kind === "total"
+    ? whole
     : scope.kind === "eachKey"
-    ? `each key of ${activity}`
-    : `key ${JSON.stringify(scope.key ?? "")} of ${activity}`
+    ? `each key of ${whole}`
+    : `key ${JSON.stringify(scope.key ?? "")} of ${whole}`
+}
 
 export const shown = shownBound
 

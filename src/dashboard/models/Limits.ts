@@ -1,5 +1,5 @@
 /**
- * Limits of activities, as the HTTP interface says them.
+ * Limits, as the HTTP interface says them.
  *
  * @since 0.3.0
  */
@@ -21,13 +21,22 @@ export const Bound = Schema.Struct({
 })
 
 /**
- * The limits of an activity, and how they are used.
+ * What a limit is of.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export const LimitKind = Schema.Literals(["activity", "orchestration", "task"])
+
+/**
+ * The limits of a definition, and how they are used.
  *
  * @category models
  * @since 0.3.0
  */
 export const Limit = Schema.Struct({
-  activity: Schema.String,
+  kind: LimitKind,
+  name: Schema.String,
   /** The bound of all together. */
   total: Schema.NullOr(Bound),
   eachKey: Schema.NullOr(Bound),
@@ -37,11 +46,11 @@ export const Limit = Schema.Struct({
   waiting: Count,
   /** When the one that has waited longest was stored. */
   oldestMs: Schema.NullOr(Ms),
-  /** How many keys have activities in the queue. */
+  /** How many keys have some that have a slot or wait. */
   keyCount: Count,
   /** Those with bounds of their own, and the busiest of the others. */
   keys: Schema.Array(Schema.Struct({
-    /** Empty for activities without a key. */
+    /** Empty for those without a key. */
     key: Schema.String,
     /** In place of `eachKey`. */
     own: Schema.NullOr(Bound),
@@ -52,7 +61,7 @@ export const Limit = Schema.Struct({
 })
 
 /**
- * Which bound of an activity: of all its calls together, of each key, or of one key.
+ * Which bound of a definition: of all together, of each key, or of one key.
  *
  * @category models
  * @since 0.3.0

@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import type { Bound, Limit, LimitChanges, LimitedKey, StoredBound } from "../Limit.ts"
+import type { Bound, Limit, LimitChanges, LimitedKey, LimitKind, StoredBound } from "../Limit.ts"
 import { problemOfName } from "./identifiers.ts"
 
 /** The columns of a bound. */
@@ -22,6 +22,7 @@ export interface EncodedChanges {
 }
 
 export interface LimitRow {
+  readonly kind: LimitKind
   readonly name: string
   readonly sinceMs: number
   readonly total: BoundRow | null
@@ -32,6 +33,9 @@ export interface LimitRow {
   readonly keyCount: number
   readonly keys: ReadonlyArray<Omit<LimitedKey, "own"> & { readonly own: BoundRow | null }>
 }
+
+/** In the order in which limits are read. */
+export const kinds: ReadonlyArray<LimitKind> = ["activity", "orchestration", "task"]
 
 export const maxKeyBytes = 256
 
@@ -67,7 +71,8 @@ export const encode = ({ eachKey, keys, total }: LimitChanges): EncodedChanges =
 })
 
 export const decode = (row: LimitRow): Limit => ({
-  activity: row.name,
+  kind: row.kind,
+  name: row.name,
   total: storedBound(row.total),
   eachKey: storedBound(row.eachKey),
   sinceMs: row.sinceMs,

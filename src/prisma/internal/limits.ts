@@ -1,5 +1,5 @@
 /**
- * The limits of activities. Stored functions: each is one transaction, which announces what it has done.
+ * Limits. Stored functions: each is one transaction, which announces what it has done.
  */
 import type { BoundRow, EncodedChanges, LimitRow } from "../../model/shared/limits.ts"
 import type { AdminDriver } from "../../provider/AdminDriver.ts"
@@ -8,25 +8,26 @@ import { json } from "./rows.ts"
 import type { Statements } from "./statements.ts"
 
 export const limits = ({ answer }: Pick<Statements, "answer">) => ({
-  setLimit: ({ activity, changes, replaces }) =>
+  setLimit: ({ changes, kind, name, replaces }) =>
     answer<boolean>("setLimit", "dx_set_limit", [
-      Prisma.sql`${"activity"}::text`,
-      Prisma.sql`${activity}::text`,
+      Prisma.sql`${kind}::text`,
+      Prisma.sql`${name}::text`,
       json(changesRow(changes)),
       Prisma.sql`${replaces}::boolean`
     ], { kind: "plain" }),
 
-  removeLimit: (activity) =>
+  removeLimit: ({ kind, name }) =>
     answer<boolean>(
       "removeLimit",
       "dx_remove_limit",
-      [Prisma.sql`${"activity"}::text`, Prisma.sql`${activity}::text`],
+      [Prisma.sql`${kind}::text`, Prisma.sql`${name}::text`],
       { kind: "plain" }
     ),
 
-  readLimits: ({ activity, key, mostKeys }) =>
+  readLimits: ({ key, mostKeys, of }) =>
     answer<ReadonlyArray<LimitRow>>("readLimits", "dx_read_limits", [
-      Prisma.sql`${activity}::text`,
+      Prisma.sql`${of?.kind ?? null}::text`,
+      Prisma.sql`${of?.name ?? null}::text`,
       Prisma.sql`${key}::text`,
       Prisma.sql`${mostKeys}::integer`
     ], { kind: "plain", isTimeless: true })

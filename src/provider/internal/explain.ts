@@ -87,7 +87,7 @@ const withLimit = (reads: Reads, cause: Cause) =>
   cause._tag !== "ActivityLimited"
     ? Effect.succeed(cause)
     : Effect.map(
-      reads.getLimit(cause.activity.name, cause.key),
+      reads.getLimit("activity", cause.activity.name, cause.key),
       (limit) => Cause.ActivityLimited({ ...cause, limit })
     )
 
@@ -302,15 +302,13 @@ const tried = ({ deliveries, lastError, tryNumber }: AwaitedActivity) =>
   ].map((text) => `; ${text}`).join("")
 
 /** Such as `a slot of limit Charge/tenant-7 (3 at once): 3 in use`. */
-const slotOf = ({ activity, eachKey, inUse, keys, total }: Limit, key: string) => {
+const slotOf = ({ eachKey, inUse, keys, name, total }: Limit, key: string) => {
   const ofKey = keys.find((one) => one.key === key)
   const bound = ofKey?.own ?? eachKey
   const isOfKey = bound !== null && (total?.concurrency === null || inUse < (total?.concurrency ?? Infinity))
   return isOfKey
-    ? `a slot of limit ${key === "" ? activity : `${activity}/${key}`} (${shownBound(bound)}): ${
-      ofKey?.inUse ?? 0
-    } in use`
-    : `a slot of limit ${activity} (${shownBound(total)}): ${inUse} in use`
+    ? `a slot of limit ${key === "" ? name : `${name}/${key}`} (${shownBound(bound)}): ${ofKey?.inUse ?? 0} in use`
+    : `a slot of limit ${name} (${shownBound(total)}): ${inUse} in use`
 }
 
 const why = ({ reason }: Pause) => reason === null ? "" : ` (${reason})`

@@ -1,8 +1,8 @@
 /**
- * The limits of activities, as operators and programs set and read them.
+ * Limits, as operators and programs set and read them.
  */
 import * as Effect from "effect/Effect"
-import type { LimitChanges } from "../../model/Limit.ts"
+import type { LimitChanges, LimitKind } from "../../model/Limit.ts"
 import * as limits from "../../model/shared/limits.ts"
 import { Hint } from "../../waking/Notifier.ts"
 import type { Notifier } from "../../waking/Notifier.ts"
@@ -18,38 +18,44 @@ export const make = (
   notifier: Notifier["Service"] | undefined
 ): Pick<Service, "setLimit" | "removeLimit" | "getLimits" | "getLimit"> => {
   /** The store says it to those that listen to it. */
-  const announce = Effect.suspend(() =>
-    notifier === undefined ? Effect.void : notifier.announce([Hint.Work({ queue: "worker", visibleAtMs: 0 })])
-  ).pipe(Effect.ignore)
+  const announce = (kind: LimitKind) =>
+    notifier === undefined || kind === "task" ? Effect.void : Effect.ignore(
+      notifier.announce([Hint.Work({ queue: kind === "activity" ? "worker" : "orchestrator", visibleAtMs: 0 })])
+    )
 
-  const announced = <E, R>(change: Effect.Effect<boolean, E, R>) =>
-    Effect.tap(change, (hasChanged) => hasChanged ? announce : Effect.void)
+  const announced = <E, R>(kind: LimitKind, change: Effect.Effect<boolean, E, R>) =>
+    Effect.tap(change, (hasChanged) => hasChanged ? announce(kind) : Effect.void)
 
   const decoded = (rows: ReadonlyArray<limits.LimitRow>) => rows.map(limits.decode)
 
   return {
-    setLimit: (activity, changes, options) =>
-      checked("setLimit", [check.given("activity", activity, check.name), problemOf(changes)], () =>
-        announced(
-          driver.setLimit({ activity, changes: limits.encode(changes), replaces: options?.replaces ?? true })
-        )),
-
-    removeLimit: (activity) =>
+    setLimit: (kind, name, changes, options) =>
       checked(
-        "removeLimit",
-        [check.given("activity", activity, check.name)],
-        () => announced(driver.removeLimit(activity))
+        "setLimit",
+        [problemOfKind(kind), check.given(kind, name, check.name), problemOf(changes)],
+        () =>
+          announced(
+            kind,
+            driver.setLimit({ kind, name, changes: limits.encode(changes), replaces: options?.replaces ?? true })
+          )
       ),
 
-    getLimits: Effect.map(driver.readLimits({ activity: null, key: null, mostKeys }), decoded),
+    removeLimit: (kind, name) =>
+      checked(
+        "removeLimit",
+        [problemOfKind(kind), check.given(kind, name, check.name)],
+        () => announced(kind, driver.removeLimit({ kind, name }))
+      ),
 
-    getLimit: (activity, key) =>
+    getLimits: Effect.map(driver.readLimits({ of: null, key: null, mostKeys }), decoded),
+
+    getLimit: (kind, name, key) =>
       checked(
         "getLimit",
-        [check.given("activity", activity, check.name), check.text("key", key)],
+        [problemOfKind(kind), check.given(kind, name, check.name), check.text("key", key)],
         () =>
           Effect.map(
-            driver.readLimits({ activity, key: key ?? null, mostKeys }),
+            driver.readLimits({ of: { kind, name }, key: key ?? null, mostKeys }),
             (rows) => decoded(rows)[0] ?? null
           )
       )
@@ -60,5 +66,8 @@ export const make = (
 
 /** Keys that are shown without bounds of their own. */
 const mostKeys = 100
+
+const problemOfKind = (kind: LimitKind): check.Problem =>
+  limits.kinds.includes(kind) ? undefined : ["kind", `must be one of ${limits.kinds.join(", ")}`]
 
 const problemOf = (changes: LimitChanges): check.Problem => limits.problemOfChanges(changes)

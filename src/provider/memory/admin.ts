@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import { meets } from "../../model/shared/attributes.ts"
 import type { Condition } from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { kinds } from "../../model/shared/limits.ts"
 import { keyOf } from "../../model/shared/pauses.ts"
 import { AdminDriver } from "../AdminDriver.ts"
 import type {
@@ -216,26 +217,28 @@ const queues = (store: tables.Tables) => {
 
 const limitsOf = (store: tables.Tables) =>
   ({
-    setLimit: ({ activity, changes, replaces }) =>
+    setLimit: ({ changes, kind, name, replaces }) =>
       tables.statement((now) => {
-        if (store.limits.has(activity) && !replaces) return false
-        limits.set(store, activity, changes, now)
+        if (store.limits[kind].has(name) && !replaces) return false
+        limits.set(store, kind, name, changes, now)
         tables.announce(store)
         return true
       }),
 
-    removeLimit: (activity) =>
+    removeLimit: ({ kind, name }) =>
       tables.statement((now) => {
-        const isRemoved = limits.remove(store, activity, now)
+        const isRemoved = limits.remove(store, kind, name, now)
         if (isRemoved) tables.announce(store)
         return isRemoved
       }),
 
-    readLimits: ({ activity, key, mostKeys }) =>
+    readLimits: ({ key, mostKeys, of }) =>
       Effect.sync(() =>
-        [...store.limits.keys()].sort()
-          .filter((name) => activity === null || name === activity)
-          .flatMap((name) => limits.read(store, name, key, mostKeys) ?? [])
+        kinds.filter((kind) => of === null || of.kind === kind).flatMap((kind) =>
+          [...store.limits[kind].keys()].sort()
+            .filter((name) => of === null || name === of.name)
+            .flatMap((name) => limits.read(store, kind, name, key, mostKeys) ?? [])
+        )
       )
   }) satisfies Partial<AdminDriver["Service"]>
 

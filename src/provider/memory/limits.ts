@@ -1,6 +1,7 @@
 /**
- * Limits of activities: who waits for a slot, who gets one. As `dx_admit_activities` and `dx_admit_at_once` do it.
+ * Limits: who waits for a slot, who gets one. As `dx_admit_activities` and `dx_admit_at_once` do it.
  */
+import type { LimitKind } from "../../model/Limit.ts"
 import type { BoundRow, EncodedChanges, LimitRow } from "../../model/shared/limits.ts"
 import type { EncodedActivity } from "../ProviderDriver.ts"
 import * as tables from "./tables.ts"
@@ -31,7 +32,7 @@ export const atOnce = (store: tables.Tables): (activity: EncodedActivity) => boo
 
 /** The limit of an activity that is about to be stored. */
 export const limitOf = ({ limits }: tables.Tables, { name, servedBy }: EncodedActivity): tables.Limit | undefined =>
-  servedBy === undefined ? limits.get(name) : undefined
+  servedBy === undefined ? limits.activity.get(name) : undefined
 
 /** Deletes an activity that its worker does not end. */
 export const drop = (store: tables.Tables, id: number): void => {
@@ -58,7 +59,7 @@ export const admit = (store: tables.Tables, wanted: Wanted, now: number): number
   const parked = [...store.activities].filter(([, activity]) => isParked(activity) && wanted.isServed(activity))
   const next: Array<number> = []
   for (const name of [...new Set(parked.map(([, { limitName }]) => limitName!))].sort()) {
-    const limit = store.limits.get(name)
+    const limit = store.limits.activity.get(name)
     const ofName = parked.filter(([, { limitName }]) => limitName === name).sort(([a], [b]) => a - b)
       .map(([, activity]) => activity)
     if (limit === undefined) {
@@ -73,11 +74,12 @@ export const admit = (store: tables.Tables, wanted: Wanted, now: number): number
 
 export const set = (
   store: tables.Tables,
+  kind: LimitKind,
   name: string,
   { eachKey, keys = {}, total }: EncodedChanges,
   now: number
 ): void => {
-  const limit = tables.entry(store.limits, name, (): tables.Limit => ({
+  const limit = tables.entry(store.limits[kind], name, (): tables.Limit => ({
     total: null,
     eachKey: null,
     own: new Map(),
@@ -94,6 +96,7 @@ export const set = (
     if (bound !== null) limit.own.set(key, bound)
     else if (limit.own.delete(key)) limit.keyFreeMs.delete(key)
   }
+  if (kind !== "activity") return
   for (const activity of store.activities.values()) {
     if (activity.name !== name || activity.servedBy !== undefined) continue
     activity.limitName = name
@@ -101,28 +104,30 @@ export const set = (
   }
 }
 
-export const remove = (store: tables.Tables, name: string, now: number): boolean => {
-  for (const activity of store.activities.values()) {
+export const remove = (store: tables.Tables, kind: LimitKind, name: string, now: number): boolean => {
+  for (const activity of kind === "activity" ? store.activities.values() : []) {
     if (activity.limitName === name && isParked(activity)) release(activity, now)
   }
-  return store.limits.delete(name)
+  return store.limits[kind].delete(name)
 }
 
 export const read = (
   store: tables.Tables,
+  kind: LimitKind,
   name: string,
   key: string | null,
   mostKeys: number
 ): LimitRow | undefined => {
-  const limit = store.limits.get(name)
+  const limit = store.limits[kind].get(name)
   if (limit === undefined) return undefined
-  const queued = [...store.activities.values()].filter(({ limitName }) => limitName === name)
+  const queued = kind !== "activity" ? [] : [...store.activities.values()].filter(({ limitName }) => limitName === name)
   const uses = [...new Set([...queued.map(keyOf), ...limit.own.keys()])].map((of) => ({
     key: of,
     own: limit.own.get(of) ?? null,
     ...useOf(queued.filter((activity) => keyOf(activity) === of))
   })).sort((a, b) => b.waiting - a.waiting || b.inUse - a.inUse || (a.key < b.key ? -1 : 1))
   return {
+    kind,
     name,
     sinceMs: limit.sinceMs,
     total: orNone(limit.total),

@@ -77,7 +77,7 @@ export const make = (store: tables.Tables) =>
       ]),
       workerMs: earliest(now, [
         ...[...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs),
-        ...[...store.limits.values()].flatMap(({ nextMs }) => nextMs ?? [])
+        ...[...store.limits.activity.values()].flatMap(({ nextMs }) => nextMs ?? [])
       ]),
       paused: tables.pausesOf(store)
     })),

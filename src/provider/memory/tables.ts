@@ -5,6 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Block, BlockReport } from "../../model/Block.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, InstanceStatus } from "../../model/Instance.ts"
+import type { LimitKind } from "../../model/Limit.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import type { Pause } from "../../model/Pause.ts"
 import type { Encoded } from "../../model/shared/attributes.ts"
@@ -60,7 +61,7 @@ export interface Activity extends Queued, EncodedActivity {
   limitName?: string
 }
 
-/** The limits of the activities of a name. */
+/** The limits of a name. */
 export interface Limit {
   total: BoundRow | null
   eachKey: BoundRow | null
@@ -133,7 +134,7 @@ export interface Tables {
   readonly messages: Map<number, Message>
   readonly activities: Map<number, Activity>
   /** By the name of their activities. */
-  readonly limits: Map<string, Limit>
+  readonly limits: { readonly [kind in LimitKind]: Map<string, Limit> }
   /** Locks of instances, with their pauses, whose token is empty. */
   readonly locks: Map<string, Lock>
   readonly blocks: Map<string, StoredBlock>
@@ -163,7 +164,7 @@ export const make = (): Tables => ({
   history: new Map(),
   messages: new Map(),
   activities: new Map(),
-  limits: new Map(),
+  limits: { activity: new Map(), orchestration: new Map(), task: new Map() },
   locks: new Map(),
   blocks: new Map(),
   processes: new Map(),

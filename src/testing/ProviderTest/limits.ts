@@ -32,11 +32,12 @@ import { advances, completion, receives, working } from "./unclaimed.ts"
 
 const name = "TestActivity"
 
-const limit = (changes: LimitChanges) => Effect.flatMap(Admin, (admin) => admin.setLimit(name, changes))
+const limit = (changes: LimitChanges) => Effect.flatMap(Admin, (admin) => admin.setLimit("activity", name, changes))
 
-const unlimit = Effect.flatMap(Admin, (admin) => admin.removeLimit(name))
+const unlimit = Effect.flatMap(Admin, (admin) => admin.removeLimit("activity", name))
 
-const use = (key?: string) => Effect.map(Effect.flatMap(Admin, (admin) => admin.getLimit(name, key)), (limit) => limit!)
+const use = (key?: string) =>
+  Effect.map(Effect.flatMap(Admin, (admin) => admin.getLimit("activity", name, key)), (limit) => limit!)
 
 /** Queues these activities, in this order. */
 const queue = (...activities: ReadonlyArray<readonly [id: number, limitKey?: string]>) =>
@@ -153,7 +154,7 @@ export const limits = topic("limits", {
     assert.isTrue(yield* unlimit)
     yield* claimOnly(4)
     assert.isFalse(yield* unlimit)
-    assert.isNull(yield* Effect.flatMap(Admin, (admin) => admin.getLimit(name)))
+    assert.isNull(yield* Effect.flatMap(Admin, (admin) => admin.getLimit("activity", name)))
   }),
 
   keys_are_known_before_a_limit: Effect.gen(function*() {
@@ -165,13 +166,14 @@ export const limits = topic("limits", {
   limits_of_a_program_replace_none: Effect.gen(function*() {
     const { getLimits, setLimit } = yield* Admin
     const bound = { concurrency: 3, rate: { count: 5, per: "1 minute", burst: 2 } } as const
-    assert.isTrue(yield* setLimit(name, { total: bound }, { replaces: false }))
-    assert.isFalse(yield* setLimit(name, { total: { concurrency: 1 } }, { replaces: false }))
-    yield* setLimit(name, { eachKey: { concurrency: 1 }, keys: { a: { concurrency: 2 } } })
-    yield* setLimit(name, { keys: { a: null, b: {} } })
+    assert.isTrue(yield* setLimit("activity", name, { total: bound }, { replaces: false }))
+    assert.isFalse(yield* setLimit("activity", name, { total: { concurrency: 1 } }, { replaces: false }))
+    yield* setLimit("activity", name, { eachKey: { concurrency: 1 }, keys: { a: { concurrency: 2 } } })
+    yield* setLimit("activity", name, { keys: { a: null, b: {} } })
     const [stored] = yield* getLimits
     assert.deepInclude(stored, {
-      activity: name,
+      kind: "activity",
+      name,
       total: { concurrency: 3, rate: { count: 5, perMs: 60_000, burst: 2 } },
       eachKey: { concurrency: 1, rate: null },
       inUse: 0,
@@ -181,7 +183,7 @@ export const limits = topic("limits", {
     assert.deepStrictEqual(stored!.keys, [
       { key: "b", own: { concurrency: null, rate: null }, inUse: 0, waiting: 0, oldestMs: null }
     ])
-    yield* setLimit(name, { total: null })
+    yield* setLimit("activity", name, { total: null })
     assert.isNull((yield* use()).total)
   }),
 
@@ -283,7 +285,7 @@ export const limits = topic("limits", {
     ) {
       yield* fails(limit(changes), problem)
     }
-    yield* fails(Effect.flatMap(Admin, (admin) => admin.setLimit("", {})), /is empty/)
+    yield* fails(Effect.flatMap(Admin, (admin) => admin.setLimit("activity", "", {})), /is empty/)
     assert.deepStrictEqual(yield* Effect.flatMap(Admin, (admin) => admin.getLimits), [])
   })
 })

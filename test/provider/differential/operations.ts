@@ -12,6 +12,7 @@ import type {
   TagFilter,
   VersionRange
 } from "../../../src/model/Instance.ts"
+import type { LimitKind } from "../../../src/model/Limit.ts"
 import type { PauseTarget } from "../../../src/model/Pause.ts"
 import type { EncodedChanges } from "../../../src/model/shared/limits.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
@@ -167,11 +168,12 @@ export type Operation =
   }
   | {
     readonly call: "setLimit"
-    readonly activity: string
+    readonly kind: LimitKind
+    readonly name: string
     readonly changes: EncodedChanges
     readonly replaces: boolean
   }
-  | { readonly call: "removeLimit"; readonly activity: string }
+  | { readonly call: "removeLimit"; readonly kind: LimitKind; readonly name: string }
   | { readonly call: "pause"; readonly target: PauseTarget; readonly reason: string | null }
   | { readonly call: "resume"; readonly target: PauseTarget }
   | { readonly call: "renewOrchestrationItemLocks"; readonly items: ReadonlyArray<Renewal> }

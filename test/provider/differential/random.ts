@@ -288,11 +288,12 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     activities: fc.subarray(["One", "One #gpu"])
   }),
   call(2, "setLimit", {
-    activity: limitedActivity,
+    kind: fc.constant("activity"),
+    name: limitedActivity,
     changes: limitChanges,
     replaces: fc.constantFrom(true, true, true, false)
   }),
-  call(1, "removeLimit", { activity: limitedActivity }),
+  call(1, "removeLimit", { kind: fc.constant("activity"), name: limitedActivity }),
   call(1, "pause", { target: pauseTarget, reason: orNull(fc.constantFrom("look", "ç 😀")) }),
   call(2, "resume", { target: pauseTarget }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),

@@ -205,7 +205,7 @@ const perform = Effect.fnUntraced(function*(
     case "setLimit":
       return [yield* admin.setLimit(operation), yield* limitsOf(side)]
     case "removeLimit":
-      return [yield* admin.removeLimit(operation.activity), yield* limitsOf(side)]
+      return [yield* admin.removeLimit(operation), yield* limitsOf(side)]
     case "pause":
       return [yield* admin.pause(operation), yield* driver.readPaused]
     case "resume":
@@ -617,7 +617,7 @@ const listsOf = Effect.fnUntraced(function*(
 })
 
 /** The limits and their use. */
-const limitsOf = ({ admin }: Side) => admin.readLimits({ activity: null, key: null, mostKeys: 2 })
+const limitsOf = ({ admin }: Side) => admin.readLimits({ of: null, key: null, mostKeys: 2 })
 
 /** Those that an instance begins with, or that a turn changes; null removes one. */
 const attributesOf = (step: number) => [

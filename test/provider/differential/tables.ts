@@ -53,32 +53,38 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.tag,
       row.limitName ?? null
     ]),
-    limits: sorted([...tables.limits].map(([name, { eachKey, lastKey, sinceMs, total }]) => [
-      name,
-      ...[total, eachKey].flatMap((bound) => [
-        bound?.concurrency ?? null,
-        bound?.rate ?? null,
-        bound?.rateMs ?? null,
-        bound?.burst ?? null
-      ]),
-      sinceMs,
-      lastKey
-    ])),
-    limit_keys: sorted([...tables.limits].flatMap(([name, { keyFreeMs, own }]) =>
-      [...new Set([...own.keys(), ...keyFreeMs.keys()])].map((key) => {
-        const bound = own.get(key)
-        return [
-          name,
-          key,
-          bound !== undefined,
+    limits: sorted(
+      limitsOf(tables).map(([kind, name, { eachKey, lastKey, sinceMs, total }]) => [
+        kind,
+        name,
+        ...[total, eachKey].flatMap((bound) => [
           bound?.concurrency ?? null,
           bound?.rate ?? null,
           bound?.rateMs ?? null,
-          bound?.burst ?? null,
-          keyFreeMs.get(key) ?? 0
-        ]
-      })
-    )),
+          bound?.burst ?? null
+        ]),
+        sinceMs,
+        lastKey
+      ])
+    ),
+    limit_keys: sorted(
+      limitsOf(tables).flatMap(([kind, name, { keyFreeMs, own }]) =>
+        [...new Set([...own.keys(), ...keyFreeMs.keys()])].map((key) => {
+          const bound = own.get(key)
+          return [
+            kind,
+            name,
+            key,
+            bound !== undefined,
+            bound?.concurrency ?? null,
+            bound?.rate ?? null,
+            bound?.rateMs ?? null,
+            bound?.burst ?? null,
+            keyFreeMs.get(key) ?? 0
+          ]
+        })
+      )
+    ),
     instance_locks: sorted([...tables.locks].map(([instanceId, lock]) => [instanceId, lock.untilMs])),
     blocked_instances: sorted([...tables.blocks].map(([instanceId, row]) => [
       instanceId,
@@ -203,11 +209,13 @@ const columns = {
     of: `work_item, ${queue}, instance_id, execution_id, activity_id, session_id, tag, limit_name`
   },
   limits: {
-    by: "name",
-    of: `name, concurrency, rate, rate_ms, burst, key_concurrency, key_rate, key_rate_ms, key_burst, ${ms("since")},
+    by: "kind, name",
+    of: `kind, name, concurrency, rate, rate_ms, burst, key_concurrency, key_rate, key_rate_ms, key_burst, ${
+      ms("since")
+    },
          last_key`
   },
-  limit_keys: { by: "name, key", of: "name, key, is_own, concurrency, rate, rate_ms, burst, free_ms" },
+  limit_keys: { by: "kind, name, key", of: "kind, name, key, is_own, concurrency, rate, rate_ms, burst, free_ms" },
   instance_locks: { by: "instance_id", of: "instance_id, locked_until" },
   blocked_instances: {
     by: "instance_id",
@@ -239,6 +247,9 @@ const queued = (row: memory.Queued): Row => [
   row.lock?.untilMs ?? null,
   row.attemptCount
 ]
+
+const limitsOf = ({ limits }: memory.Tables) =>
+  Object.entries(limits).flatMap(([kind, byName]) => [...byName].map(([name, limit]) => [kind, name, limit] as const))
 
 const nested = <Key, Value>(map: ReadonlyMap<string, ReadonlyMap<Key, Value>>) =>
   [...map].flatMap(([outer, inner]) => [...inner].map(([key, value]) => [outer, key, value] as const))

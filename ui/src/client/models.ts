@@ -23,6 +23,7 @@ export type Chunk = typeof Api.Chunk.Type
 export type Question = typeof Api.Question.Type
 export type Asked = typeof Api.Asked.Type
 export type Limit = typeof Api.Limit.Type
+export type LimitKind = typeof Api.LimitKind.Type
 export type LimitScope = typeof Api.LimitScope.Type
 export type Bound = typeof Api.Bound.Type
 export type Session = typeof Api.Session.Type

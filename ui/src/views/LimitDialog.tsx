@@ -1,24 +1,28 @@
 import { useState } from "preact/hooks"
 import { toast } from "../app/contexts.ts"
 import { api } from "../client/client.ts"
-import type { Bound, LimitScope } from "../client/models.ts"
+import type { Bound, LimitKind, LimitScope } from "../client/models.ts"
 import { ActionDialog } from "../parts/dialog.tsx"
 import { SelectField, TextField } from "../parts/fields.tsx"
 import { boundOf, boundWords, draftOf, problemsOf } from "./limits.ts"
+
+const kinds: ReadonlyArray<LimitKind> = ["activity", "orchestration", "task"]
 
 /** What someone is about to do with a limit. */
 export type Doing =
   | {
     readonly action: "set"
+    readonly kind: LimitKind
     /** Null: to be typed. */
-    readonly activity: string | null
+    readonly name: string | null
     readonly scope: LimitScope
     readonly bound: Bound | null
   }
   | {
     readonly action: "remove"
-    readonly activity: string
-    /** Null: all of the activity. */
+    readonly kind: LimitKind
+    readonly name: string
+    /** Null: all of the definition. */
     readonly scope: LimitScope | null
   }
 
@@ -31,13 +35,14 @@ export const LimitDialog = ({ doing, ...props }: Props & { readonly doing: Doing
   doing.action === "set" ? <SetDialog {...props} {...doing} /> : <RemoveDialog {...props} {...doing} />
 
 const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
-  const [activity, setActivity] = useState(props.activity ?? "")
+  const [of, setOf] = useState(props.kind)
+  const [name, setName] = useState(props.name ?? "")
   const [kind, setKind] = useState(props.scope.kind)
   const [key, setKey] = useState(props.scope.key ?? "")
   const [draft, setDraft] = useState(() => draftOf(props.bound))
   const problems = problemsOf(draft)
   const isFixed = props.bound !== null || (props.scope.kind === "key" && props.scope.key !== null)
-  const isFit = Object.keys(problems).length === 0 && activity.trim() !== "" &&
+  const isFit = Object.keys(problems).length === 0 && name.trim() !== "" &&
     (kind !== "key" || isFixed || key.trim() !== "")
   const field = (name: keyof typeof draft) => ({
     value: draft[name],
@@ -46,13 +51,14 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
   })
   return (
     <ActionDialog
-      title={props.activity === null ? "Set a limit" : `Set the limit of ${props.activity}`}
+      title={props.name === null ? "Set a limit" : `Set the limit of ${props.kind} ${props.name}`}
       confirm="Set"
       canRun={isFit}
       effect={() =>
         api.operate.setLimit({
           payload: {
-            activity: props.activity ?? activity.trim(),
+            kind: of,
+            name: props.name ?? name.trim(),
             scope: { kind, key: kind === "key" ? key : null },
             bound: boundOf(draft)
           }
@@ -67,7 +73,17 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
         It holds for all processes at once. What waits begins as soon as there is room; what runs is not interrupted,
         and counts.
       </p>
-      {props.activity === null && <TextField label="Activity" value={activity} onInput={setActivity} />}
+      {props.name === null && (
+        <>
+          <SelectField
+            label="Kind"
+            value={of}
+            options={kinds.map((kind) => [kind, kind])}
+            onInput={(value) => setOf(value as LimitKind)}
+          />
+          <TextField label="Name" value={name} onInput={setName} />
+        </>
+      )}
       {isFixed
         ? (
           <p class="muted">
@@ -83,7 +99,12 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
           />
         )}
       {!isFixed && kind === "key" && (
-        <TextField label="Key" value={key} onInput={setKey} hint="What limitKey of the activity makes of a payload." />
+        <TextField
+          label="Key"
+          value={key}
+          onInput={setKey}
+          hint="What limitKey of the definition makes of a payload."
+        />
       )}
       <TextField label="At once" {...field("concurrency")} placeholder="no bound" />
       <div class="fields">
@@ -97,22 +118,22 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
 }
 
 const RemoveDialog = (props: Props & Extract<Doing, { action: "remove" }>) => {
-  const { activity, scope } = props
+  const { kind, name, scope } = props
   const [typed, setTyped] = useState("")
   const of = scope === null
-    ? `all limits of ${activity}`
+    ? `all limits of ${kind} ${name}`
     : scope.kind === "total"
-    ? `the limit of ${activity}`
+    ? `the limit of ${kind} ${name}`
     : scope.kind === "eachKey"
-    ? `the limit of each key of ${activity}`
-    : `the limit of key ${scope.key} of ${activity}`
+    ? `the limit of each key of ${kind} ${name}`
+    : `the limit of key ${scope.key} of ${kind} ${name}`
   return (
     <ActionDialog
       title={`Remove ${of}`}
       confirm="Remove"
       isDanger
-      canRun={scope !== null || typed.trim() === activity.trim()}
-      effect={() => api.operate.removeLimit({ payload: { activity, ...(scope === null ? {} : { scope }) } })}
+      canRun={scope !== null || typed.trim() === name.trim()}
+      effect={() => api.operate.removeLimit({ payload: { kind, name, ...(scope === null ? {} : { scope }) } })}
       onDone={({ message }) => {
         toast(message)
         props.onDone()
@@ -123,11 +144,11 @@ const RemoveDialog = (props: Props & Extract<Doing, { action: "remove" }>) => {
         {scope === null
           ? "All that waits for them begins as soon as processes have slots."
           : scope.kind === "key"
-          ? "Its activities fall under the bound of each key."
+          ? "It falls under the bound of each key."
           : "What waits for it alone begins as soon as processes have slots."}
       </p>
       {scope === null && (
-        <TextField label="Type the name to confirm" value={typed} onInput={setTyped} placeholder={activity} />
+        <TextField label="Type the name to confirm" value={typed} onInput={setTyped} placeholder={name} />
       )}
     </ActionDialog>
   )

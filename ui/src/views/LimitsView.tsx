@@ -8,7 +8,7 @@ import { Ago, For, Num, number } from "../parts/time.tsx"
 import { type Doing, LimitDialog } from "./LimitDialog.tsx"
 import { boundWords } from "./limits.ts"
 
-/** How many activities may be under way, how often one may begin, and what waits for that. */
+/** How much of a definition may be under way, how often one may begin, and what waits for that. */
 export const LimitsView = () => {
   const limits = useQuery(() => api.read.limits({}), [], { everyMs: 3000 })
   const [doing, setDoing] = useState<Doing | null>(null)
@@ -23,7 +23,7 @@ export const LimitsView = () => {
             class="button main"
             disabled={readOnly !== undefined}
             title={readOnly}
-            onClick={() => setDoing({ action: "set", activity: null, scope: total, bound: null })}
+            onClick={() => setDoing({ action: "set", kind: "activity", name: null, scope: total, bound: null })}
           >
             Set a limit
           </button>
@@ -33,14 +33,14 @@ export const LimitsView = () => {
         {(all) =>
           all.length === 0
             ? (
-              <Panel title="Limits of activities">
+              <Panel title="Limits">
                 <Empty>
-                  No activity has a limit. What programs and operators set would be here: how many are in use, and what
+                  Nothing has a limit. What programs and operators set would be here: how many are in use, and what
                   waits.
                 </Empty>
               </Panel>
             )
-            : <>{all.map((limit) => <Of key={limit.activity} limit={limit} onDo={setDoing} />)}</>}
+            : <>{all.map((limit) => <Of key={`${limit.kind} ${limit.name}`} limit={limit} onDo={setDoing} />)}</>}
       </Answer>
       {doing !== null && <LimitDialog doing={doing} onDone={limits.reload} onClose={() => setDoing(null)} />}
     </>
@@ -51,7 +51,8 @@ const total: LimitScope = { kind: "total", key: null }
 
 const Of = ({ limit, onDo }: { readonly limit: Limit; readonly onDo: (doing: Doing) => void }) => {
   const readOnly = useReadOnly()
-  const { activity } = limit
+  const { kind, name } = limit
+  const whole = `${kind} ${name}`
   const button = (text: string, of: string, doing: Doing) => (
     <button
       type="button"
@@ -66,32 +67,33 @@ const Of = ({ limit, onDo }: { readonly limit: Limit; readonly onDo: (doing: Doi
   )
   const buttons = (scope: LimitScope, of: string, bound: Limit["total"]) => (
     <span class="row tight end-of-row">
-      {button(bound === null ? "Set…" : "Change…", of, { action: "set", activity, scope, bound })}
-      {bound !== null && button("Remove…", of, { action: "remove", activity, scope })}
+      {button(bound === null ? "Set…" : "Change…", of, { action: "set", kind, name, scope, bound })}
+      {bound !== null && button("Remove…", of, { action: "remove", kind, name, scope })}
     </span>
   )
   const left = limit.keyCount - limit.keys.filter(({ inUse, waiting }) => inUse + waiting > 0).length
   return (
     <Panel
-      title={activity}
+      title={whole}
       end={
         <>
           <span class="muted small">
             changed <Ago atMs={limit.sinceMs} />
           </span>
-          {button("Bound of a key…", activity, {
+          {button("Bound of a key…", whole, {
             action: "set",
-            activity,
+            kind,
+            name,
             scope: { kind: "key", key: null },
             bound: null
           })}
-          {button("Remove all…", activity, { action: "remove", activity, scope: null })}
+          {button("Remove all…", whole, { action: "remove", kind, name, scope: null })}
         </>
       }
     >
       <Table
         isCards
-        label={`Limits of ${activity}`}
+        label={`Limits of ${whole}`}
         head={["Of", "Bound", "In use", "Waiting", "Oldest waits for", "-Actions"]}
         nums={[2, 3]}
       >
@@ -99,13 +101,13 @@ const Of = ({ limit, onDo }: { readonly limit: Limit; readonly onDo: (doing: Doi
           name={<strong>all together</strong>}
           bound={boundWords(limit.total)}
           use={limit}
-          end={buttons(total, `all of ${activity}`, limit.total)}
+          end={buttons(total, `all of ${whole}`, limit.total)}
         />
         <Row
           name={<strong>each key</strong>}
           bound={boundWords(limit.eachKey)}
           use={null}
-          end={buttons({ kind: "eachKey", key: null }, `each key of ${activity}`, limit.eachKey)}
+          end={buttons({ kind: "eachKey", key: null }, `each key of ${whole}`, limit.eachKey)}
         />
         {limit.keys.map((one) => (
           <Row
@@ -113,11 +115,11 @@ const Of = ({ limit, onDo }: { readonly limit: Limit; readonly onDo: (doing: Doi
             name={one.key === "" ? <span class="muted">without a key</span> : <span class="chip">{one.key}</span>}
             bound={one.own === null ? "as each key" : boundWords(one.own)}
             use={one}
-            end={buttons({ kind: "key", key: one.key }, `key ${one.key} of ${activity}`, one.own)}
+            end={buttons({ kind: "key", key: one.key }, `key ${one.key} of ${whole}`, one.own)}
           />
         ))}
       </Table>
-      {left > 0 && <p class="note">{number(left)} more keys are in the queue.</p>}
+      {left > 0 && <p class="note">{number(left)} more keys are in use.</p>}
     </Panel>
   )
 }
