@@ -5,14 +5,17 @@
 -- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
 -- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
--- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
+-- slot of its limit, and is waked otherwise. A wake-up of a task with a limit stands for any task of its name, so the
+-- claimed one may be another (dx_admit_tasks).
 --
 -- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
 -- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
 -- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
 -- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
--- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
+-- Bound: the wake-ups given, and what dx_admit_tasks reads. Locks: the tasks, by id (skip locked); then those of
+-- dx_admit_tasks, by name.
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
   p_ids uuid[],                    -- of the task that each wake-up names; null: it names none
   p_names text[],                  -- of the tasks that the caller serves
@@ -52,6 +55,13 @@ DECLARE
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
   v_unserved uuid[] := '{}';
+  v_limited CONSTANT text[] := dx_limited_tasks();
+  v_stands_for text[] := array_fill(NULL::text, ARRAY[cardinality(p_ids)]); -- the name of whose tasks one may begin
+  v_answers uuid[] := p_ids;
+  v_waiting_suspects bigint[] := '{}'; -- their positions
+  v_freed text[] := '{}';
+  v_admitted record;
+  v_position bigint;
 BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
@@ -62,13 +72,19 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
-      FROM queue_tasks AS t WHERE t.id = item.id
+        t.reply_execution_id, t.unserved_at, t.has_slot, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
+      FROM queue_tasks AS t
+      WHERE t.id = item.id
+        -- Those that wait for a slot are locked in the order of their limit.
+        AND (num_nulls(t.has_slot) = 1 OR t.has_slot OR t.lost >= 2 OR t.name <> ALL (p_names))
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
     IF v_row.id = v_previous THEN
       v_outcomes[v_row.position] := 'Busy';
+      IF v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN
+        v_stands_for[v_row.position] := v_row.name;
+      END IF;
       CONTINUE;
     END IF;
     v_previous := v_row.id;
@@ -97,14 +113,23 @@ BEGIN
     IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
+    IF v_outcomes[v_row.position] IN ('Busy', 'Ended') AND v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN
+      v_stands_for[v_row.position] := v_row.name;
+    END IF;
     CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
     IF v_row.reply_instance_id IS NOT NULL
       AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
     THEN
       v_cancelled := v_cancelled || v_row.id;
       v_outcomes[v_row.position] := 'Ended';
+      IF v_row.has_slot THEN
+        v_freed := v_freed || v_row.name;
+      END IF;
     ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
       v_dead := v_dead || v_row.id;
+      IF v_row.has_slot THEN
+        v_freed := v_freed || v_row.name;
+      END IF;
     ELSE
       IF v_row_losses >= 2 THEN
         v_most := least(v_most, dx_group_of(v_row_losses, p_suspects));
@@ -113,6 +138,12 @@ BEGIN
           CONTINUE;
         END IF;
         v_suspects := v_suspects + 1;
+      END IF;
+      IF NOT v_row.has_slot THEN
+        v_outcomes[v_row.position] := 'Suspect';
+        v_waiting_suspects := v_waiting_suspects || v_row.position;
+        v_freed := v_freed || v_row.name;
+        CONTINUE;
       END IF;
       v_claimed := v_claimed || v_row.id;
       v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
@@ -123,6 +154,41 @@ BEGIN
       v_lost := v_lost || v_row.id;
     END IF;
   END LOOP;
+
+  -- Another transaction has locked it, or it waits for a slot. If the other one is neither a claim nor an end, nothing
+  -- else wakes the task.
+  IF 'Missing' = ANY (v_outcomes) THEN
+    FOR v_row IN
+      SELECT item.position, t.* FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
+      CROSS JOIN LATERAL (
+        SELECT
+          x.name, x.status, x.run_at > v_now AS is_early, NOT x.has_slot AND x.lost < 2 AS is_limited,
+          x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
+        FROM queue_tasks AS x WHERE x.id = item.id
+        OFFSET 0
+      ) AS t
+      WHERE v_outcomes[item.position] = 'Missing'
+    LOOP
+      v_outcomes[v_row.position] := CASE
+        WHEN v_row.is_limited AND v_row.is_early THEN 'NotDue'
+        WHEN v_row.is_limited THEN 'Limited'
+        WHEN v_row.is_waiting THEN 'Locked'
+        ELSE 'Busy'
+      END;
+      IF v_outcomes[v_row.position] IN ('Limited', 'Busy') AND v_row.name = ANY (p_names)
+        AND (v_row.is_limited OR v_row.name = ANY (v_limited))
+      THEN
+        v_stands_for[v_row.position] := v_row.name;
+      END IF;
+    END LOOP;
+  END IF;
+
+  v_freed := v_freed || array_remove(v_stands_for, NULL);
+  IF v_freed <> '{}' THEN
+    FOR v_row IN SELECT DISTINCT freed.name COLLATE "C" AS name FROM unnest(v_freed) AS freed (name) ORDER BY 1 LOOP
+      PERFORM pg_advisory_xact_lock(dx_limit_lock('task', v_row.name));
+    END LOOP;
+  END IF;
 
   IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
     PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
@@ -142,20 +208,49 @@ BEGIN
     WHERE t.id = ANY (v_again);
   END IF;
 
-  -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
-  IF 'Missing' = ANY (v_outcomes) THEN
-    FOR v_row IN
-      SELECT item.position, t.is_waiting FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
-      CROSS JOIN LATERAL (
-        SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-        FROM queue_tasks AS x WHERE x.id = item.id
-        OFFSET 0
-      ) AS t
-      WHERE v_outcomes[item.position] = 'Missing'
+  FOR v_row IN
+    SELECT wakeup.name, array_agg(wakeup.position) AS positions
+    FROM unnest(v_stands_for) WITH ORDINALITY AS wakeup (name, position)
+    WHERE wakeup.name IS NOT NULL
+    GROUP BY wakeup.name
+    ORDER BY wakeup.name COLLATE "C"
+  LOOP
+    SELECT admitted.* INTO v_admitted
+    FROM dx_admit_tasks(
+      v_row.name, cardinality(v_row.positions), p_lease_ms[array_position(p_names, v_row.name)], p_worker_id,
+      p_claim_id, v_claimed || v_again, NULL, v_now_ms
+    ) AS admitted;
+    FOR v_position IN
+      SELECT item.position FROM unnest(v_row.positions) AS item (position)
+      -- Each its own task, if that has begun.
+      ORDER BY p_ids[item.position] = ANY (v_admitted.out_ids) DESC, item.position
     LOOP
-      v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
+      IF p_ids[v_position] = ANY (v_admitted.out_ids) THEN
+        v_answers[v_position] := p_ids[v_position];
+      ELSE
+        v_answers[v_position] := v_admitted.out_ids[1];
+      END IF;
+      IF v_answers[v_position] IS NOT NULL THEN
+        v_outcomes[v_position] := 'Claimed';
+        v_admitted.out_ids := array_remove(v_admitted.out_ids, v_answers[v_position]);
+      ELSE
+        v_answers[v_position] := p_ids[v_position];
+        IF NOT v_admitted.out_may_drop THEN
+          v_outcomes[v_position] := 'Locked';
+        END IF;
+      END IF;
     END LOOP;
-  END IF;
+  END LOOP;
+  FOREACH v_position IN ARRAY v_waiting_suspects LOOP
+    SELECT admitted.* INTO v_admitted FROM queue_tasks AS t
+    CROSS JOIN LATERAL dx_admit_tasks(
+      t.name, 1, p_lease_ms[array_position(p_names, t.name)], p_worker_id, p_claim_id, '{}', t.id, v_now_ms
+    ) AS admitted
+    WHERE t.id = p_ids[v_position];
+    IF v_admitted.out_ids <> '{}' THEN
+      v_outcomes[v_position] := 'Claimed';
+    END IF;
+  END LOOP;
 
   RETURN QUERY
   SELECT
@@ -167,7 +262,7 @@ BEGIN
       THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
     END,
     t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
+  FROM unnest(v_outcomes, v_answers) WITH ORDINALITY AS answer (outcome, id, position)
   LEFT JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = answer.id OFFSET 0) AS t ON true
   ORDER BY answer.position;
 END

@@ -7,7 +7,8 @@
 --
 -- The attempt of a completed task stays in the row of the task: its number, worker and times.
 --
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then as dx_free_task_slots, but not in a transaction of a handler,
+-- whose commit is followed by a call with p_committed.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
   p_ids uuid[], p_attempts integer[], p_results text[],
   p_committed boolean[],           -- checks that its own transaction has completed the task, and completes nothing
@@ -20,10 +21,11 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[];
   v_announced uuid[];
+  v_freed text[];
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
-      given.position, given.result, task.id, task.is_announced,
+      given.position, given.result, given.is_committed, task.id, task.name, task.has_slot, task.is_announced,
       CASE
         WHEN task.attempt IS DISTINCT FROM given.attempt THEN 'Stale'
         WHEN task.status = 'Completed' AND NOT p_is_first THEN 'Done'
@@ -38,7 +40,7 @@ BEGIN
       ORDER BY i.id, i.position
     ) AS given
     LEFT JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+      SELECT t.id, t.name, t.status, t.attempt, t.has_slot, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
@@ -46,7 +48,7 @@ BEGIN
   completed AS (
     UPDATE queue_tasks AS t
     SET status = 'Completed', result = item.result, error = NULL, lease_until = NULL, heartbeat_at = NULL,
-        look_at = NULL, updated_at = v_now, ended_at = v_now
+        look_at = NULL, has_slot = NULL, updated_at = v_now, ended_at = v_now
     FROM item WHERE t.id = item.id AND item.outcome = 'Complete'
   )
   SELECT
@@ -54,12 +56,18 @@ BEGIN
       WHEN bool_or(item.outcome <> 'Complete')
       THEN array_replace(array_agg(item.outcome ORDER BY item.position), 'Complete', 'Done')
     END,
-    array_agg(item.id) FILTER (WHERE item.outcome = 'Complete' AND item.is_announced)
-  INTO v_outcomes, v_announced
+    array_agg(item.id) FILTER (WHERE item.outcome = 'Complete' AND item.is_announced),
+    array_agg(item.name) FILTER (
+      WHERE CASE item.outcome WHEN 'Complete' THEN item.has_slot WHEN 'Done' THEN item.is_committed END
+    )
+  INTO v_outcomes, v_announced, v_freed
   FROM item;
 
   IF v_announced IS NOT NULL THEN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
+  IF v_freed IS NOT NULL AND NOT p_is_first THEN
+    PERFORM dx_free_task_slots(v_freed, v_now_ms);
   END IF;
   RETURN v_outcomes;
 END

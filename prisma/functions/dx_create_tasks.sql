@@ -6,8 +6,8 @@
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
-  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+  p_tasks jsonb,                   -- [{id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms,
+                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
                                    -- name, payload, max_attempts and queue are needed; runs at the later of delay and
                                    -- time
   p_now_ms bigint DEFAULT NULL
@@ -19,6 +19,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_time text := regexp_replace(lpad(to_hex(v_now_ms), 12, '0'), '^(.{8})', '\1-') || '-7';
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
   v_new uuid[];
 BEGIN
@@ -26,25 +27,28 @@ BEGIN
     SELECT
       -- Version 7: 48 bits of time before the random ones.
       COALESCE(i.id, (v_time || substr(gen_random_uuid()::text, 16))::uuid) AS id,
-      i.name, i.key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
+      i.name, i.key, i.limit_key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
       i.reply_instance_id, i.reply_execution_id, i.reply_name, i.trace_context, i.position
     FROM ROWS FROM (
       jsonb_to_recordset(p_tasks) AS (
-        id uuid, name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint,
-        run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+        id uuid, name text, key text, limit_key text, payload text, max_attempts integer, queue text, wakeup jsonb,
+        delay_ms bigint, run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text,
+        trace_context text
       )
     ) WITH ORDINALITY AS i (
-      id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
       reply_instance_id, reply_execution_id, reply_name, trace_context, position
     )
   ),
   created AS (
     INSERT INTO queue_tasks AS t (
-      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
+      id, name, key, limit_key, has_slot, payload, max_attempts, run_at, look_at, queue, wakeup,
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      item.id, item.name, item.key, item.payload, item.max_attempts, due.at,
+      item.id, item.name, item.key,
+      CASE WHEN item.name = ANY (v_limited) THEN COALESCE(item.limit_key, '') ELSE item.limit_key END,
+      CASE WHEN item.name = ANY (v_limited) THEN false END, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
       item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,

@@ -4,7 +4,7 @@
 -- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
 -- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
 -- count (given back) leaves the task as it was before.
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then as dx_free_task_slots.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
   p_now_ms bigint DEFAULT NULL
@@ -16,7 +16,9 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_announced uuid[] := '{}';
+  v_freed text[] := '{}';
   v_run_at timestamptz;
   v_row record;
   v_previous uuid;
@@ -35,7 +37,7 @@ BEGIN
     ) AS item
     CROSS JOIN LATERAL (
       SELECT
-        t.id, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
+        t.id, t.name, t.has_slot, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
         t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE
@@ -43,6 +45,9 @@ BEGIN
   LOOP
     CONTINUE WHEN v_row.attempt <> v_row.expected OR v_row.status <> 'Running' OR v_row.id = v_previous;
     v_previous := v_row.id;
+    IF v_row.has_slot THEN
+      v_freed := v_freed || v_row.name;
+    END IF;
     INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome, error)
     VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, v_row.outcome, v_row.problem)
     ON CONFLICT DO NOTHING;
@@ -51,7 +56,7 @@ BEGIN
       v_outcomes[v_row.position] := 'Dead';
       UPDATE queue_tasks AS t
       SET status = 'Dead', error = v_row.problem, worker_id = NULL, started_at = NULL, lease_until = NULL,
-          heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
+          heartbeat_at = NULL, look_at = NULL, has_slot = NULL, updated_at = v_now, dead_at = v_now
       WHERE t.id = v_row.id;
       IF v_row.is_announced THEN
         v_announced := v_announced || v_row.id;
@@ -66,6 +71,8 @@ BEGIN
         lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
         error = COALESCE(v_row.problem, t.error), run_at = v_run_at, worker_id = NULL, started_at = NULL,
         lease_until = NULL, heartbeat_at = NULL, look_at = v_run_at + interval '30 seconds',
+        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
+        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END,
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
@@ -74,6 +81,9 @@ BEGIN
 
   IF v_announced <> '{}' THEN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
+  IF v_freed <> '{}' THEN
+    PERFORM dx_free_task_slots(v_freed, v_now_ms);
   END IF;
   RETURN v_outcomes;
 END

@@ -1,6 +1,6 @@
 -- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
--- null. oldestMs is when the oldest one that waits was stored.
+-- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
 -- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
 -- Bound: what waits for these limits or has a slot of them. Locks: none.
@@ -61,6 +61,9 @@ BEGIN
             UNION ALL
             SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
             WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT t.limit_key, NOT t.has_slot, greatest(t.run_at, t.created_at) FROM queue_tasks AS t
+            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name AND (t.has_slot OR t.run_at <= now())
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each

@@ -14,6 +14,7 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
 BEGIN
   IF p_ids IS NULL THEN
@@ -36,7 +37,9 @@ BEGIN
   WITH redriven AS (
     UPDATE queue_tasks AS t
     SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
-        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL
+        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL,
+        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
+        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END
     WHERE t.id = ANY (v_ids)
     RETURNING t.id, t.queue, t.wakeup
   )

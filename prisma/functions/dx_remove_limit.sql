@@ -21,6 +21,8 @@ BEGIN
   DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
   IF p_kind = 'activity' THEN
     PERFORM dx_release_activities(p_name, v_now);
+  ELSIF p_kind = 'task' THEN
+    PERFORM dx_release_tasks(p_name, v_now_ms);
   END IF;
   RETURN true;
 END

@@ -58,6 +58,8 @@ BEGIN
 
   IF p_kind = 'activity' THEN
     PERFORM dx_limit_activities(p_name, v_now);
+  ELSIF p_kind = 'task' THEN
+    PERFORM dx_limit_tasks(p_name, v_now_ms);
   END IF;
   RETURN true;
 END

@@ -5,13 +5,16 @@
 -- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
 -- sweeps at the same time write one wake-up for it.
 --
+-- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room gets
+-- one: the end of an attempt was announced by none, such as that of a worker that has died.
+--
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
 -- look. Those that another worker has refused since then come to the caller as they are given back.
 --
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
--- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
+-- Bound: p_limit rows, three times; of limits whose tasks wait, the tasks that run. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
   p_wakeups integer,               -- most tasks that wait and get a wake-up
@@ -31,6 +34,11 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_begin timestamptz := to_timestamp((v_now_ms - p_served_ms)::float8 / 1000);
   v_ids uuid[];
+  v_limit record;
+  v_limits text[] := ARRAY(
+    SELECT l.name FROM limits AS l WHERE l.kind = 'task' AND l.has_waiting
+    ORDER BY l.name COLLATE "C"
+  );
 BEGIN
   IF p_names IS NOT NULL THEN
     v_ids := ARRAY(
@@ -56,7 +64,8 @@ BEGIN
   WITH looked AS (
     SELECT
       t.id, t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
-      t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
+      t.status = 'Pending' AND t.run_at <= v_now
+        AND (num_nulls(t.has_slot) = 1 OR t.lost >= 2 OR t.name <> ALL (v_limits)) AS is_waiting,
       CASE
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
@@ -64,13 +73,16 @@ BEGIN
         ELSE v_now
           + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
-      row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
+      t.look_at
     FROM queue_tasks AS t WHERE t.id = ANY (v_ids)
   ),
+  placed AS (
+    SELECT looked.*, row_number() OVER (PARTITION BY looked.is_waiting ORDER BY looked.look_at) AS place FROM looked
+  ),
   moved AS (
-    UPDATE queue_tasks AS t SET look_at = looked.next_look_at
-    FROM looked WHERE t.id = looked.id
-    RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
+    UPDATE queue_tasks AS t SET look_at = placed.next_look_at
+    FROM placed WHERE t.id = placed.id
+    RETURNING t.id, t.queue, t.wakeup, placed.is_lost, placed.is_waiting, placed.place
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
@@ -82,6 +94,25 @@ BEGIN
     count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups), cardinality(v_ids) >= p_limit
   INTO out_lost, out_woken, out_is_full
   FROM moved;
+
+  FOR v_limit IN
+    SELECT l.name, l.last_key FROM limits AS l
+    WHERE l.kind = 'task'
+      AND l.name = ANY (v_limits)
+      AND COALESCE(l.next_ms, 0) <= v_now_ms
+      AND COALESCE(
+        l.concurrency > (
+          SELECT count(*) FROM queue_tasks AS t
+          WHERE t.has_slot IS NOT NULL AND t.name = l.name AND t.has_slot
+        ),
+        true
+      )
+    ORDER BY l.name COLLATE "C"
+  LOOP
+    IF dx_wake_limited_task(v_limit.name, 1, v_limit.last_key, v_now_ms, v_now_ms) THEN
+      out_woken := out_woken + 1;
+    END IF;
+  END LOOP;
 
   SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms INTO out_next_ms
   FROM queue_tasks AS t

@@ -2,10 +2,12 @@
 -- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
 -- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
+-- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks.
+--
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
 -- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
--- waiting.
+-- waiting; then those of dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -31,6 +33,7 @@ DECLARE
   v_kinds text[];
   v_parts json[];
   v_count integer := 0;
+  v_limited record;
 BEGIN
   SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
@@ -60,6 +63,7 @@ BEGIN
           AND t.attempt - t.uncounted < t.max_attempts
           AND t.lost < 2 -- dx_claim_tasks claims suspects
           AND t.name = ANY (p_names)
+          AND t.has_slot IS NULL
         FOR NO KEY UPDATE SKIP LOCKED
       ) AS task
       WHERE task.reply_instance_id IS NULL
@@ -88,6 +92,33 @@ BEGIN
     RETURN QUERY
     SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
     FROM unnest(v_parts) AS part (tasks);
+
+    IF v_count < cardinality(v_messages) AND EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task') THEN
+      SELECT * INTO v_limited
+      FROM dx_take_limited_tasks(
+        p_limit - v_count, p_queue, v_messages, p_names, p_task_lease_ms, p_worker_id, p_claim_id, v_now_ms
+      ) AS limited;
+      v_count := v_count + cardinality(v_limited.out_ids);
+      RETURN QUERY
+      SELECT
+        json_build_array(
+          json_agg(task.id), json_agg(task.name), json_agg(task.attempt), json_agg(task.counted),
+          json_agg(task.payload), json_agg(task.trace_context), json_agg(task.kind)
+        ),
+        NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+      FROM (
+        SELECT
+          t.id, t.name, t.attempt, t.attempt - t.uncounted AS counted, t.payload, t.trace_context,
+          COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind, (row_number() OVER () - 1) / 32 AS part
+        FROM unnest(v_limited.out_ids) AS admitted (id)
+        CROSS JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = admitted.id OFFSET 0) AS t
+      ) AS task
+      GROUP BY task.part;
+      IF v_limited.out_is_full THEN
+        RETURN QUERY SELECT NULL::json, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms;
+        RETURN;
+      END IF;
+    END IF;
     IF v_count = p_limit THEN
       RETURN;
     END IF;

@@ -91,6 +91,12 @@ export interface Task<
   /** @internal */
   readonly codecs: Codecs<Payload, Success, Error>
   /**
+   * The key of a payload among the tasks of a limit, not checked.
+   *
+   * @internal
+   */
+  readonly limitKey: ((payload: Payload["Type"]) => string) | undefined
+  /**
    * The kind of its wake-ups. Defaults to `task_wakeup`.
    *
    * @internal
@@ -255,16 +261,31 @@ export const make = <
       readonly payload?: Payload
       readonly success?: Success
       readonly error?: Error
+      /**
+       * The key of a task, by which limits of this definition distinguish its tasks: a tenant, a customer, an API. 1 to
+       * 256 bytes. Defaults to no key. `Admin.setLimit` and `Limits.layer` set the limits.
+       *
+       * **Gotchas**
+       *
+       * It is stored with the task, beside its payload. `create` fails with `InvalidInput` if it throws, or returns a
+       * text that is refused; `execute` dies.
+       */
+      readonly limitKey?: (payload: SchemaOf<Payload>["Type"]) => string
     }
     & Options<SchemaOf<Error>["Type"]>
 ): Task<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>> => {
   checkNameUnsafe("task", name)
-  const { error, payload, success, ...others } = options ?? {}
-  return makeWith(name, {
-    payload: payloads.schemaOf(payload),
-    success: payloads.schemaOf(success),
-    error: payloads.schemaOf(error, Schema.Never)
-  }, others)
+  const { error, limitKey, payload, success, ...others } = options ?? {}
+  return makeWith(
+    name,
+    {
+      payload: payloads.schemaOf(payload),
+      success: payloads.schemaOf(success),
+      error: payloads.schemaOf(error, Schema.Never)
+    },
+    limitKey,
+    others
+  )
 }
 
 // internal
@@ -290,6 +311,7 @@ const makeWith = <
 >(
   name: Name,
   schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error },
+  limitKey: ((payload: Payload["Type"]) => string) | undefined,
   options: Options<Error["Type"]>
 ): Task<Name, Payload, Success, Error> => {
   const codecs: Codecs<Payload, Success, Error> = {
@@ -308,6 +330,7 @@ const makeWith = <
     ...schemas,
     ...settings,
     codecs,
+    limitKey,
     attempt: Effect.flatMap(Attempt, (attempt) =>
       attempt.taskName === name
         ? Effect.succeed(attempt)
@@ -322,7 +345,7 @@ const makeWith = <
         }))
       ) as never,
     execute: (value, { key } = {}) =>
-      calls.execute(name, settings, codecs, value, key).pipe(
+      calls.execute(name, { ...settings, limitKey }, codecs, value, key).pipe(
         Effect.catch((bad) => isOfTask(bad) ? Effect.die(bad) : Effect.fail(bad))
       )
   }

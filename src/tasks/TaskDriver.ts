@@ -123,6 +123,8 @@ export interface NewTask {
   readonly id?: string | undefined
   readonly name: string
   readonly key?: string | undefined
+  /** Its key among the tasks of a limit. */
+  readonly limitKey?: string | undefined
   readonly payload: string
   readonly maxAttempts: number
   /** The queue of its wake-ups. */
@@ -148,7 +150,8 @@ export interface Created {
 }
 
 /**
- * What became of the claim of a task.
+ * What became of the claim of a task. `Limited`: it waits for a slot of its limit, and is waked otherwise. A wake-up of a
+ * task with a limit stands for any task of its name, so the claimed one may be another.
  *
  * @category models
  * @since 0.2.0
@@ -156,7 +159,7 @@ export interface Created {
 export type Claim =
   | Claimed
   | Suspect
-  | { readonly outcome: "Missing" | "Busy" | "Locked" | "Ended" }
+  | { readonly outcome: "Missing" | "Busy" | "Locked" | "Ended" | "Limited" }
   | { readonly outcome: "NotDue"; readonly dueMs: number }
   | { readonly outcome: "Unserved" | "Exhausted"; readonly id: string; readonly name: string }
 

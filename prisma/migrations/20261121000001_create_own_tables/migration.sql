@@ -111,6 +111,7 @@ CREATE TABLE limits (
   free_ms DOUBLE PRECISION NOT NULL DEFAULT 0,
   next_ms BIGINT,
   last_key TEXT NOT NULL DEFAULT '',
+  has_waiting BOOLEAN NOT NULL DEFAULT false,
   CONSTRAINT limits_pkey PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 50);
 
@@ -220,6 +221,8 @@ CREATE TABLE queue_tasks (
   reply_name TEXT,
   is_awaited BOOLEAN NOT NULL DEFAULT false,
   trace_context TEXT,
+  limit_key TEXT,
+  has_slot BOOLEAN,
   created_at TIMESTAMPTZ NOT NULL,
   updated_at TIMESTAMPTZ NOT NULL,
   ended_at TIMESTAMPTZ,
@@ -237,6 +240,9 @@ CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS N
 CREATE INDEX queue_tasks_name_idx ON queue_tasks (name) WHERE unserved_at IS NOT NULL;
 CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
+-- Not by the status, which claims of tasks without limits change.
+CREATE INDEX queue_tasks_name_has_slot_limit_key_run_at_id_idx
+  ON queue_tasks (name, has_slot, limit_key, run_at, id) WHERE has_slot IS NOT NULL;
 
 CREATE TABLE queue_task_attempts (
   task_id UUID NOT NULL,

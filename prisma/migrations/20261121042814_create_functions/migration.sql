@@ -2866,6 +2866,804 @@ BEGIN
 END
 $$;
 
+-- Returns the names of tasks that have limits.
+CREATE OR REPLACE FUNCTION dx_limited_tasks() RETURNS text[] LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'task')
+$$;
+
+-- Whether an execution of an orchestration has begun and not ended.
+--
+-- Bound: one row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_is_execution_running(p_instance_id text, p_execution_id bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN COALESCE(
+    (
+      SELECT e.status = 'Running' FROM executions AS e
+      WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id
+    ),
+    false
+  );
+END
+$$;
+
+-- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
+-- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+--
+-- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
+-- next look.
+--
+-- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
+-- deleted.
+CREATE OR REPLACE FUNCTION dx_announce_task_ends(
+  p_ids uuid[],                    -- of tasks whose end is stored
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  WITH joined AS (
+    DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
+    RETURNING c.task_id, c.instance_id, c.execution_id, c.signal
+  ),
+  caller AS (
+    SELECT
+      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
+      t.reply_name AS signal
+    FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
+    UNION ALL
+    SELECT joined.* FROM joined
+  )
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    caller.instance_id,
+    json_build_object(
+      'QueueMessage',
+      json_build_object(
+        'instance', caller.instance_id, 'name', caller.signal,
+        'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
+      )
+    )::text,
+    v_now, v_now
+  FROM caller
+  CROSS JOIN LATERAL (
+    SELECT x.status, x.result, x.error FROM queue_tasks AS x
+    WHERE x.id = caller.task_id
+    OFFSET 0
+  ) AS t
+  WHERE dx_is_execution_running(caller.instance_id, caller.execution_id)
+  ORDER BY caller.task_id, caller.instance_id, caller.signal;
+  -- The trigger has done it, unless the caller is quiet about what it announces itself.
+  IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
+    PERFORM dx_notify('orch_work', ARRAY[v_now]);
+  END IF;
+
+  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
+    FROM (
+      SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
+      FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.is_awaited
+    ) AS task
+    GROUP BY task.part;
+  END IF;
+END
+$$;
+
+-- Returns the payload of the wake-ups of a task.
+CREATE OR REPLACE FUNCTION dx_wakeup_of(
+  p_id uuid,
+  p_wakeup jsonb                   -- that of the task; null without one
+) RETURNS jsonb LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT COALESCE(p_wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', p_id))
+$$;
+
+-- Writes wake-ups of a task that waits for a slot of its limit: each stands for any task of its name.
+--
+-- Returns whether one waits; null if it has not found one among 1,000 keys.
+-- Bound: 1,000 keys. Locks: none.
+CREATE OR REPLACE FUNCTION dx_wake_limited_task(
+  p_name text, p_count bigint,
+  p_key text,                      -- that was served last: it looks behind it first
+  p_now_ms bigint,
+  p_at_ms bigint                   -- when they are delivered
+) RETURNS boolean LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_key text := p_key;
+  v_at timestamptz := 'infinity';
+  v_has_wrapped boolean := false;
+  v_next record;
+BEGIN
+  FOR v_visit IN 1 .. 1000 LOOP
+    SELECT t.limit_key, t.run_at, t.id, t.queue, t.wakeup INTO v_next FROM queue_tasks AS t
+    WHERE t.has_slot IS NOT NULL
+      AND t.name = p_name
+      AND NOT t.has_slot
+      AND (t.limit_key, t.run_at) > (v_key, v_at)
+      AND t.lost < 2
+    ORDER BY t.limit_key, t.run_at, t.id LIMIT 1;
+    IF NOT FOUND THEN
+      IF v_has_wrapped THEN
+        RETURN false;
+      END IF;
+      v_has_wrapped := true;
+      v_key := '';
+      v_at := '-infinity';
+      CONTINUE;
+    END IF;
+    v_key := v_next.limit_key;
+    v_at := 'infinity';
+    IF v_next.run_at <= v_now THEN
+      INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+      SELECT v_next.queue, dx_wakeup_of(v_next.id, v_next.wakeup), v_now, to_timestamp(p_at_ms::float8 / 1000)
+      FROM generate_series(1, p_count);
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN NULL;
+END
+$$;
+
+-- Announces that attempts at tasks with limits have ended: wakes as many tasks that wait for a slot. The caller has
+-- stored the ends.
+--
+-- It waits for calls of dx_admit_tasks that have not seen these ends, and sees what they have left waiting.
+-- Bound: the names given, 1,000 keys of each. Locks: advisory locks of their limits, shared, in the order of names.
+CREATE OR REPLACE FUNCTION dx_free_task_slots(
+  p_names text[],                  -- of the tasks, one for each slot; those without a limit are left out
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_name text;
+  v_count bigint;
+BEGIN
+  FOR v_name, v_count IN
+    SELECT free.name, count(*) FROM unnest(p_names) AS free (name)
+    WHERE EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task' AND l.name = free.name)
+    GROUP BY free.name
+    ORDER BY free.name COLLATE "C"
+  LOOP
+    PERFORM pg_advisory_xact_lock_shared(dx_limit_lock('task', v_name));
+    PERFORM dx_wake_limited_task(v_name, v_count, l.last_key, p_now_ms, p_now_ms) FROM limits AS l
+    WHERE l.kind = 'task' AND l.name = v_name AND l.has_waiting;
+  END LOOP;
+END
+$$;
+
+-- Returns the UUID that a text holds; null for any other text.
+CREATE OR REPLACE FUNCTION dx_task_id(p_text text) RETURNS uuid LANGUAGE sql IMMUTABLE
+AS $$
+  -- A regular expression takes several times as long.
+  SELECT CASE
+    WHEN p_text LIKE '________-____-____-____-____________'
+      AND translate(p_text, '0123456789abcdefABCDEF', '') = '----'
+    THEN p_text::uuid
+  END
+$$;
+
+-- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
+--
+-- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
+-- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits; then as dx_free_task_slots.
+CREATE OR REPLACE FUNCTION dx_cancel_tasks(
+  p_ids text[], p_reason text,
+  p_replies boolean DEFAULT true,  -- whether an execution that waits for the task receives its end
+  p_now_ms bigint DEFAULT NULL
+) RETURNS text[] LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[COALESCE(cardinality(p_ids), 0)]);
+  v_cancelled uuid[] := '{}';
+  v_freed text[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, task.*
+    FROM (
+      SELECT i.position, dx_task_id(i.id) AS id
+      FROM unnest(p_ids) WITH ORDINALITY AS i (id, position)
+      ORDER BY 2
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT t.id, t.name, t.has_slot, t.status, t.attempt, t.worker_id, t.started_at FROM queue_tasks AS t
+      WHERE t.id = item.id
+      FOR NO KEY UPDATE
+    ) AS task
+  LOOP
+    IF v_row.id = ANY (v_cancelled) THEN
+      v_outcomes[v_row.position] := 'Cancelled';
+      CONTINUE;
+    ELSIF v_row.status NOT IN ('Pending', 'Running') THEN
+      v_outcomes[v_row.position] := 'Ended';
+      CONTINUE;
+    END IF;
+    v_outcomes[v_row.position] := 'Cancelled';
+    v_cancelled := v_cancelled || v_row.id;
+    IF v_row.has_slot THEN
+      v_freed := v_freed || v_row.name;
+    END IF;
+    IF v_row.status = 'Running' THEN
+      INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+      VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, 'Cancelled')
+      ON CONFLICT DO NOTHING;
+    END IF;
+    UPDATE queue_tasks AS t
+    SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
+        worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL, has_slot = NULL,
+        reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
+        -- The worker of the attempt waits for hints of the task.
+        is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now
+    WHERE t.id = v_row.id;
+  END LOOP;
+
+  IF v_cancelled <> '{}' THEN
+    PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
+  END IF;
+  IF v_freed <> '{}' THEN
+    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+  END IF;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
+--
+-- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks; the caller has those of limits.
+CREATE OR REPLACE FUNCTION dx_store_claim_findings(
+  p_lost uuid[],                   -- their attempts were lost
+  p_dead uuid[],                   -- they end, because the last attempt was lost
+  p_cancelled uuid[],              -- they end, because their execution has ended
+  p_unserved uuid[],               -- they wait for another worker
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_freed text[];
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  IF p_lost <> '{}' THEN
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost' FROM queue_tasks AS t
+    WHERE t.id = ANY (p_lost)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  IF p_unserved <> '{}' THEN
+    UPDATE queue_tasks AS t SET unserved_at = v_now WHERE t.id = ANY (p_unserved);
+  END IF;
+  IF p_dead <> '{}' THEN
+    v_freed := ARRAY(SELECT t.name FROM queue_tasks AS t WHERE t.id = ANY (p_dead) AND t.has_slot);
+    UPDATE queue_tasks AS t
+    SET status = 'Dead', error = '{"_tag":"Lost"}', worker_id = NULL, started_at = NULL, lease_until = NULL,
+        heartbeat_at = NULL, look_at = NULL, has_slot = NULL, updated_at = v_now, dead_at = v_now
+    WHERE t.id = ANY (p_dead);
+    PERFORM dx_announce_task_ends(p_dead, p_now_ms);
+    IF v_freed <> '{}' THEN
+      PERFORM dx_free_task_slots(v_freed, p_now_ms);
+    END IF;
+  END IF;
+  IF p_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(p_cancelled::text[], 'its orchestration has ended', false, p_now_ms);
+  END IF;
+END
+$$;
+
+-- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
+--
+-- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
+-- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
+-- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
+-- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
+-- slot of its limit, and is waked otherwise. A wake-up of a task with a limit stands for any task of its name, so the
+-- claimed one may be another (dx_admit_tasks).
+--
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
+-- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
+-- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
+--
+-- Bound: the wake-ups given, and what dx_admit_tasks reads. Locks: the tasks, by id (skip locked); then those of
+-- dx_admit_tasks, by name.
+CREATE OR REPLACE FUNCTION dx_claim_tasks(
+  p_ids uuid[],                    -- of the task that each wake-up names; null: it names none
+  p_names text[],                  -- of the tasks that the caller serves
+  p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
+  p_worker_id text,
+  p_claim_id integer DEFAULT NULL, -- chosen by the caller
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_outcome text, out_id text, out_name text, out_attempt integer,
+  out_counted integer,             -- the attempts that count against the maximum, this one included
+  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
+  out_payload text,
+  out_due_ms bigint,               -- milliseconds from now
+  out_trace_context text
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
+  v_row record;
+  v_previous uuid;
+  v_name integer;
+  v_claimed uuid[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_losses integer[] := '{}';
+  v_uncounted integer[] := '{}';
+  v_again uuid[] := '{}';
+  v_is_lost boolean;
+  v_row_losses integer;
+  v_row_uncounted integer;
+  v_suspects integer := 0;
+  v_most integer := 2147483647;
+  v_lost uuid[] := '{}';
+  v_dead uuid[] := '{}';
+  v_cancelled uuid[] := '{}';
+  v_unserved uuid[] := '{}';
+  v_limited CONSTANT text[] := dx_limited_tasks();
+  v_stands_for text[] := array_fill(NULL::text, ARRAY[cardinality(p_ids)]); -- the name of whose tasks one may begin
+  v_answers uuid[] := p_ids;
+  v_waiting_suspects bigint[] := '{}'; -- their positions
+  v_freed text[] := '{}';
+  v_admitted record;
+  v_position bigint;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, item.id, task.*
+    FROM (
+      SELECT wakeup.id, wakeup.position FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
+      ORDER BY wakeup.id, wakeup.position
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT
+        t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
+        t.reply_execution_id, t.unserved_at, t.has_slot, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
+      FROM queue_tasks AS t
+      WHERE t.id = item.id
+        -- Those that wait for a slot are locked in the order of their limit.
+        AND (num_nulls(t.has_slot) = 1 OR t.has_slot OR t.lost >= 2 OR t.name <> ALL (p_names))
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS task
+  LOOP
+    IF v_row.id = v_previous THEN
+      v_outcomes[v_row.position] := 'Busy';
+      IF v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN
+        v_stands_for[v_row.position] := v_row.name;
+      END IF;
+      CONTINUE;
+    END IF;
+    v_previous := v_row.id;
+    v_name := array_position(p_names, v_row.name);
+    IF v_row.status = 'Running' AND v_row.is_ours THEN
+      v_outcomes[v_row.position] := 'Claimed';
+      v_again := v_again || v_row.id;
+      IF v_row.lost >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_row.lost, p_suspects));
+        v_suspects := v_suspects + 1;
+      END IF;
+      CONTINUE;
+    END IF;
+    v_is_lost := v_row.status = 'Running' AND v_row.lease_until <= v_now_ms;
+    v_row_losses := v_row.lost + v_is_lost::integer;
+    v_row_uncounted := v_row.uncounted
+      + (v_is_lost AND v_row.max_attempts > 1 AND v_row.lost <= cardinality(p_suspects))::integer;
+    v_outcomes[v_row.position] := CASE
+      WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
+      WHEN v_name IS NULL THEN 'Unserved'
+      WHEN v_row.status = 'Running' AND NOT v_is_lost THEN 'Busy'
+      WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
+      WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
+      ELSE 'Claimed'
+    END;
+    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
+      v_unserved := v_unserved || v_row.id;
+    END IF;
+    IF v_outcomes[v_row.position] IN ('Busy', 'Ended') AND v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN
+      v_stands_for[v_row.position] := v_row.name;
+    END IF;
+    CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
+    IF v_row.reply_instance_id IS NOT NULL
+      AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
+    THEN
+      v_cancelled := v_cancelled || v_row.id;
+      v_outcomes[v_row.position] := 'Ended';
+      IF v_row.has_slot THEN
+        v_freed := v_freed || v_row.name;
+      END IF;
+    ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
+      v_dead := v_dead || v_row.id;
+      IF v_row.has_slot THEN
+        v_freed := v_freed || v_row.name;
+      END IF;
+    ELSE
+      IF v_row_losses >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_row_losses, p_suspects));
+        IF v_suspects >= v_most THEN
+          v_outcomes[v_row.position] := 'Suspect';
+          CONTINUE;
+        END IF;
+        v_suspects := v_suspects + 1;
+      END IF;
+      IF NOT v_row.has_slot THEN
+        v_outcomes[v_row.position] := 'Suspect';
+        v_waiting_suspects := v_waiting_suspects || v_row.position;
+        v_freed := v_freed || v_row.name;
+        CONTINUE;
+      END IF;
+      v_claimed := v_claimed || v_row.id;
+      v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
+      v_losses := v_losses || v_row_losses;
+      v_uncounted := v_uncounted || v_row_uncounted;
+    END IF;
+    IF v_is_lost THEN
+      v_lost := v_lost || v_row.id;
+    END IF;
+  END LOOP;
+
+  -- Another transaction has locked it, or it waits for a slot. If the other one is neither a claim nor an end, nothing
+  -- else wakes the task.
+  IF 'Missing' = ANY (v_outcomes) THEN
+    FOR v_row IN
+      SELECT item.position, t.* FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
+      CROSS JOIN LATERAL (
+        SELECT
+          x.name, x.status, x.run_at > v_now AS is_early, NOT x.has_slot AND x.lost < 2 AS is_limited,
+          x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
+        FROM queue_tasks AS x WHERE x.id = item.id
+        OFFSET 0
+      ) AS t
+      WHERE v_outcomes[item.position] = 'Missing'
+    LOOP
+      v_outcomes[v_row.position] := CASE
+        WHEN v_row.is_limited AND v_row.is_early THEN 'NotDue'
+        WHEN v_row.is_limited THEN 'Limited'
+        WHEN v_row.is_waiting THEN 'Locked'
+        ELSE 'Busy'
+      END;
+      IF v_outcomes[v_row.position] IN ('Limited', 'Busy') AND v_row.name = ANY (p_names)
+        AND (v_row.is_limited OR v_row.name = ANY (v_limited))
+      THEN
+        v_stands_for[v_row.position] := v_row.name;
+      END IF;
+    END LOOP;
+  END IF;
+
+  v_freed := v_freed || array_remove(v_stands_for, NULL);
+  IF v_freed <> '{}' THEN
+    FOR v_row IN SELECT DISTINCT freed.name COLLATE "C" AS name FROM unnest(v_freed) AS freed (name) ORDER BY 1 LOOP
+      PERFORM pg_advisory_xact_lock(dx_limit_lock('task', v_row.name));
+    END LOOP;
+  END IF;
+
+  IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
+    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
+  END IF;
+
+  UPDATE queue_tasks AS t
+  SET status = 'Running', attempt = t.attempt + 1, uncounted = claim.uncounted, lost = claim.losses,
+      worker_id = p_worker_id, started_at = v_now, claim_id = p_claim_id, lease_until = claim.until_ms,
+      heartbeat_at = v_now, look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
+      unserved_at = NULL, updated_at = v_now
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
+  WHERE t.id = claim.id;
+
+  IF v_again <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)], heartbeat_at = v_now
+    WHERE t.id = ANY (v_again);
+  END IF;
+
+  FOR v_row IN
+    SELECT wakeup.name, array_agg(wakeup.position) AS positions
+    FROM unnest(v_stands_for) WITH ORDINALITY AS wakeup (name, position)
+    WHERE wakeup.name IS NOT NULL
+    GROUP BY wakeup.name
+    ORDER BY wakeup.name COLLATE "C"
+  LOOP
+    SELECT admitted.* INTO v_admitted
+    FROM dx_admit_tasks(
+      v_row.name, cardinality(v_row.positions), p_lease_ms[array_position(p_names, v_row.name)], p_worker_id,
+      p_claim_id, v_claimed || v_again, NULL, v_now_ms
+    ) AS admitted;
+    FOR v_position IN
+      SELECT item.position FROM unnest(v_row.positions) AS item (position)
+      -- Each its own task, if that has begun.
+      ORDER BY p_ids[item.position] = ANY (v_admitted.out_ids) DESC, item.position
+    LOOP
+      IF p_ids[v_position] = ANY (v_admitted.out_ids) THEN
+        v_answers[v_position] := p_ids[v_position];
+      ELSE
+        v_answers[v_position] := v_admitted.out_ids[1];
+      END IF;
+      IF v_answers[v_position] IS NOT NULL THEN
+        v_outcomes[v_position] := 'Claimed';
+        v_admitted.out_ids := array_remove(v_admitted.out_ids, v_answers[v_position]);
+      ELSE
+        v_answers[v_position] := p_ids[v_position];
+        IF NOT v_admitted.out_may_drop THEN
+          v_outcomes[v_position] := 'Locked';
+        END IF;
+      END IF;
+    END LOOP;
+  END LOOP;
+  FOREACH v_position IN ARRAY v_waiting_suspects LOOP
+    SELECT admitted.* INTO v_admitted FROM queue_tasks AS t
+    CROSS JOIN LATERAL dx_admit_tasks(
+      t.name, 1, p_lease_ms[array_position(p_names, t.name)], p_worker_id, p_claim_id, '{}', t.id, v_now_ms
+    ) AS admitted
+    WHERE t.id = p_ids[v_position];
+    IF v_admitted.out_ids <> '{}' THEN
+      v_outcomes[v_position] := 'Claimed';
+    END IF;
+  END LOOP;
+
+  RETURN QUERY
+  SELECT
+    answer.outcome, answer.id::text, t.name, t.attempt, t.attempt - t.uncounted,
+    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
+    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
+    CASE
+      WHEN answer.outcome = 'NotDue'
+      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
+    END,
+    t.trace_context
+  FROM unnest(v_outcomes, v_answers) WITH ORDINALITY AS answer (outcome, id, position)
+  LEFT JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = answer.id OFFSET 0) AS t ON true
+  ORDER BY answer.position;
+END
+$$;
+
+-- Begins attempts at tasks of a limit, as far as it has slots and tokens: up to p_most, whichever of them are next. A
+-- part of dx_take_tasks and dx_claim_tasks, for wake-ups of tasks of this name: each stands for any of these tasks, so
+-- the order of the queue does not matter, and wake-ups that find no slot can be dropped.
+--
+-- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its attempt
+-- keeps the slot until its lease has ended and the next attempt begins, which needs no other slot and no token.
+--
+-- The keys of a limit take turns, one task each, the one that is due longest first; the next call continues with the key
+-- behind the last one. So before a task that may begin comes at most one of each other key that waits, after those that
+-- run.
+--
+-- Once wake-ups were dropped, the limit has has_waiting: then each end of an attempt writes a wake-up of a task that
+-- waits (dx_free_task_slots). Where tasks wait for a token, a wake-up is written for its time. dx_sweep_tasks looks at
+-- what was lost. Where tasks wait and have room after all, this call writes two wake-ups more.
+--
+-- A task whose limit was removed is claimed as one without a limit.
+--
+-- Bound: the tasks of this limit that run; 1,000 keys, for each those of its tasks that run, up to its limit. Locks: the
+-- advisory lock of the limit (waits for calls of the same limit, and ends of attempts), then tasks (skip locked).
+CREATE OR REPLACE FUNCTION dx_admit_tasks(
+  p_name text, p_most integer,
+  p_lease_ms bigint, p_worker_id text, p_claim_id integer, -- as in dx_claim_tasks
+  p_known uuid[],                  -- tasks that a repeated claim knows to be its own
+  p_suspect uuid,                  -- only this task, out of turn; null: all but suspects
+  p_now_ms bigint,
+  OUT out_ids uuid[],
+  OUT out_may_drop boolean         -- whether wake-ups of the name beyond these may be dropped: its tasks that wait are
+                                   -- waked otherwise, or none is left
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_last_id CONSTANT uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+  v_limit limits;
+  v_has_limit boolean;
+  v_key limit_keys;
+  v_next record;
+  -- The place in the round: behind the task with this key, time and id.
+  v_at_key text := '';
+  v_at timestamptz := 'infinity';
+  v_at_id uuid := v_last_id;
+  v_visits integer := 0;
+  v_has_begun boolean := true;
+  v_is_held boolean := false;      -- whether a later call may begin more although nothing happens before
+  v_is_blocked boolean := false;   -- whether some wait for a slot or a token
+  v_is_done boolean := false;      -- whether the round was seen to its end
+  v_slots bigint;                  -- how many more all keys together may have; null: any number
+  v_next_ms bigint;                -- when the first token is free that a task waits for
+  v_token_ms double precision;     -- when the next token is free; null without a rate
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock('task', p_name));
+  SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'task' AND l.name = p_name;
+  v_has_limit := FOUND;
+
+  SELECT
+    v_limit.concurrency - count(*),
+    COALESCE(
+      array_agg(t.id) FILTER (
+        WHERE t.worker_id = p_worker_id AND t.claim_id = p_claim_id AND t.id <> ALL (p_known) AND p_suspect IS NULL
+      ),
+      '{}'
+    )
+  INTO v_slots, out_ids
+  FROM queue_tasks AS t WHERE t.has_slot IS NOT NULL AND t.name = p_name AND t.has_slot;
+  IF out_ids <> '{}' THEN
+    out_ids := out_ids[:p_most];
+    UPDATE queue_tasks AS t SET lease_until = p_now_ms + p_lease_ms, heartbeat_at = v_now WHERE t.id = ANY (out_ids);
+  END IF;
+
+  IF v_has_limit THEN
+    v_limit.free_ms := dx_tokens_back_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst, p_now_ms);
+    v_at_key := v_limit.last_key;
+  END IF;
+  WHILE cardinality(out_ids) < p_most LOOP
+    IF v_slots <= 0 THEN
+      v_is_blocked := true;
+      EXIT;
+    ELSIF v_visits = 1000 THEN
+      v_is_held := true;
+      EXIT;
+    END IF;
+    SELECT t.limit_key, t.run_at, t.id INTO v_next FROM queue_tasks AS t
+    WHERE t.has_slot IS NOT NULL
+      AND t.name = p_name
+      AND NOT t.has_slot
+      AND (t.limit_key, t.run_at, t.id) > (v_at_key, v_at, v_at_id)
+      AND CASE WHEN p_suspect IS NULL THEN t.lost < 2 ELSE t.id = p_suspect END
+    ORDER BY t.limit_key, t.run_at, t.id LIMIT 1;
+    IF NOT FOUND THEN
+      -- The round begins again, unless none in it could begin.
+      IF NOT v_has_begun THEN
+        v_is_done := true;
+        EXIT;
+      END IF;
+      v_has_begun := false;
+      v_at_key := '';
+      v_at := '-infinity';
+      v_at_id := '00000000-0000-0000-0000-000000000000';
+      CONTINUE;
+    END IF;
+    v_visits := v_visits + 1;
+    v_at_key := v_next.limit_key;
+    v_at := 'infinity';
+    v_at_id := v_last_id;
+    CONTINUE WHEN v_next.run_at > v_now;
+
+    SELECT k.* INTO v_key FROM limit_keys AS k
+    WHERE k.kind = 'task' AND k.name = p_name AND k.key = v_at_key;
+    IF v_key.is_own IS NOT TRUE THEN
+      v_key.concurrency := v_limit.key_concurrency;
+      v_key.rate := v_limit.key_rate;
+      v_key.rate_ms := v_limit.key_rate_ms;
+      v_key.burst := v_limit.key_burst;
+    END IF;
+    v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+    IF v_token_ms > p_now_ms THEN
+      v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+      v_is_blocked := true;
+      EXIT;
+    END IF;
+    -- Its turn: now, or if its own bound holds it back, in the next round.
+    v_limit.last_key := v_at_key;
+    IF v_key.concurrency <= (
+      SELECT count(*)
+      FROM (
+        SELECT FROM queue_tasks AS t
+        WHERE t.has_slot IS NOT NULL AND t.name = p_name AND t.has_slot AND t.limit_key = v_at_key
+        LIMIT v_key.concurrency
+      ) AS running
+    ) THEN
+      v_is_blocked := true;
+      CONTINUE;
+    END IF;
+    IF v_key.rate IS NOT NULL THEN
+      v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
+      v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+      IF v_token_ms > p_now_ms THEN
+        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+        v_is_blocked := true;
+        CONTINUE;
+      END IF;
+    END IF;
+
+    SELECT t.id, t.reply_instance_id, t.reply_execution_id INTO v_next FROM queue_tasks AS t
+    WHERE t.id = v_next.id AND NOT t.has_slot
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      v_is_held := true;
+      CONTINUE;
+    END IF;
+    v_has_begun := true;
+    IF v_next.reply_instance_id IS NOT NULL
+      AND NOT dx_is_execution_running(v_next.reply_instance_id, v_next.reply_execution_id)
+    THEN
+      PERFORM dx_cancel_tasks(ARRAY[v_next.id::text], 'its orchestration has ended', false, p_now_ms);
+      CONTINUE;
+    END IF;
+    UPDATE queue_tasks AS t
+    SET status = 'Running', attempt = t.attempt + 1, worker_id = p_worker_id, started_at = v_now, claim_id = p_claim_id,
+        lease_until = p_now_ms + p_lease_ms, heartbeat_at = v_now, unserved_at = NULL,
+        look_at = least(t.look_at, to_timestamp((p_now_ms + p_lease_ms + 500)::float8 / 1000)),
+        has_slot = CASE WHEN v_has_limit THEN true END, updated_at = v_now
+    WHERE t.id = v_next.id;
+    out_ids := out_ids || v_next.id;
+    v_slots := v_slots - 1;
+    v_limit.free_ms := v_limit.free_ms + v_limit.rate_ms::float8 / v_limit.rate;
+    IF v_key.rate IS NOT NULL THEN
+      INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
+      VALUES ('task', p_name, v_at_key, false, v_key.free_ms + v_key.rate_ms::float8 / v_key.rate)
+      ON CONFLICT (kind, name, key) DO UPDATE SET free_ms = EXCLUDED.free_ms;
+    END IF;
+  END LOOP;
+
+  out_may_drop := NOT v_is_held AND (v_is_blocked OR v_is_done);
+  IF NOT v_has_limit OR p_suspect IS NOT NULL AND out_ids = '{}' THEN
+    RETURN;
+  END IF;
+  IF v_next_ms IS NOT NULL AND (v_limit.next_ms IS NULL OR v_limit.next_ms NOT BETWEEN p_now_ms + 1 AND v_next_ms) THEN
+    PERFORM dx_wake_limited_task(p_name, 1, v_limit.last_key, v_now, v_next_ms);
+    v_limit.next_ms := v_next_ms;
+  END IF;
+  IF v_limit.has_waiting AND NOT v_is_blocked AND NOT v_is_done AND COALESCE(v_slots, 1) > 0 THEN
+    PERFORM dx_wake_limited_task(p_name, 2, v_limit.last_key, v_now, p_now_ms);
+  END IF;
+  v_limit.free_ms := COALESCE(v_limit.free_ms, 0);
+  v_limit.has_waiting := v_is_blocked OR v_is_held OR (v_limit.has_waiting AND NOT v_is_done);
+  UPDATE limits AS l
+  SET last_key = v_limit.last_key, free_ms = v_limit.free_ms, next_ms = v_limit.next_ms,
+      has_waiting = v_limit.has_waiting
+  WHERE l.kind = 'task' AND l.name = p_name
+    AND (l.last_key, l.free_ms, l.next_ms, l.has_waiting)
+      IS DISTINCT FROM (v_limit.last_key, v_limit.free_ms, v_limit.next_ms, v_limit.has_waiting);
+  -- Tokens that are back need no row; so rows of keys do not add up.
+  IF v_limit.key_rate IS NOT NULL THEN
+    DELETE FROM limit_keys AS k
+    -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+    WHERE k.ctid = ANY (ARRAY(
+      SELECT old.ctid FROM limit_keys AS old
+      WHERE old.kind = 'task' AND old.name = p_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+      ORDER BY old.free_ms LIMIT 10
+      FOR UPDATE
+    ));
+  END IF;
+END
+$$;
+
 -- Whether a turn leaves nothing but events, activities that any process may run, and perhaps its end.
 CREATE OR REPLACE FUNCTION dx_is_plain(
   p_turn jsonb,                    -- of dx_store_turns, with appends
@@ -3399,100 +4197,6 @@ BEGIN
 END
 $$;
 
--- Whether an execution of an orchestration has begun and not ended.
---
--- Bound: one row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_is_execution_running(p_instance_id text, p_execution_id bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-BEGIN
-  RETURN COALESCE(
-    (
-      SELECT e.status = 'Running' FROM executions AS e
-      WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id
-    ),
-    false
-  );
-END
-$$;
-
--- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
--- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
---
--- The notifications fail no statement, as those of dx_notify. Without them, callers that wait find the end with their
--- next look.
---
--- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are
--- deleted.
-CREATE OR REPLACE FUNCTION dx_announce_task_ends(
-  p_ids uuid[],                    -- of tasks whose end is stored
-  p_now_ms bigint
-) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-BEGIN
-  WITH joined AS (
-    DELETE FROM queue_task_callers AS c WHERE c.task_id = ANY (p_ids)
-    RETURNING c.task_id, c.instance_id, c.execution_id, c.signal
-  ),
-  caller AS (
-    SELECT
-      t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id,
-      t.reply_name AS signal
-    FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.reply_instance_id IS NOT NULL
-    UNION ALL
-    SELECT joined.* FROM joined
-  )
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT
-    caller.instance_id,
-    json_build_object(
-      'QueueMessage',
-      json_build_object(
-        'instance', caller.instance_id, 'name', caller.signal,
-        'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
-      )
-    )::text,
-    v_now, v_now
-  FROM caller
-  CROSS JOIN LATERAL (
-    SELECT x.status, x.result, x.error FROM queue_tasks AS x
-    WHERE x.id = caller.task_id
-    OFFSET 0
-  ) AS t
-  WHERE dx_is_execution_running(caller.instance_id, caller.execution_id)
-  ORDER BY caller.task_id, caller.instance_id, caller.signal;
-  -- The trigger has done it, unless the caller is quiet about what it announces itself.
-  IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
-    PERFORM dx_notify('orch_work', ARRAY[v_now]);
-  END IF;
-
-  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
-    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
-    FROM (
-      SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
-      FROM queue_tasks AS t WHERE t.id = ANY (p_ids) AND t.is_awaited
-    ) AS task
-    GROUP BY task.part;
-  END IF;
-END
-$$;
-
 -- Appends chunks of running activities to streams of their instances.
 --
 -- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the activity
@@ -3730,16 +4434,6 @@ BEGIN
 END
 $$;
 
--- Returns the payload of the wake-ups of a task.
-CREATE OR REPLACE FUNCTION dx_wakeup_of(
-  p_id uuid,
-  p_wakeup jsonb                   -- that of the task; null without one
-) RETURNS jsonb LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  SELECT COALESCE(p_wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', p_id))
-$$;
-
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
 -- or whose given id, exists already stays as it is.
 --
@@ -3748,8 +4442,8 @@ $$;
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
-  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
+  p_tasks jsonb,                   -- [{id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms,
+                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
                                    -- name, payload, max_attempts and queue are needed; runs at the later of delay and
                                    -- time
   p_now_ms bigint DEFAULT NULL
@@ -3767,6 +4461,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_time text := regexp_replace(lpad(to_hex(v_now_ms), 12, '0'), '^(.{8})', '\1-') || '-7';
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
   v_new uuid[];
 BEGIN
@@ -3774,25 +4469,28 @@ BEGIN
     SELECT
       -- Version 7: 48 bits of time before the random ones.
       COALESCE(i.id, (v_time || substr(gen_random_uuid()::text, 16))::uuid) AS id,
-      i.name, i.key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
+      i.name, i.key, i.limit_key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
       i.reply_instance_id, i.reply_execution_id, i.reply_name, i.trace_context, i.position
     FROM ROWS FROM (
       jsonb_to_recordset(p_tasks) AS (
-        id uuid, name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint,
-        run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+        id uuid, name text, key text, limit_key text, payload text, max_attempts integer, queue text, wakeup jsonb,
+        delay_ms bigint, run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text,
+        trace_context text
       )
     ) WITH ORDINALITY AS i (
-      id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
       reply_instance_id, reply_execution_id, reply_name, trace_context, position
     )
   ),
   created AS (
     INSERT INTO queue_tasks AS t (
-      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
+      id, name, key, limit_key, has_slot, payload, max_attempts, run_at, look_at, queue, wakeup,
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      item.id, item.name, item.key, item.payload, item.max_attempts, due.at,
+      item.id, item.name, item.key,
+      CASE WHEN item.name = ANY (v_limited) THEN COALESCE(item.limit_key, '') ELSE item.limit_key END,
+      CASE WHEN item.name = ANY (v_limited) THEN false END, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
       item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,
@@ -3983,84 +4681,6 @@ BEGIN
     COALESCE(p_reasons[array_position(p_ids, buried.id)], 'delivered ' || buried.attempts || ' times without an ack')
   FROM buried
   ORDER BY buried.id;
-END
-$$;
-
--- Returns the UUID that a text holds; null for any other text.
-CREATE OR REPLACE FUNCTION dx_task_id(p_text text) RETURNS uuid LANGUAGE sql IMMUTABLE
-AS $$
-  -- A regular expression takes several times as long.
-  SELECT CASE
-    WHEN p_text LIKE '________-____-____-____-____________'
-      AND translate(p_text, '0123456789abcdefABCDEF', '') = '----'
-    THEN p_text::uuid
-  END
-$$;
-
--- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
---
--- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
--- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
-CREATE OR REPLACE FUNCTION dx_cancel_tasks(
-  p_ids text[], p_reason text,
-  p_replies boolean DEFAULT true,  -- whether an execution that waits for the task receives its end
-  p_now_ms bigint DEFAULT NULL
-) RETURNS text[] LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Missing'::text, ARRAY[COALESCE(cardinality(p_ids), 0)]);
-  v_cancelled uuid[] := '{}';
-  v_row record;
-BEGIN
-  FOR v_row IN
-    SELECT item.position, task.*
-    FROM (
-      SELECT i.position, dx_task_id(i.id) AS id
-      FROM unnest(p_ids) WITH ORDINALITY AS i (id, position)
-      ORDER BY 2
-    ) AS item
-    CROSS JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at FROM queue_tasks AS t
-      WHERE t.id = item.id
-      FOR NO KEY UPDATE
-    ) AS task
-  LOOP
-    IF v_row.id = ANY (v_cancelled) THEN
-      v_outcomes[v_row.position] := 'Cancelled';
-      CONTINUE;
-    ELSIF v_row.status NOT IN ('Pending', 'Running') THEN
-      v_outcomes[v_row.position] := 'Ended';
-      CONTINUE;
-    END IF;
-    v_outcomes[v_row.position] := 'Cancelled';
-    v_cancelled := v_cancelled || v_row.id;
-    IF v_row.status = 'Running' THEN
-      INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-      VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, 'Cancelled')
-      ON CONFLICT DO NOTHING;
-    END IF;
-    UPDATE queue_tasks AS t
-    SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
-        worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL,
-        reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
-        -- The worker of the attempt waits for hints of the task.
-        is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now
-    WHERE t.id = v_row.id;
-  END LOOP;
-
-  IF v_cancelled <> '{}' THEN
-    PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
-  END IF;
-  RETURN v_outcomes;
 END
 $$;
 
@@ -4488,224 +5108,6 @@ BEGIN
 END
 $$;
 
--- Stores what a claim of tasks has found besides those it takes. A part of dx_claim_tasks, which has locked them all.
---
--- Bound: the tasks given. Locks: as dx_announce_task_ends and dx_cancel_tasks.
-CREATE OR REPLACE FUNCTION dx_store_claim_findings(
-  p_lost uuid[],                   -- their attempts were lost
-  p_dead uuid[],                   -- they end, because the last attempt was lost
-  p_cancelled uuid[],              -- they end, because their execution has ended
-  p_unserved uuid[],               -- they wait for another worker
-  p_now_ms bigint
-) RETURNS void LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-BEGIN
-  IF p_lost <> '{}' THEN
-    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost' FROM queue_tasks AS t
-    WHERE t.id = ANY (p_lost)
-    ON CONFLICT DO NOTHING;
-  END IF;
-  IF p_unserved <> '{}' THEN
-    UPDATE queue_tasks AS t SET unserved_at = v_now WHERE t.id = ANY (p_unserved);
-  END IF;
-  IF p_dead <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET status = 'Dead', error = '{"_tag":"Lost"}', worker_id = NULL, started_at = NULL, lease_until = NULL,
-        heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
-    WHERE t.id = ANY (p_dead);
-    PERFORM dx_announce_task_ends(p_dead, p_now_ms);
-  END IF;
-  IF p_cancelled <> '{}' THEN
-    PERFORM dx_cancel_tasks(p_cancelled::text[], 'its orchestration has ended', false, p_now_ms);
-  END IF;
-END
-$$;
-
--- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
---
--- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
--- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
--- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
--- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
--- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
--- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
---
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
--- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
--- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
--- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
---
--- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
-CREATE OR REPLACE FUNCTION dx_claim_tasks(
-  p_ids uuid[],                    -- of the task that each wake-up names; null: it names none
-  p_names text[],                  -- of the tasks that the caller serves
-  p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
-  p_worker_id text,
-  p_claim_id integer DEFAULT NULL, -- chosen by the caller
-  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
-  p_now_ms bigint DEFAULT NULL
-) RETURNS TABLE (
-  out_outcome text, out_id text, out_name text, out_attempt integer,
-  out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts lost one after another before this one; of a suspect, before the next
-  out_payload text,
-  out_due_ms bigint,               -- milliseconds from now
-  out_trace_context text
-) LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
-  v_row record;
-  v_previous uuid;
-  v_name integer;
-  v_claimed uuid[] := '{}';
-  v_until_ms bigint[] := '{}';
-  v_losses integer[] := '{}';
-  v_uncounted integer[] := '{}';
-  v_again uuid[] := '{}';
-  v_is_lost boolean;
-  v_row_losses integer;
-  v_row_uncounted integer;
-  v_suspects integer := 0;
-  v_most integer := 2147483647;
-  v_lost uuid[] := '{}';
-  v_dead uuid[] := '{}';
-  v_cancelled uuid[] := '{}';
-  v_unserved uuid[] := '{}';
-BEGIN
-  FOR v_row IN
-    SELECT item.position, item.id, task.*
-    FROM (
-      SELECT wakeup.id, wakeup.position FROM unnest(p_ids) WITH ORDINALITY AS wakeup (id, position)
-      ORDER BY wakeup.id, wakeup.position
-    ) AS item
-    CROSS JOIN LATERAL (
-      SELECT
-        t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
-      FROM queue_tasks AS t WHERE t.id = item.id
-      FOR NO KEY UPDATE SKIP LOCKED
-    ) AS task
-  LOOP
-    IF v_row.id = v_previous THEN
-      v_outcomes[v_row.position] := 'Busy';
-      CONTINUE;
-    END IF;
-    v_previous := v_row.id;
-    v_name := array_position(p_names, v_row.name);
-    IF v_row.status = 'Running' AND v_row.is_ours THEN
-      v_outcomes[v_row.position] := 'Claimed';
-      v_again := v_again || v_row.id;
-      IF v_row.lost >= 2 THEN
-        v_most := least(v_most, dx_group_of(v_row.lost, p_suspects));
-        v_suspects := v_suspects + 1;
-      END IF;
-      CONTINUE;
-    END IF;
-    v_is_lost := v_row.status = 'Running' AND v_row.lease_until <= v_now_ms;
-    v_row_losses := v_row.lost + v_is_lost::integer;
-    v_row_uncounted := v_row.uncounted
-      + (v_is_lost AND v_row.max_attempts > 1 AND v_row.lost <= cardinality(p_suspects))::integer;
-    v_outcomes[v_row.position] := CASE
-      WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
-      WHEN v_name IS NULL THEN 'Unserved'
-      WHEN v_row.status = 'Running' AND NOT v_is_lost THEN 'Busy'
-      WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
-      WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
-      ELSE 'Claimed'
-    END;
-    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
-      v_unserved := v_unserved || v_row.id;
-    END IF;
-    CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
-    IF v_row.reply_instance_id IS NOT NULL
-      AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
-    THEN
-      v_cancelled := v_cancelled || v_row.id;
-      v_outcomes[v_row.position] := 'Ended';
-    ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
-      v_dead := v_dead || v_row.id;
-    ELSE
-      IF v_row_losses >= 2 THEN
-        v_most := least(v_most, dx_group_of(v_row_losses, p_suspects));
-        IF v_suspects >= v_most THEN
-          v_outcomes[v_row.position] := 'Suspect';
-          CONTINUE;
-        END IF;
-        v_suspects := v_suspects + 1;
-      END IF;
-      v_claimed := v_claimed || v_row.id;
-      v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
-      v_losses := v_losses || v_row_losses;
-      v_uncounted := v_uncounted || v_row_uncounted;
-    END IF;
-    IF v_is_lost THEN
-      v_lost := v_lost || v_row.id;
-    END IF;
-  END LOOP;
-
-  IF v_lost || v_dead || v_cancelled || v_unserved <> '{}' THEN
-    PERFORM dx_store_claim_findings(v_lost, v_dead, v_cancelled, v_unserved, v_now_ms);
-  END IF;
-
-  UPDATE queue_tasks AS t
-  SET status = 'Running', attempt = t.attempt + 1, uncounted = claim.uncounted, lost = claim.losses,
-      worker_id = p_worker_id, started_at = v_now, claim_id = p_claim_id, lease_until = claim.until_ms,
-      heartbeat_at = v_now, look_at = least(t.look_at, to_timestamp((claim.until_ms + 500)::float8 / 1000)),
-      unserved_at = NULL, updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS claim (id, until_ms, losses, uncounted)
-  WHERE t.id = claim.id;
-
-  IF v_again <> '{}' THEN
-    UPDATE queue_tasks AS t
-    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)], heartbeat_at = v_now
-    WHERE t.id = ANY (v_again);
-  END IF;
-
-  -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
-  IF 'Missing' = ANY (v_outcomes) THEN
-    FOR v_row IN
-      SELECT item.position, t.is_waiting FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
-      CROSS JOIN LATERAL (
-        SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-        FROM queue_tasks AS x WHERE x.id = item.id
-        OFFSET 0
-      ) AS t
-      WHERE v_outcomes[item.position] = 'Missing'
-    LOOP
-      v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
-    END LOOP;
-  END IF;
-
-  RETURN QUERY
-  SELECT
-    answer.outcome, answer.id::text, t.name, t.attempt, t.attempt - t.uncounted,
-    t.lost + (answer.outcome = 'Suspect' AND t.status = 'Running')::integer,
-    CASE WHEN answer.outcome = 'Claimed' THEN t.payload END,
-    CASE
-      WHEN answer.outcome = 'NotDue'
-      THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms
-    END,
-    t.trace_context
-  FROM unnest(v_outcomes, p_ids) WITH ORDINALITY AS answer (outcome, id, position)
-  LEFT JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = answer.id OFFSET 0) AS t ON true
-  ORDER BY answer.position;
-END
-$$;
-
 -- Deletes messages of the outbox that were sent some time ago, the oldest first.
 --
 -- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
@@ -4975,7 +5377,8 @@ $$;
 --
 -- The attempt of a completed task stays in the row of the task: its number, worker and times.
 --
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then as dx_free_task_slots, but not in a transaction of a handler,
+-- whose commit is followed by a call with p_committed.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
   p_ids uuid[], p_attempts integer[], p_results text[],
   p_committed boolean[],           -- checks that its own transaction has completed the task, and completes nothing
@@ -4994,10 +5397,11 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[];
   v_announced uuid[];
+  v_freed text[];
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
-      given.position, given.result, task.id, task.is_announced,
+      given.position, given.result, given.is_committed, task.id, task.name, task.has_slot, task.is_announced,
       CASE
         WHEN task.attempt IS DISTINCT FROM given.attempt THEN 'Stale'
         WHEN task.status = 'Completed' AND NOT p_is_first THEN 'Done'
@@ -5012,7 +5416,7 @@ BEGIN
       ORDER BY i.id, i.position
     ) AS given
     LEFT JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+      SELECT t.id, t.name, t.status, t.attempt, t.has_slot, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t WHERE t.id = given.id
       FOR NO KEY UPDATE
     ) AS task ON true
@@ -5020,7 +5424,7 @@ BEGIN
   completed AS (
     UPDATE queue_tasks AS t
     SET status = 'Completed', result = item.result, error = NULL, lease_until = NULL, heartbeat_at = NULL,
-        look_at = NULL, updated_at = v_now, ended_at = v_now
+        look_at = NULL, has_slot = NULL, updated_at = v_now, ended_at = v_now
     FROM item WHERE t.id = item.id AND item.outcome = 'Complete'
   )
   SELECT
@@ -5028,12 +5432,18 @@ BEGIN
       WHEN bool_or(item.outcome <> 'Complete')
       THEN array_replace(array_agg(item.outcome ORDER BY item.position), 'Complete', 'Done')
     END,
-    array_agg(item.id) FILTER (WHERE item.outcome = 'Complete' AND item.is_announced)
-  INTO v_outcomes, v_announced
+    array_agg(item.id) FILTER (WHERE item.outcome = 'Complete' AND item.is_announced),
+    array_agg(item.name) FILTER (
+      WHERE CASE item.outcome WHEN 'Complete' THEN item.has_slot WHEN 'Done' THEN item.is_committed END
+    )
+  INTO v_outcomes, v_announced, v_freed
   FROM item;
 
   IF v_announced IS NOT NULL THEN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
+  IF v_freed IS NOT NULL AND NOT p_is_first THEN
+    PERFORM dx_free_task_slots(v_freed, v_now_ms);
   END IF;
   RETURN v_outcomes;
 END
@@ -5927,7 +6337,7 @@ $$;
 -- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has
 -- ended; then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not
 -- count (given back) leaves the task as it was before.
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then as dx_free_task_slots.
 CREATE OR REPLACE FUNCTION dx_fail_tasks(
   p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
   p_now_ms bigint DEFAULT NULL
@@ -5945,7 +6355,9 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_announced uuid[] := '{}';
+  v_freed text[] := '{}';
   v_run_at timestamptz;
   v_row record;
   v_previous uuid;
@@ -5964,7 +6376,7 @@ BEGIN
     ) AS item
     CROSS JOIN LATERAL (
       SELECT
-        t.id, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
+        t.id, t.name, t.has_slot, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
         t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t WHERE t.id = item.task_id
       FOR NO KEY UPDATE
@@ -5972,6 +6384,9 @@ BEGIN
   LOOP
     CONTINUE WHEN v_row.attempt <> v_row.expected OR v_row.status <> 'Running' OR v_row.id = v_previous;
     v_previous := v_row.id;
+    IF v_row.has_slot THEN
+      v_freed := v_freed || v_row.name;
+    END IF;
     INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome, error)
     VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, v_row.outcome, v_row.problem)
     ON CONFLICT DO NOTHING;
@@ -5980,7 +6395,7 @@ BEGIN
       v_outcomes[v_row.position] := 'Dead';
       UPDATE queue_tasks AS t
       SET status = 'Dead', error = v_row.problem, worker_id = NULL, started_at = NULL, lease_until = NULL,
-          heartbeat_at = NULL, look_at = NULL, updated_at = v_now, dead_at = v_now
+          heartbeat_at = NULL, look_at = NULL, has_slot = NULL, updated_at = v_now, dead_at = v_now
       WHERE t.id = v_row.id;
       IF v_row.is_announced THEN
         v_announced := v_announced || v_row.id;
@@ -5995,6 +6410,8 @@ BEGIN
         lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
         error = COALESCE(v_row.problem, t.error), run_at = v_run_at, worker_id = NULL, started_at = NULL,
         lease_until = NULL, heartbeat_at = NULL, look_at = v_run_at + interval '30 seconds',
+        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
+        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END,
         updated_at = v_now
     WHERE t.id = v_row.id;
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
@@ -6003,6 +6420,9 @@ BEGIN
 
   IF v_announced <> '{}' THEN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
+  IF v_freed <> '{}' THEN
+    PERFORM dx_free_task_slots(v_freed, v_now_ms);
   END IF;
   RETURN v_outcomes;
 END
@@ -7598,6 +8018,71 @@ BEGIN
 END
 $$;
 
+-- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits for
+-- one. A part of dx_set_limit.
+--
+-- A task that another transaction has locked stays as it is until its next attempt.
+-- Bound: the tasks that have not ended. Locks: the tasks of the name (skip locked).
+CREATE OR REPLACE FUNCTION dx_limit_tasks(p_name text, p_now_ms bigint) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_count bigint;
+BEGIN
+  UPDATE queue_tasks AS t SET has_slot = t.status = 'Running', limit_key = COALESCE(t.limit_key, '')
+  WHERE t.id = ANY (ARRAY(
+    SELECT open.id FROM queue_tasks AS open
+    WHERE open.look_at IS NOT NULL AND open.name = p_name AND num_nulls(open.has_slot) = 1
+    FOR NO KEY UPDATE SKIP LOCKED
+  ));
+  v_count := (
+    SELECT count(*)
+    FROM (
+      SELECT FROM queue_tasks AS t
+      WHERE t.has_slot IS NOT NULL AND t.name = p_name AND NOT t.has_slot AND t.run_at <= v_now
+      LIMIT 100
+    ) AS waiting
+  );
+  UPDATE limits AS l SET next_ms = NULL, has_waiting = l.has_waiting OR v_count > 0
+  WHERE l.kind = 'task' AND l.name = p_name;
+  IF v_count > 0 THEN
+    -- What they begin wakes others.
+    PERFORM dx_wake_limited_task(p_name, v_count, '', p_now_ms, p_now_ms);
+  END IF;
+END
+$$;
+
+-- Those of the messages that name a task with one of these names which has a limit, and that say no more than that one
+-- of its name may begin: it waits for a slot, runs, or has ended.
+--
+-- Bound: the messages given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_limited_messages(
+  p_messages bigint[], p_names text[], p_now_ms bigint
+) RETURNS TABLE (id bigint, name text) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT message.id, task.name
+  FROM unnest(p_messages) AS given (id)
+  CROSS JOIN LATERAL (
+    SELECT m.id, dx_task_id(m.payload ->> 'task_id') AS task_id FROM queue_messages AS m
+    WHERE m.id = given.id AND m.payload ->> 'kind' IS NOT NULL
+    OFFSET 0
+  ) AS message
+  CROSS JOIN LATERAL (
+    SELECT t.name FROM queue_tasks AS t
+    WHERE t.id = message.task_id
+      AND t.name = ANY (p_names)
+      AND CASE t.status
+        WHEN 'Pending' THEN NOT t.has_slot AND t.run_at <= to_timestamp(p_now_ms::float8 / 1000) AND t.lost < 2
+        WHEN 'Running' THEN t.lease_until > p_now_ms
+        ELSE true
+      END
+    OFFSET 0
+  ) AS task
+  WHERE EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task' AND l.name = task.name)
+$$;
+
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
 -- Deletes those that expire.
 --
@@ -8533,7 +9018,7 @@ $$;
 
 -- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
--- null. oldestMs is when the oldest one that waits was stored.
+-- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
 -- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
 -- Bound: what waits for these limits or has a slot of them. Locks: none.
@@ -8600,6 +9085,9 @@ BEGIN
             UNION ALL
             SELECT w.limit_key, false, w.created_at FROM worker_queue AS w
             WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
+            UNION ALL
+            SELECT t.limit_key, NOT t.has_slot, greatest(t.run_at, t.created_at) FROM queue_tasks AS t
+            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name AND (t.has_slot OR t.run_at <= now())
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each
@@ -9349,6 +9837,7 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
 BEGIN
   IF p_ids IS NULL THEN
@@ -9371,7 +9860,9 @@ BEGIN
   WITH redriven AS (
     UPDATE queue_tasks AS t
     SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
-        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL
+        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL,
+        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
+        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END
     WHERE t.id = ANY (v_ids)
     RETURNING t.id, t.queue, t.wakeup
   )
@@ -9464,6 +9955,30 @@ BEGIN
 END
 $$;
 
+-- Wakes the tasks that wait for a slot of a limit, which was removed: from now on they have none. A part of
+-- dx_remove_limit.
+--
+-- One that another transaction has locked stays as it is; its wake-up finds that it has no limit.
+-- Bound: the tasks of the name that have not ended. Locks: these tasks (skip locked).
+CREATE OR REPLACE FUNCTION dx_release_tasks(p_name text, p_now_ms bigint) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT t.queue, dx_wakeup_of(t.id, t.wakeup), v_now, v_now FROM queue_tasks AS t
+  WHERE t.has_slot IS NOT NULL AND t.name = p_name AND NOT t.has_slot AND t.run_at <= v_now
+  ORDER BY t.run_at, t.id;
+  UPDATE queue_tasks AS t SET has_slot = NULL
+  WHERE t.id = ANY (ARRAY(
+    SELECT limited.id FROM queue_tasks AS limited
+    WHERE limited.has_slot IS NOT NULL AND limited.name = p_name
+    FOR NO KEY UPDATE SKIP LOCKED
+  ));
+END
+$$;
+
 -- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
 -- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
 --
@@ -9530,6 +10045,8 @@ BEGIN
 
   IF p_kind = 'activity' THEN
     PERFORM dx_limit_activities(p_name, v_now);
+  ELSIF p_kind = 'task' THEN
+    PERFORM dx_limit_tasks(p_name, v_now_ms);
   END IF;
   RETURN true;
 END
@@ -9564,6 +10081,8 @@ BEGIN
   DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
   IF p_kind = 'activity' THEN
     PERFORM dx_release_activities(p_name, v_now);
+  ELSIF p_kind = 'task' THEN
+    PERFORM dx_release_tasks(p_name, v_now_ms);
   END IF;
   RETURN true;
 END
@@ -10406,13 +10925,16 @@ $$;
 -- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
 -- sweeps at the same time write one wake-up for it.
 --
+-- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room gets
+-- one: the end of an attempt was announced by none, such as that of a worker that has died.
+--
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
 -- look. Those that another worker has refused since then come to the caller as they are given back.
 --
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
 -- (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
--- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
+-- Bound: p_limit rows, three times; of limits whose tasks wait, the tasks that run. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
   p_wakeups integer,               -- most tasks that wait and get a wake-up
@@ -10438,6 +10960,11 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_begin timestamptz := to_timestamp((v_now_ms - p_served_ms)::float8 / 1000);
   v_ids uuid[];
+  v_limit record;
+  v_limits text[] := ARRAY(
+    SELECT l.name FROM limits AS l WHERE l.kind = 'task' AND l.has_waiting
+    ORDER BY l.name COLLATE "C"
+  );
 BEGIN
   IF p_names IS NOT NULL THEN
     v_ids := ARRAY(
@@ -10463,7 +10990,8 @@ BEGIN
   WITH looked AS (
     SELECT
       t.id, t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
-      t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
+      t.status = 'Pending' AND t.run_at <= v_now
+        AND (num_nulls(t.has_slot) = 1 OR t.lost >= 2 OR t.name <> ALL (v_limits)) AS is_waiting,
       CASE
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
@@ -10471,13 +10999,16 @@ BEGIN
         ELSE v_now
           + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
-      row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
+      t.look_at
     FROM queue_tasks AS t WHERE t.id = ANY (v_ids)
   ),
+  placed AS (
+    SELECT looked.*, row_number() OVER (PARTITION BY looked.is_waiting ORDER BY looked.look_at) AS place FROM looked
+  ),
   moved AS (
-    UPDATE queue_tasks AS t SET look_at = looked.next_look_at
-    FROM looked WHERE t.id = looked.id
-    RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
+    UPDATE queue_tasks AS t SET look_at = placed.next_look_at
+    FROM placed WHERE t.id = placed.id
+    RETURNING t.id, t.queue, t.wakeup, placed.is_lost, placed.is_waiting, placed.place
   ),
   woken AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
@@ -10489,6 +11020,25 @@ BEGIN
     count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups), cardinality(v_ids) >= p_limit
   INTO out_lost, out_woken, out_is_full
   FROM moved;
+
+  FOR v_limit IN
+    SELECT l.name, l.last_key FROM limits AS l
+    WHERE l.kind = 'task'
+      AND l.name = ANY (v_limits)
+      AND COALESCE(l.next_ms, 0) <= v_now_ms
+      AND COALESCE(
+        l.concurrency > (
+          SELECT count(*) FROM queue_tasks AS t
+          WHERE t.has_slot IS NOT NULL AND t.name = l.name AND t.has_slot
+        ),
+        true
+      )
+    ORDER BY l.name COLLATE "C"
+  LOOP
+    IF dx_wake_limited_task(v_limit.name, 1, v_limit.last_key, v_now_ms, v_now_ms) THEN
+      out_woken := out_woken + 1;
+    END IF;
+  END LOOP;
 
   SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms INTO out_next_ms
   FROM queue_tasks AS t
@@ -10519,10 +11069,12 @@ $$;
 -- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
 -- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
+-- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks.
+--
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
 -- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
--- waiting.
+-- waiting; then those of dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -10554,6 +11106,7 @@ DECLARE
   v_kinds text[];
   v_parts json[];
   v_count integer := 0;
+  v_limited record;
 BEGIN
   SELECT array_agg(message.id), array_agg(dx_task_id(message.task)), array_agg(message.kind)
   INTO v_messages, v_tasks, v_kinds
@@ -10583,6 +11136,7 @@ BEGIN
           AND t.attempt - t.uncounted < t.max_attempts
           AND t.lost < 2 -- dx_claim_tasks claims suspects
           AND t.name = ANY (p_names)
+          AND t.has_slot IS NULL
         FOR NO KEY UPDATE SKIP LOCKED
       ) AS task
       WHERE task.reply_instance_id IS NULL
@@ -10611,6 +11165,33 @@ BEGIN
     RETURN QUERY
     SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
     FROM unnest(v_parts) AS part (tasks);
+
+    IF v_count < cardinality(v_messages) AND EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task') THEN
+      SELECT * INTO v_limited
+      FROM dx_take_limited_tasks(
+        p_limit - v_count, p_queue, v_messages, p_names, p_task_lease_ms, p_worker_id, p_claim_id, v_now_ms
+      ) AS limited;
+      v_count := v_count + cardinality(v_limited.out_ids);
+      RETURN QUERY
+      SELECT
+        json_build_array(
+          json_agg(task.id), json_agg(task.name), json_agg(task.attempt), json_agg(task.counted),
+          json_agg(task.payload), json_agg(task.trace_context), json_agg(task.kind)
+        ),
+        NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+      FROM (
+        SELECT
+          t.id, t.name, t.attempt, t.attempt - t.uncounted AS counted, t.payload, t.trace_context,
+          COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind, (row_number() OVER () - 1) / 32 AS part
+        FROM unnest(v_limited.out_ids) AS admitted (id)
+        CROSS JOIN LATERAL (SELECT x.* FROM queue_tasks AS x WHERE x.id = admitted.id OFFSET 0) AS t
+      ) AS task
+      GROUP BY task.part;
+      IF v_limited.out_is_full THEN
+        RETURN QUERY SELECT NULL::json, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms;
+        RETURN;
+      END IF;
+    END IF;
     IF v_count = p_limit THEN
       RETURN;
     END IF;
@@ -10619,5 +11200,67 @@ BEGIN
   RETURN QUERY
   SELECT NULL::json, r.out_ids, r.out_payloads, r.out_attempts, r.out_died, r.out_now_ms, r.out_next_ms
   FROM dx_receive_messages(p_limit - v_count, p_queue, p_token, p_lease_ms, v_now_ms) AS r;
+END
+$$;
+
+-- Begins attempts at tasks with limits for messages that name them, and deletes these messages: a part of dx_take_tasks.
+-- A message stands for any task of its name (dx_admit_tasks). Once a limit has no slot, further messages of the queue
+-- that are of use to none are deleted, too: so those behind them do not wait.
+--
+-- What else must be known of stays: of tasks that are not due, of lost attempts, of suspects.
+-- Bound: the messages given, 1,000 others, and what dx_admit_tasks reads. Locks: messages (skip locked), then those of
+-- dx_admit_tasks, by name.
+CREATE OR REPLACE FUNCTION dx_take_limited_tasks(
+  p_most integer, p_queue text,
+  p_messages bigint[],             -- locked by the caller
+  p_names text[], p_lease_ms bigint[], p_worker_id text, p_claim_id integer, -- as in dx_take_tasks
+  p_now_ms bigint,
+  OUT out_ids uuid[],              -- tasks that the caller runs
+  OUT out_is_full boolean          -- whether there may be more such messages
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_name text;
+  v_messages bigint[];
+  v_admitted record;
+  v_refused text[] := '{}';
+  v_count integer;
+BEGIN
+  out_ids := '{}';
+  out_is_full := false;
+  FOR v_name, v_messages IN
+    SELECT message.name, array_agg(message.id ORDER BY message.id)
+    FROM dx_limited_messages(p_messages, p_names, p_now_ms) AS message
+    GROUP BY message.name
+    ORDER BY message.name COLLATE "C"
+  LOOP
+    EXIT WHEN cardinality(out_ids) >= p_most;
+    SELECT admitted.* INTO v_admitted
+    FROM dx_admit_tasks(
+      v_name, p_most - cardinality(out_ids), p_lease_ms[array_position(p_names, v_name)], p_worker_id, p_claim_id,
+      '{}', NULL, p_now_ms
+    ) AS admitted;
+    out_ids := out_ids || v_admitted.out_ids;
+    IF v_admitted.out_may_drop THEN
+      v_refused := v_refused || v_name;
+    ELSE
+      v_messages := v_messages[:cardinality(v_admitted.out_ids)];
+    END IF;
+    DELETE FROM queue_messages AS m WHERE m.id = ANY (v_messages);
+  END LOOP;
+
+  IF v_refused <> '{}' THEN
+    v_messages := ARRAY(
+      SELECT m.id FROM queue_messages AS m
+      WHERE m.queue = p_queue AND m.visible_at <= v_now AND m.attempts < m.max_attempts
+      ORDER BY m.visible_at, m.id LIMIT 1000 FOR UPDATE SKIP LOCKED
+    );
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (ARRAY(SELECT message.id FROM dx_limited_messages(v_messages, v_refused, p_now_ms) AS message));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    out_is_full := v_count >= 500;
+  END IF;
 END
 $$;

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Activity from "../../Activity.ts"
+import { limitKeyUnsafe } from "../../model/shared/activityOptions.ts"
 import type * as payloads from "../../model/shared/payload.ts"
 import * as sealed from "../../model/shared/sealed.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
@@ -36,9 +37,17 @@ export type End = typeof End.Type
 /** Until the store answers: 1 second to 1 minute. */
 const untilStored = Schedule.min([Schedule.exponential("1 second"), Schedule.spaced("1 minute")])
 
+const NewTask = {
+  name: Schema.String,
+  payload: Schema.String,
+  queue: Schema.String,
+  maxAttempts: Schema.Number,
+  limitKey: Schema.optionalKey(Schema.String)
+}
+
 /** Answers with the id of the task. */
 export const CreateTask = Activity.make(taskSignal.createTask, {
-  payload: { name: Schema.String, payload: Schema.String, queue: Schema.String, maxAttempts: Schema.Number },
+  payload: NewTask,
   success: Schema.String,
   retry: untilStored
 })
@@ -48,13 +57,7 @@ export const CreateTask = Activity.make(taskSignal.createTask, {
  * arrive. Others may wait for it as well, so it is not cancelled with the call.
  */
 export const RunTask = Activity.make(taskSignal.runTask, {
-  payload: {
-    name: Schema.String,
-    payload: Schema.String,
-    queue: Schema.String,
-    maxAttempts: Schema.Number,
-    key: Schema.String
-  },
+  payload: { ...NewTask, key: Schema.String },
   success: Schema.Union([End, Schema.Struct({ signal: Schema.String })]),
   retry: untilStored
 })
@@ -64,6 +67,10 @@ export const CancelTask = Activity.make("duroxide-prisma/CancelTask", {
   retry: untilStored
 })
 
+interface LimitKey<P> {
+  readonly limitKey: ((payload: P) => string) | undefined
+}
+
 interface Codecs<P, A, E> {
   readonly payload: payloads.Payload<P>
   readonly success: payloads.Payload<A>
@@ -72,18 +79,24 @@ interface Codecs<P, A, E> {
 
 export const execute = <P, A, E>(
   name: string,
-  { maxAttempts, queue }: Settings,
+  { limitKey, maxAttempts, queue }: Pick<Settings, "maxAttempts" | "queue"> & LimitKey<P>,
   codecs: Codecs<P, A, E>,
   value: P,
   key: string | undefined
 ): Effect.Effect<A, E | OfTask, Instance> =>
   key !== undefined ?
-    shared(name, { maxAttempts, queue }, codecs, value, key) :
+    shared(name, { limitKey, maxAttempts, queue }, codecs, value, key) :
     // Once the creation is under way, the task may exist: only after its id is known it can be cancelled.
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
         const payload = yield* Effect.orDie(codecs.payload.encode(value))
-        const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
+        const taskId = yield* CreateTask.execute({
+          name,
+          payload,
+          queue,
+          maxAttempts,
+          ...limitKeyOf(name, limitKey, value)
+        })
         const end = yield* restore(Signal.make(taskSignal.nameOf(taskId), { payload: End }).wait).pipe(
           Effect.onInterrupt(() => CancelTask.execute({ taskId }))
         )
@@ -93,7 +106,7 @@ export const execute = <P, A, E>(
 
 const shared = Effect.fnUntraced(function*<P, A, E>(
   name: string,
-  { maxAttempts, queue }: Pick<Settings, "maxAttempts" | "queue">,
+  { limitKey, maxAttempts, queue }: Pick<Settings, "maxAttempts" | "queue"> & LimitKey<P>,
   codecs: Codecs<P, A, E>,
   value: P,
   key: string
@@ -101,10 +114,20 @@ const shared = Effect.fnUntraced(function*<P, A, E>(
   const problem = problemOfKey(key)
   if (problem !== undefined) return yield* Effect.die(new RangeError(`key of task "${name}" is refused: ${problem}`))
   const payload = yield* Effect.orDie(codecs.payload.encode(value))
-  const answer = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
+  const answer = yield* RunTask.execute({
+    name,
+    payload,
+    queue,
+    maxAttempts,
+    key,
+    ...limitKeyOf(name, limitKey, value)
+  })
   const end = "signal" in answer ? yield* Signal.make(answer.signal, { payload: End }).wait : answer
   return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
 })
+
+const limitKeyOf = <P>(name: string, limitKey: LimitKey<P>["limitKey"], value: P) =>
+  limitKey === undefined ? {} : { limitKey: limitKeyUnsafe(`task "${name}"`, limitKey(value)) }
 
 /** The result or failure of a task that has ended. */
 export const outcomeOf = <A, E>(

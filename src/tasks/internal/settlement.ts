@@ -104,7 +104,8 @@ export const make = Effect.fnUntraced(function*({ driver, leaseMsOf, topics }: {
         counts: options.counts
       })
     ).pipe(
-      Effect.tap((answer) => answer === "Retried" ? topics.announce([{ topic: Topic.outbox }]) : Effect.void)
+      // A task that is dead may have left a slot of a limit to another one.
+      Effect.tap((answer) => answer === "Stale" ? Effect.void : topics.announce([{ topic: Topic.outbox }]))
     )
 
   /** Logs and counts a result that came too late. */

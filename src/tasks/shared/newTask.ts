@@ -6,6 +6,7 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { randomUUID } from "node:crypto"
 import { noDuration, wholeMs } from "../../model/shared/durations.ts"
+import { problemOfLimitKey } from "../../model/shared/limits.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
 import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
@@ -44,12 +45,14 @@ export const newTask = <P extends PayloadSchema>(
     if (delayMs > maxDelayMs) {
       return yield* invalid("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
+    const limitKey = yield* limitKeyOf(task, payload as P["Type"])
     const kind = task.wakeupKind
     const id = kind === undefined ? undefined : yield* timeOrderedUuid
     return {
       id,
       name: task.name,
       key,
+      limitKey,
       payload: yield* task.codecs.payload.encode(payload),
       maxAttempts: task.maxAttempts,
       queue: task.queue,
@@ -58,6 +61,22 @@ export const newTask = <P extends PayloadSchema>(
       traceContext: yield* tracing.traceparent
     }
   })
+
+/** The key of a task with this payload among those of a limit. */
+export const limitKeyOf = <P extends PayloadSchema>(
+  { limitKey }: Pick<Task.Task<any, P, any, any>, "limitKey">,
+  payload: P["Type"]
+): Effect.Effect<string | undefined, ProviderError> => {
+  if (limitKey === undefined) return Effect.undefined
+  return Effect.try({
+    try: () => limitKey(payload),
+    // What it throws may quote the payload.
+    catch: () => "the code that makes it has thrown"
+  }).pipe(
+    Effect.filterOrFail((key) => problemOfLimitKey(key) === undefined, (key) => problemOfLimitKey(key)!),
+    Effect.catch((problem) => invalid("createTasks", "limitKey", problem))
+  )
+}
 
 export const invalid = (operation: string, field: string, problem: string) =>
   Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))

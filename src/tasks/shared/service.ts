@@ -122,7 +122,7 @@ export const activityHandlers = ({ store, written }: {
   readonly written: Effect.Effect<void>
 }) =>
   Layer.mergeAll(
-    calls.CreateTask.toLayer(Effect.fnUntraced(function*({ maxAttempts, name, payload, queue }) {
+    calls.CreateTask.toLayer(Effect.fnUntraced(function*({ limitKey, maxAttempts, name, payload, queue }) {
       const { executionId, instanceId } = yield* Activity.Call
       const key = `orchestration/${yield* callId}`
       const id = randomUUID()
@@ -130,6 +130,7 @@ export const activityHandlers = ({ store, written }: {
         id,
         name,
         key,
+        limitKey,
         payload,
         maxAttempts,
         queue,
@@ -139,9 +140,9 @@ export const activityHandlers = ({ store, written }: {
       yield* written
       return created!.id
     })),
-    calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
+    calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, limitKey, maxAttempts, name, payload, queue }) {
       const { executionId, instanceId } = yield* Activity.Call
-      const task = { name, key, payload, maxAttempts, queue, traceContext: yield* tracing.traceparent }
+      const task = { name, key, limitKey, payload, maxAttempts, queue, traceContext: yield* tracing.traceparent }
       const signal = taskSignal.nameOf(yield* callId)
       while (true) {
         const [created] = yield* Effect.orDie(store.create([task]))

@@ -146,11 +146,12 @@ export const creatingOn = (connection: TransactionConnection, schema: string) =>
 
 /** A task as `dx_create_tasks` reads it. */
 export const taskRow = (
-  { delayMs, id, key, maxAttempts, name, payload, queue, replyTo, traceContext, wakeup }: NewTask
+  { delayMs, id, key, limitKey, maxAttempts, name, payload, queue, replyTo, traceContext, wakeup }: NewTask
 ): object => ({
   id,
   name,
   key,
+  limit_key: limitKey,
   payload,
   max_attempts: maxAttempts,
   queue,

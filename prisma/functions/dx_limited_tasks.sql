@@ -1,0 +1,6 @@
+-- Returns the names of tasks that have limits.
+CREATE OR REPLACE FUNCTION dx_limited_tasks() RETURNS text[] LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'task')
+$$;
