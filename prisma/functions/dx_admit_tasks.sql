@@ -24,8 +24,8 @@ CREATE OR REPLACE FUNCTION dx_admit_tasks(
   p_suspect uuid,                  -- only this task, out of turn; null: all but suspects
   p_now_ms bigint,
   OUT out_ids uuid[],
-  OUT out_may_drop boolean         -- whether wake-ups of the name beyond these may be dropped: its tasks that wait are
-                                   -- waked otherwise, or none is left
+  OUT out_may_drop boolean         -- whether wake-ups of the name beyond these may be dropped: others follow, or no task
+                                   -- waits
 ) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -44,7 +44,7 @@ DECLARE
   v_has_begun boolean := true;
   v_is_held boolean := false;      -- whether a later call may begin more although nothing happens before
   v_is_blocked boolean := false;   -- whether some wait for a slot or a token
-  v_is_done boolean := false;      -- whether the round was seen to its end
+  v_is_done boolean := false;      -- whether no further task was found
   v_slots bigint;                  -- how many more all keys together may have; null: any number
   v_next_ms bigint;                -- when the first token is free that a task waits for
   v_token_ms double precision;     -- when the next token is free; null without a rate
@@ -177,11 +177,11 @@ BEGIN
     RETURN;
   END IF;
   IF v_next_ms IS NOT NULL AND (v_limit.next_ms IS NULL OR v_limit.next_ms NOT BETWEEN p_now_ms + 1 AND v_next_ms) THEN
-    PERFORM dx_wake_limited_task(p_name, 1, v_limit.last_key, v_now, v_next_ms);
+    PERFORM dx_wake_limited_task(p_name, 1, v_limit.last_key, p_now_ms, v_next_ms);
     v_limit.next_ms := v_next_ms;
   END IF;
   IF v_limit.has_waiting AND NOT v_is_blocked AND NOT v_is_done AND COALESCE(v_slots, 1) > 0 THEN
-    PERFORM dx_wake_limited_task(p_name, 2, v_limit.last_key, v_now, p_now_ms);
+    PERFORM dx_wake_limited_task(p_name, 2, v_limit.last_key, p_now_ms, p_now_ms);
   END IF;
   v_limit.free_ms := COALESCE(v_limit.free_ms, 0);
   v_limit.has_waiting := v_is_blocked OR v_is_held OR (v_limit.has_waiting AND NOT v_is_done);

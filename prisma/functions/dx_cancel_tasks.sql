@@ -60,7 +60,7 @@ BEGIN
     PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
   END IF;
   IF v_freed <> '{}' THEN
-    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+    PERFORM dx_free_task_slots(v_freed, p_now_ms);
   END IF;
   RETURN v_outcomes;
 END

@@ -67,7 +67,7 @@ BEGIN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
   END IF;
   IF v_freed IS NOT NULL AND NOT p_is_first THEN
-    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+    PERFORM dx_free_task_slots(v_freed, p_now_ms);
   END IF;
   RETURN v_outcomes;
 END

@@ -150,8 +150,8 @@ export interface Created {
 }
 
 /**
- * What became of the claim of a task. `Limited`: it waits for a slot of its limit, and is waked otherwise. A wake-up of a
- * task with a limit stands for any task of its name, so the claimed one may be another.
+ * What became of the claim of a task. `Limited`: it waits for a slot of its limit, and another wake-up follows. A
+ * wake-up of a task with a limit stands for any task of its name, so the claimed one may be another.
  *
  * @category models
  * @since 0.2.0

@@ -3033,13 +3033,14 @@ $$;
 -- Bound: the names given, 1,000 keys of each. Locks: advisory locks of their limits, shared, in the order of names.
 CREATE OR REPLACE FUNCTION dx_free_task_slots(
   p_names text[],                  -- of the tasks, one for each slot; those without a limit are left out
-  p_now_ms bigint
+  p_now_ms bigint                  -- null: the time after the locks were taken
 ) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
   v_name text;
   v_count bigint;
+  v_now_ms bigint;
 BEGIN
   FOR v_name, v_count IN
     SELECT free.name, count(*) FROM unnest(p_names) AS free (name)
@@ -3048,7 +3049,8 @@ BEGIN
     ORDER BY free.name COLLATE "C"
   LOOP
     PERFORM pg_advisory_xact_lock_shared(dx_limit_lock('task', v_name));
-    PERFORM dx_wake_limited_task(v_name, v_count, l.last_key, p_now_ms, p_now_ms) FROM limits AS l
+    v_now_ms := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    PERFORM dx_wake_limited_task(v_name, v_count, l.last_key, v_now_ms, v_now_ms) FROM limits AS l
     WHERE l.kind = 'task' AND l.name = v_name AND l.has_waiting;
   END LOOP;
 END
@@ -3133,7 +3135,7 @@ BEGIN
     PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
   END IF;
   IF v_freed <> '{}' THEN
-    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+    PERFORM dx_free_task_slots(v_freed, p_now_ms);
   END IF;
   RETURN v_outcomes;
 END
@@ -3189,7 +3191,7 @@ $$;
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
 -- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
 -- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
--- slot of its limit, and is waked otherwise. A wake-up of a task with a limit stands for any task of its name, so the
+-- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so the
 -- claimed one may be another (dx_admit_tasks).
 --
 -- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
@@ -3483,8 +3485,8 @@ CREATE OR REPLACE FUNCTION dx_admit_tasks(
   p_suspect uuid,                  -- only this task, out of turn; null: all but suspects
   p_now_ms bigint,
   OUT out_ids uuid[],
-  OUT out_may_drop boolean         -- whether wake-ups of the name beyond these may be dropped: its tasks that wait are
-                                   -- waked otherwise, or none is left
+  OUT out_may_drop boolean         -- whether wake-ups of the name beyond these may be dropped: others follow, or no task
+                                   -- waits
 ) LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -3503,7 +3505,7 @@ DECLARE
   v_has_begun boolean := true;
   v_is_held boolean := false;      -- whether a later call may begin more although nothing happens before
   v_is_blocked boolean := false;   -- whether some wait for a slot or a token
-  v_is_done boolean := false;      -- whether the round was seen to its end
+  v_is_done boolean := false;      -- whether no further task was found
   v_slots bigint;                  -- how many more all keys together may have; null: any number
   v_next_ms bigint;                -- when the first token is free that a task waits for
   v_token_ms double precision;     -- when the next token is free; null without a rate
@@ -3636,11 +3638,11 @@ BEGIN
     RETURN;
   END IF;
   IF v_next_ms IS NOT NULL AND (v_limit.next_ms IS NULL OR v_limit.next_ms NOT BETWEEN p_now_ms + 1 AND v_next_ms) THEN
-    PERFORM dx_wake_limited_task(p_name, 1, v_limit.last_key, v_now, v_next_ms);
+    PERFORM dx_wake_limited_task(p_name, 1, v_limit.last_key, p_now_ms, v_next_ms);
     v_limit.next_ms := v_next_ms;
   END IF;
   IF v_limit.has_waiting AND NOT v_is_blocked AND NOT v_is_done AND COALESCE(v_slots, 1) > 0 THEN
-    PERFORM dx_wake_limited_task(p_name, 2, v_limit.last_key, v_now, p_now_ms);
+    PERFORM dx_wake_limited_task(p_name, 2, v_limit.last_key, p_now_ms, p_now_ms);
   END IF;
   v_limit.free_ms := COALESCE(v_limit.free_ms, 0);
   v_limit.has_waiting := v_is_blocked OR v_is_held OR (v_limit.has_waiting AND NOT v_is_done);
@@ -5443,7 +5445,7 @@ BEGIN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
   END IF;
   IF v_freed IS NOT NULL AND NOT p_is_first THEN
-    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+    PERFORM dx_free_task_slots(v_freed, p_now_ms);
   END IF;
   RETURN v_outcomes;
 END
@@ -6422,7 +6424,7 @@ BEGIN
     PERFORM dx_announce_task_ends(v_announced, v_now_ms);
   END IF;
   IF v_freed <> '{}' THEN
-    PERFORM dx_free_task_slots(v_freed, v_now_ms);
+    PERFORM dx_free_task_slots(v_freed, p_now_ms);
   END IF;
   RETURN v_outcomes;
 END

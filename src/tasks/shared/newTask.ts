@@ -45,7 +45,7 @@ export const newTask = <P extends PayloadSchema>(
     if (delayMs > maxDelayMs) {
       return yield* invalid("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
-    const limitKey = yield* limitKeyOf(task, payload as P["Type"])
+    const limitKey = yield* limitKeyOf(task, payload)
     const kind = task.wakeupKind
     const id = kind === undefined ? undefined : yield* timeOrderedUuid
     return {

@@ -113,7 +113,8 @@ export const limitSuite = (name: string, server: Server) => {
         const first = yield* app.tasks.createMany(Call, calls("a", 200))
         const other = yield* app.tasks.create(Other, {})
         assert.strictEqual(yield* app.tasks.wait(Other, other), 7)
-        yield* waitUntil(Effect.map(app.queued, (count) => count === 0))
+        // At most the message of the one that runs is left.
+        yield* waitUntil(Effect.map(app.queued, (count) => count <= 1))
         assert.strictEqual(begun, 1)
         assert.strictEqual(yield* app.waiting, 199)
         yield* held.open
