@@ -1,7 +1,7 @@
 /**
  * An album of images: an orchestration resizes them by tasks and announces the album by a message. One process runs it all.
  */
-import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Limits, Orchestration, Runtime } from "duroxide-prisma"
 import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue } from "duroxide-prisma/prisma"
 import { Consumer, Message } from "duroxide-prisma/queue"
@@ -22,7 +22,15 @@ export const Publish = Orchestration.make("Publish", {
   success: Schema.Array(Schema.String)
 })
 
-const Resize = Task.make("Resize", { payload: { image: Schema.String }, success: Schema.String, timeout: "1 minute" })
+const Resize = Task.make("Resize", {
+  payload: { album: Schema.String, image: Schema.String },
+  success: Schema.String,
+  timeout: "1 minute",
+  limitKey: ({ album }) => album
+})
+
+/** Over all processes. A large album does not delay a small one: albums take turns. */
+const ResizeLimits = Limits.layer(Limits.of(Resize, { total: { concurrency: 8 }, eachKey: { concurrency: 4 } }))
 
 const Announce = Activity.make("Announce", { payload: Schema.String, retry: { times: 5 } })
 
@@ -31,7 +39,7 @@ const AlbumPublished = Message.make("album_published", { album: Schema.String })
 // -- the orchestration, and the runtime that runs it -------------------------------------------------
 
 const PublishLive = Publish.toLayer(Effect.fn(function*({ album, images }) {
-  const small = yield* Effect.forEach(images, (image) => Resize.execute({ image }), { concurrency: "unbounded" })
+  const small = yield* Effect.forEach(images, (image) => Resize.execute({ album, image }), { concurrency: "unbounded" })
   yield* Announce.execute(album)
   return small
 }))
@@ -53,7 +61,10 @@ const ResizeLive = Resize.toLayer(Effect.fn(function*({ image }) {
   return yield* (yield* Gallery).resize(image, idempotencyKey)
 }))
 
-export const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 4 }).pipe(Layer.provide(ResizeLive))
+export const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 4 }).pipe(
+  Layer.provide(ResizeLive),
+  Layer.merge(ResizeLimits)
+)
 
 /** A message may come twice: notifying readers again must do no harm. */
 export const FeedLive = Consumer.layer({

@@ -563,6 +563,8 @@ export const Task = Schema.Struct({
   maxAttempts: Count,
   error: orNull(Schema.String),
   workerId: orNull(Schema.String),
+  /** The limit whose slot it waits for, such as `Charge/tenant-7`. */
+  waitsForLimit: orNull(Schema.String),
   createdAtMs: Ms,
   runAtMs: Ms,
   startedAtMs: orNull(Ms),

@@ -15,8 +15,13 @@ export const summaryOf = (task: ListedTask) => ({
   counted: task.counted,
   maxAttempts: task.maxAttempts,
   error: errorOf(task),
-  workerId: task.workerId
+  workerId: task.workerId,
+  waitsForLimit: limitOf(task)
 })
+
+/** The limit whose slot it waits for, such as `Charge/tenant-7`; null unless it waits for one. */
+export const limitOf = ({ name, waitingKey }: ListedTask): string | null =>
+  waitingKey === null ? null : waitingKey === "" ? name : `${name}/${waitingKey}`
 
 /** Why its last attempt failed, or why it was cancelled; null if neither happened. */
 export const errorOf = ({ error }: ListedTask): string | null => {

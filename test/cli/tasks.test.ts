@@ -65,7 +65,7 @@ const no: Cli.Options = { terminal: 200, typed: () => Promise.resolve("n") }
 
 it.live("tasks: pages by status and name, dead ones first, each task once", () =>
   Effect.gen(function*() {
-    const { json, run } = yield* opened
+    const { json, run, sql } = yield* opened
     const idsOf = Effect.fnUntraced(function*(args: string) {
       const found: Array<string> = []
       let cursor: string | null = null
@@ -111,6 +111,16 @@ it.live("tasks: pages by status and name, dead ones first, each task once", () =
       /^f\S+2 +mail +Cancelled +2\/20 +ended 2 min ago +rain$/m
     )
     assert.notInclude(stdout, "secret")
+    yield* sql("UPDATE queue_tasks SET has_slot = false, limit_key = 'tenant-7' WHERE id = $1", [id("c", 2)])
+    assert.match(
+      (yield* run("tasks --status pending")).stdout,
+      /^c\S+2 +resize +Pending +2\/20 +waits for a slot for 2 min +its worker was lost$/m
+    )
+    const { tasks: pending } = yield* json("tasks --status pending --name resize")
+    assert.deepStrictEqual(
+      pending.map(({ waitsForLimit }: { waitsForLimit: string | null }) => waitsForLimit),
+      [null, null, null, "resize/tenant-7", null]
+    )
     assert.strictEqual((yield* run("tasks --name none --status dead")).stdout, "no tasks\n")
     for (const cursor of ["x", (yield* json("tasks --status completed --limit 1")).next]) {
       const { exitCode, stderr } = yield* run(`tasks --cursor ${cursor}`)

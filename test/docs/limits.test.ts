@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Limits, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
+import { Task } from "duroxide-prisma/tasks"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -19,6 +20,13 @@ const ChargeLimits = Limits.layer(Limits.of(Charge, {
   eachKey: { concurrency: 3 },
   keys: { "tenant-7": { concurrency: 10 } }
 }))
+
+const Resize = Task.make("Resize", {
+  payload: { tenant: Schema.String, image: Schema.String },
+  limitKey: ({ tenant }) => tenant
+})
+
+const ResizeLimits = Limits.layer(Limits.of(Resize, { total: { concurrency: 20 }, eachKey: { concurrency: 5 } }))
 
 const raise = Effect.gen(function*() {
   const { getLimit, setLimit } = yield* Admin.Admin
@@ -51,9 +59,16 @@ const observed = () => {
 it("docs/limits.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/limits.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/limits.md"), "ts")
-  assert.lengthOf(examples, 2)
+  assert.lengthOf(examples, 3)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
+
+it.effect("docs/limits.md: limits of a task are set by the program", () =>
+  Effect.gen(function*() {
+    const { getLimits } = yield* Admin.Admin
+    const [limit] = yield* getLimits
+    assert.deepInclude(limit, { kind: "task", name: "Resize", total: { concurrency: 20, rate: null } })
+  }).pipe(Effect.provide(TestRuntime.layer(ResizeLimits))))
 
 const layerOf = (ChargeLive: ReturnType<typeof observed>["ChargeLive"], limits: typeof ChargeLimits) =>
   TestRuntime.layer(

@@ -30,6 +30,16 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     ["queue_messages_queue_visible_at_id_idx", "queue_messages_pkey", "queue_tasks_pkey"],
     60
   ],
+  "take under a limit": [
+    `SELECT * FROM dx_take_tasks(3, 'limited', 'me', 1000, '{L}', '{1000}', 'w')`,
+    ["queue_tasks_name_has_slot_limit_key_run_at_id_idx", "queue_messages_queue_visible_at_id_idx"],
+    200
+  ],
+  "claim under a limit": [
+    `SELECT * FROM dx_claim_tasks('${ids(60_011, 60_012)}', '{L}', '{1000}', 'w')`,
+    ["queue_tasks_name_has_slot_limit_key_run_at_id_idx"],
+    120
+  ],
   complete: [`SELECT dx_complete_tasks('${ids(1, 2)}', '{1,1}', '{1,1}', '{f,f}', false)`, ["queue_tasks_pkey"], 20],
   fail: [
     `SELECT dx_fail_tasks('${items({ outcome: "Failed", error: "{}", delay_ms: 1 }, 2)}')`,
@@ -67,6 +77,17 @@ const fill = `
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at)
     SELECT 20000 + g, 'taken', jsonb_build_object('kind', 'task_wakeup', 'task_id', '00000000-0000-0000-0000-' || lpad(g::text, 12, '0')),
       now(), now()
+    FROM generate_series(11, 20) AS g;
+  INSERT INTO limits (kind, name, concurrency, since) VALUES ('task', 'L', 10, now());
+  INSERT INTO queue_tasks (id, name, limit_key, has_slot, payload, status, max_attempts, run_at, look_at, queue, created_at,
+      updated_at)
+    SELECT ('00000000-0000-0000-0000-' || lpad((60000 + g)::text, 12, '0'))::uuid, 'L', 'k' || g % 10, g <= 5, '1',
+      CASE WHEN g <= 5 THEN 'Running' ELSE 'Pending' END, 3, now() - interval '1 hour', now() + interval '1 hour',
+      'limited', now(), now()
+    FROM generate_series(1, 20000) AS g;
+  INSERT INTO queue_messages (id, queue, payload, created_at, visible_at)
+    SELECT 30000 + g, 'limited', jsonb_build_object('kind', 'task_wakeup', 'task_id',
+        '00000000-0000-0000-0000-' || lpad((60000 + g)::text, 12, '0')), now(), now()
     FROM generate_series(11, 20) AS g`
 
 describe("tasks read little:", () => {

@@ -20,10 +20,14 @@ export const toJson = (task: ListedTask): object => ({
 /** Columns of a payload, as in `show`. */
 export const longestPayload = 200
 
-/** Such as `due for 3 min`, `due in 5 s`, `runs for 2 s`, `died 3 h ago`. */
-export const shownTime = ({ endedAtMs, runAtMs, startedAtMs, status }: ListedTask, nowMs: number): string => {
+/** Such as `due for 3 min`, `due in 5 s`, `waits for a slot for 3 min`, `runs for 2 s`, `died 3 h ago`. */
+export const shownTime = (
+  { endedAtMs, runAtMs, startedAtMs, status, waitingKey }: ListedTask,
+  nowMs: number
+): string => {
   if (endedAtMs !== null) return `${status === "Dead" ? "died" : "ended"} ${age(nowMs - endedAtMs)} ago`
   if (startedAtMs !== null) return `runs for ${age(nowMs - startedAtMs)}`
+  if (waitingKey !== null) return `waits for a slot for ${age(nowMs - runAtMs)}`
   return runAtMs > nowMs ? `due in ${age(runAtMs - nowMs)}` : `due for ${age(nowMs - runAtMs)}`
 }
 

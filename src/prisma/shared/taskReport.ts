@@ -40,6 +40,8 @@ export interface ListedTask {
   /** The failure of the last attempt, as it is stored; or the reason of the cancellation. */
   readonly error: string | null
   readonly workerId: string | null
+  /** While it waits for a slot of its limit: its key there, which may be empty. Null otherwise. */
+  readonly waitingKey: string | null
   /** Its first 10,000 characters, if they were asked for. */
   readonly payload: string | null
   /** Milliseconds since the Unix epoch, as the next three. */
@@ -184,6 +186,7 @@ const columnsSql = (hasPayloads: boolean) =>
   Prisma.sql`
     t.id::text AS id, t.name, t.key, t.status, t.attempt AS attempts, t.attempt - t.uncounted AS counted,
     t.max_attempts AS "maxAttempts", t.error, t.worker_id AS "workerId",
+    CASE WHEN NOT t.has_slot AND t.run_at <= clock_timestamp() THEN t.limit_key END AS "waitingKey",
     CASE WHEN ${hasPayloads}::boolean THEN left(t.payload::text, 10000) END AS payload,
     ${msOf(Prisma.sql`t.created_at`)} AS "createdAtMs", ${msOf(Prisma.sql`greatest(t.run_at, 'epoch')`)} AS "runAtMs",
     ${msOf(Prisma.sql`t.started_at`)} AS "startedAtMs",

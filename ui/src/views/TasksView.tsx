@@ -162,6 +162,7 @@ const TaskRow = (
       </td>
       <td>
         <StatusBadge status={task.status} />
+        {task.waitsForLimit !== null && <div class="muted small">waits for a slot of {task.waitsForLimit}</div>}
       </td>
       <td class="nowrap" data-label="Attempts" title={`${task.attempts} in all`}>
         {task.counted} of {task.maxAttempts}
