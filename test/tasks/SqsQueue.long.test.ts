@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
 import * as SqsServer from "../queue/utils/sqsServer.ts"
+import { limitSuite } from "./utils/limitSuite.ts"
 import { queues } from "./utils/tasks.ts"
 import { taskSuite } from "./utils/taskSuite.ts"
 
@@ -17,11 +18,12 @@ const fair = (queue: Queue.Queue["Service"]): Queue.Queue["Service"] => ({
         : Effect.delay(queue.receive(name, { ...options, wait: 0 }), "20 millis"))
 })
 
-taskSuite(
-  "SqsQueue",
-  Layer.effect(Queue.Queue, Effect.map(Queue.Queue, fair)).pipe(
-    Layer.provide(
-      Layer.unwrap(Effect.map(SqsServer.start, ({ client }) => SqsQueue.layer({ queues, create: true, client })))
-    )
+const server = Layer.effect(Queue.Queue, Effect.map(Queue.Queue, fair)).pipe(
+  Layer.provide(
+    Layer.unwrap(Effect.map(SqsServer.start, ({ client }) => SqsQueue.layer({ queues, create: true, client })))
   )
 )
+
+taskSuite("SqsQueue", server)
+
+limitSuite("SqsQueue", server)
