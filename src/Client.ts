@@ -38,7 +38,7 @@ import type {
 import * as watching from "./client/watch.ts"
 import type { WatchEvent, WatchOptions } from "./client/watch.ts"
 import type * as KeyValue from "./KeyValue.ts"
-import type { Ids, ServedBy } from "./model/shared/definitions.ts"
+import type { Ids, LimitKey, ServedBy } from "./model/shared/definitions.ts"
 import { checkText } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import type { Payload as Codec, PayloadArgument, PayloadSchema } from "./model/shared/payload.ts"
@@ -86,6 +86,7 @@ type Startable<Payload extends PayloadSchema, Id extends Ids> = {
   readonly servedBy: ServedBy
   readonly payload: Payload
   readonly instanceId: Id
+  readonly limitKey: LimitKey
   readonly codecs: { readonly payload: Codec<Payload["Type"]> }
 }
 

@@ -5,6 +5,7 @@
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
+  p_of text,                       -- the instance it is made from
   p_orchestration_name text,
   p_orchestration_version text,
   p_execution_id bigint,
@@ -34,12 +35,15 @@ BEGIN
   END IF;
   INSERT INTO instances (
     instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-    custom_status, custom_status_version, route
+    custom_status, custom_status_version, route, limit_name, limit_key
   )
   VALUES (
     p_instance_id, p_orchestration_name, p_orchestration_version, p_execution_id, v_now, v_now,
     p_custom_status, (p_custom_status IS NOT NULL)::integer,
-    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false)
+    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false),
+    -- It does not wait for a slot, and counts.
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_orchestration_name),
+    COALESCE((SELECT i.limit_key FROM instances AS i WHERE i.instance_id = p_of), '')
   )
   ON CONFLICT (instance_id) DO NOTHING;
   IF NOT FOUND THEN

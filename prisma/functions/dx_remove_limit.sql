@@ -21,6 +21,8 @@ BEGIN
   DELETE FROM limit_keys AS k WHERE k.kind = p_kind AND k.name = p_name;
   IF p_kind = 'activity' THEN
     PERFORM dx_release_activities(p_name, v_now);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_release_limited_instances(p_name, v_now);
   END IF;
   RETURN true;
 END

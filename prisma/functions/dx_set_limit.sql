@@ -58,6 +58,8 @@ BEGIN
 
   IF p_kind = 'activity' THEN
     PERFORM dx_limit_activities(p_name, v_now);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_limit_instances(p_name, v_now);
   END IF;
   RETURN true;
 END

@@ -5,10 +5,10 @@
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
 -- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
+-- turn is stored if its limit, if it has one, has a slot at once (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction claims or
 -- deletes it. Otherwise its start is stored as one without a first turn.
 --
--- Messages that arrived before the start become claimable with it, not earlier.
+-- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
 -- dx_start_with_more.
@@ -35,6 +35,8 @@ DECLARE
   -- The first turns, by position of the start; without an execution where the start is stored without it.
   v_turns dx_turn[];
   v_instances dx_instance[];
+  v_has_limits boolean;            -- whether any orchestration has limits
+  v_waits boolean;
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -63,7 +65,10 @@ BEGIN
     );
   END IF;
 
-  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
+  SELECT
+    ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start),
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' LIMIT 1) IS NOT NULL
+  INTO v_starts, v_has_limits;
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
@@ -72,7 +77,20 @@ BEGIN
   END IF;
 
   -- The children of first turns with the starts, because all are inserted in one order.
-  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+  LOOP
+    v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+    EXIT WHEN NOT v_has_limits;
+    v_instances := dx_park_instances(v_instances, v_starts, v_now_ms);
+    -- Without a slot no first turn; nor are its children created then.
+    v_waits := false;
+    FOR v_index IN 1 .. v_count LOOP
+      IF v_instances[v_index].limit_place IS NOT NULL AND v_turns[v_index].execution_id IS NOT NULL THEN
+        v_turns[v_index].execution_id := NULL;
+        v_waits := true;
+      END IF;
+    END LOOP;
+    EXIT WHEN NOT v_waits;
+  END LOOP;
   v_created := dx_create_instances(v_instances, p_texts, v_now);
   SELECT
     array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),

@@ -8,8 +8,8 @@ import * as Option from "effect/Option"
 import type { Attributes } from "../model/Attribute.ts"
 import * as attributes from "../model/shared/attributes.ts"
 import { anyRust, current } from "../model/shared/coreVersion.ts"
-import { idOf } from "../model/shared/definitions.ts"
-import type { Ids, ServedBy } from "../model/shared/definitions.ts"
+import { idOf, limitKeyOf } from "../model/shared/definitions.ts"
+import type { Ids, LimitKey, ServedBy } from "../model/shared/definitions.ts"
 import { checkRootId } from "../model/shared/identifiers.ts"
 import type { Payload as Codec } from "../model/shared/payload.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -59,6 +59,7 @@ interface Definition {
   readonly version: string
   readonly servedBy: ServedBy
   readonly instanceId: Ids
+  readonly limitKey: LimitKey
   readonly codecs: { readonly payload: Pick<Codec<any>, "encode"> }
 }
 
@@ -89,7 +90,8 @@ export const checkedStart = Effect.fnUntraced(
         parentInstance: null,
         parentId: null,
         executionId: 1,
-        ...(attributes.hasAny(given) && { attributes: given })
+        ...(attributes.hasAny(given) && { attributes: given }),
+        ...limitKeyOf(orchestration, options.payload)
       },
       pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
       ...(yield* timeOf(operation, options)),

@@ -26,6 +26,7 @@ import type {
   OperatorAction,
   OrchestrationLoad,
   ProcessInfo,
+  LimitWait,
   QueuedActivity,
   QueueDepths,
   QueuePlace,
@@ -244,6 +245,8 @@ export interface QueuedWork {
   /** In the order of delivery: all timers, and the first 50 others. */
   readonly messages: ReadonlyArray<QueuedMessage>
   readonly activities: ReadonlyArray<QueuedActivity>
+  /** What its start waits for; null if it has begun, or needs no slot of a limit. */
+  readonly waitsForLimit: LimitWait
 }
 
 /**

@@ -180,9 +180,16 @@ export interface QueuedActivity extends QueuePlace {
   readonly executionId: number
   /** The event that scheduled it. */
   readonly eventId: number
-  /** Its key, and how many of that key wait before it; null unless it waits for a slot or a token of a limit. */
-  readonly waitsForLimit: { readonly key: string; readonly ahead: number } | null
+  readonly waitsForLimit: LimitWait
 }
+
+/**
+ * The key of what waits for a slot or a token of a limit, and how many of that key wait before it; null unless it waits.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type LimitWait = { readonly key: string; readonly ahead: number } | null
 
 /**
  * A process that runs work, or that has died without closing.
@@ -448,6 +455,8 @@ export interface HistoryCut {
 export interface ForkedInstance
   extends Pick<HistoryCut, "instanceId" | "executionId" | "customStatus" | "attributes" | "changed">
 {
+  /** The instance it is made from: it has the same key for limits. */
+  readonly of: string
   readonly orchestrationName: string
   readonly orchestrationVersion: string
   readonly pinnedVersion: CoreVersion
@@ -523,6 +532,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   }) => Call<ReadonlyArray<StoredMessage>>
   /** Queued activities of one instance. */
   readonly readActivities: (instanceId: string) => Call<ReadonlyArray<QueuedActivity>>
+  /** What the start of an instance waits for. */
+  readonly readLimitWait: (instanceId: string) => Call<LimitWait>
   /** Processes that are registered, by the time of their start. */
   readonly listProcesses: Call<ReadonlyArray<ProcessInfo>>
   /** Ids of the instances whose parent is one of these. */

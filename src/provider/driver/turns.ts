@@ -182,6 +182,8 @@ export interface StartedInstance {
   readonly pinnedVersion: CoreVersion
   /** Those that it begins with. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
+  /** The key by which a limit of the orchestration counts it. Absent: none. */
+  readonly limitKey?: string
 }
 
 /**
@@ -329,10 +331,12 @@ export interface OrchestrationStart {
   readonly message?: { readonly workItem: string; readonly bounds?: Bounds }
   /** Attributes that it begins with, stored with the instance. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
+  /** The key by which a limit of the orchestration counts it. Absent: none. */
+  readonly limitKey?: string
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
-   * needs an id under which nothing is stored, no message, lock or history, and a `clockMs` within 2 seconds of the
-   * store's clock; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
+   * needs an id under which nothing is stored, no message, lock or history, a `clockMs` within 2 seconds of the store's
+   * clock, and a slot at once if the orchestration has limits; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
    * driver may always ignore it. A set first
    * creates all its instances and inserts its start messages; then its first turns are stored in the steps of an ack.
    */

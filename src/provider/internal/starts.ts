@@ -15,6 +15,7 @@ import type { EncodedActivity, EncodedMessage, OrchestrationStart, StartAnswer }
 import { InstanceFull, ProviderError } from "../ProviderError.ts"
 import * as bounds from "../shared/bounds.ts"
 import { isOfOneCall } from "../shared/statement.ts"
+import { problemOfLimitKey } from "../../model/shared/limits.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
 import { changesOf, encodeItem, encodeUnclaimedTurn, sizeOfItem, Unstorable } from "./encoding.ts"
@@ -203,6 +204,7 @@ const problemsOf = ({ delay, message, pinnedVersion, start, startAtMs }: Start):
   check.version("pinnedVersion", pinnedVersion),
   check.delay(delay),
   check.instant("startAtMs", startAtMs),
+  start.limitKey === undefined ? undefined : limitKeyProblem(start.limitKey),
   startAtMs !== undefined && Option.isSome(delay)
     ? ["startAtMs", "it comes with a delay: give one of them"]
     : undefined,
@@ -210,6 +212,11 @@ const problemsOf = ({ delay, message, pinnedVersion, start, startAtMs }: Start):
     ? undefined
     : ["message", "it is for another instance than its start"]
 ]
+
+const limitKeyProblem = (key: string): check.Problem => {
+  const problem = problemOfLimitKey(key)
+  return problem === undefined ? undefined : ["limitKey", problem]
+}
 
 const encoded = ({ delay, message, pinnedVersion, replaces, start, startAtMs }: Start): OrchestrationStart => ({
   instanceId: start.instance,
@@ -221,7 +228,8 @@ const encoded = ({ delay, message, pinnedVersion, replaces, start, startAtMs }: 
   ...(startAtMs !== undefined && { startAtMs: Math.ceil(startAtMs) }),
   ...(replaces !== undefined && { replaces }),
   ...(message !== undefined && { message: { workItem: encodeItem(message), bounds } }),
-  ...(start.attributes !== undefined && { attributes: changesOf(start.attributes) })
+  ...(start.attributes !== undefined && { attributes: changesOf(start.attributes) }),
+  ...(start.limitKey !== undefined && { limitKey: start.limitKey })
 })
 
 /** Whether the start may bring its first turn along. */

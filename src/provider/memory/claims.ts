@@ -5,6 +5,7 @@ import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { isOlder } from "../../model/shared/versions.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../ProviderDriver.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import { isParked } from "./limits.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
 import * as tables from "./tables.ts"
@@ -120,23 +121,43 @@ const fetch = (
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
   const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects, takesOver = true, versions } = options
-  const visible = [...store.messages]
-    .filter(([, message]) =>
-      tables.isDue(message, now) && (message.visibleAtMs <= now || !startsLater(store, message.instanceId, now)) && (
-        isServed(store, message, serves) ??
-          (serves === undefined && (orphans || store.history.has(message.instanceId)))
+  const isTaken = (message: tables.Message) =>
+    isServed(store, message, serves) ?? (serves === undefined && (orphans || store.history.has(message.instanceId)))
+  limitedInstances.admit(store, options, (instanceId) => {
+    const pinned = tables.currentOf(store, instanceId)?.pinned ?? null
+    const start = [...store.messages.values()].find((message) => message.instanceId === instanceId)
+    return start !== undefined && isTaken(start) &&
+      (versions === null || pinned === null || coreVersion.isWithin(pinned, versions))
+  }, now)
+  const visibleNow = () =>
+    [...store.messages]
+      .filter(([, message]) =>
+        message.waits === undefined && tables.isDue(message, now) &&
+        (message.visibleAtMs <= now || !startsLater(store, message.instanceId, now)) && isTaken(message)
       )
-    )
-    .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
-    .map(([, message]) => message)
+      .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+      .map(([, message]) => message)
   const claimed: Array<ClaimedInstance> = []
   const admission = makeAdmission(suspects)
+  const seen = new Set<string>()
   let bytes = 0
-  for (const instanceId of new Set(visible.map(({ instanceId }) => instanceId))) {
+  let visible = visibleNow()
+  let ids = [...new Set(visible.map(({ instanceId }) => instanceId))]
+  while (ids.length > 0) {
+    const instanceId = ids.shift()!
     if (claimed.length === limit || bytes >= maxBytes) break
     const lock = store.locks.get(instanceId)
     if (lock !== undefined && (lock.untilMs > now || !takesOver && lock.token !== "")) continue
-    const executionId = store.instances.get(instanceId)?.executionId ?? 0
+    const instance = store.instances.get(instanceId)
+    if (instance !== undefined && limitedInstances.isParked(instance)) {
+      if (!limitedInstances.meet(store, instanceId)) continue
+      // It goes: it may be older than those that come now.
+      visible = visibleNow()
+      ids = [...new Set(visible.map(({ instanceId }) => instanceId))].filter((id) => !seen.has(id))
+      continue
+    }
+    seen.add(instanceId)
+    const executionId = instance?.executionId ?? 0
     const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
     if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) continue
     const first = visible.find((message) => message.instanceId === instanceId)!

@@ -9,12 +9,14 @@ import type {
   OrchestrationAck,
   ProviderDriver,
   Settled,
+  StartedInstance,
   UnclaimedTurn
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import * as limits from "./limits.ts"
-import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"
+import { batchOf, hasDue, insert, queuedStarts, startInstance, waitForSlot } from "./messages.ts"
 import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
@@ -51,6 +53,7 @@ export const begin = (store: tables.Tables, now: number): Storing => {
   const queued = queuedStarts(store)
   const waiting = activities.waiting(store, now)
   const hasSlot = limits.atOnce(store)
+  const mayBegin = limitedInstances.atOnce(store)
   return {
     store: (instanceId, turn, handOver = null) => {
       storeTurn(store, turn, instanceId, now)
@@ -62,7 +65,7 @@ export const begin = (store: tables.Tables, now: number): Storing => {
         : activities.handOver(store, ids, handOver, now)
     },
     settled,
-    finish: () => finishAll(store, done, settled, queued, now)
+    finish: () => finishAll(store, done, settled, queued, mayBegin, now)
   }
 }
 
@@ -78,6 +81,7 @@ const finishAll = (
   done: ReadonlyArray<StoredTurn>,
   settled: ReadonlySet<string>,
   queued: ReadonlySet<string>,
+  mayBegin: (start: StartedInstance) => boolean,
   now: number
 ): void => {
   for (const { turn } of done) turn.cancelledActivities.forEach((key) => cancelActivity(store, key))
@@ -87,7 +91,7 @@ const finishAll = (
   }
   for (const { turn } of done) {
     for (const { instanceId, start } of turn.orchestratorItems) {
-      if (start !== undefined) startInstance(store, instanceId, start, now, queued)
+      if (start !== undefined) startInstance(store, instanceId, start, now, { queued, hasSlot: mayBegin(start) })
     }
   }
   for (const { instanceId, turn } of done) requeue(store, instanceId, turn, now)
@@ -100,6 +104,7 @@ const finishAll = (
       const { instanceId } = item
       const isKnown = store.instances.has(instanceId)
       sendMessage(store, item, now, waiting.has(instanceId) || !isKnown && hasDue(store, instanceId, now))
+      if (item.start !== undefined) waitForSlot(store, instanceId)
     }
   }
   for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
@@ -149,6 +154,7 @@ const storeTurn = (
   if (instance !== undefined) {
     instance.executionId = Math.max(instance.executionId, executionId)
     instance.updatedAtMs = now
+    delete instance.place
     if (isNew || turn.orchestrationName !== null || turn.pinnedVersion !== null) {
       instance.asksFor = instance.version
       instance.takesNewer = false

@@ -13,6 +13,7 @@ import type {
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import * as deletions from "./deletions.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import { enqueue, insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as turns from "./turns.ts"
@@ -88,12 +89,23 @@ const startAll = (
   }
   const storing = turns.begin(store, now)
   const queued = queuedStarts(store)
+  const mayBegin = limitedInstances.atOnce(store)
   const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
     const { attributes = [], firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
-    const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null, attributes }
-    if (!startInstance(store, instanceId, created, now, queued)) return "AlreadyExists"
+    const created = {
+      orchestrationName,
+      orchestrationVersion,
+      pinnedVersion,
+      parentInstanceId: null,
+      attributes,
+      ...(start.limitKey !== undefined && { limitKey: start.limitKey })
+    }
+    const dueAtMs = Math.max(now, start.startAtMs ?? 0, now + (start.delayMs ?? 0))
+    const hasSlot = dueAtMs <= now && mayBegin(created)
+    if (!startInstance(store, instanceId, created, now, { queued, hasSlot, dueAtMs })) return "AlreadyExists"
     const isOff = firstTurn !== undefined && isMistimed(firstTurn.turn, now)
-    if (firstTurn !== undefined && !isOff && isUntouched(store, start)) {
+    const isWaiting = limitedInstances.isParked(store.instances.get(instanceId)!)
+    if (firstTurn !== undefined && !isOff && !isWaiting && isUntouched(store, start)) {
       return storing.store(instanceId, firstTurn.turn, firstTurn.handOver)
     }
     insertStart(store, start, now)

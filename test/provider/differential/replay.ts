@@ -316,6 +316,7 @@ const perform = Effect.fnUntraced(function*(
       const { changed, messages, stored, ...fork } = operation
       return yield* admin.forkInstance({
         ...fork,
+        of: "a",
         orchestrationName: "One",
         orchestrationVersion: "1.0.0",
         pinnedVersion: { major: 1000, minor: 0, patch: 0 },
