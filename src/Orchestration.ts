@@ -14,8 +14,8 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import type * as Attribute from "./model/Attribute.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
-import * as attributes from "./model/shared/attributes.ts"
 import { limitKeyUnsafe } from "./model/shared/activityOptions.ts"
+import * as attributes from "./model/shared/attributes.ts"
 import { checkNameUnsafe, checkVersionUnsafe, idOf } from "./model/shared/definitions.ts"
 import type { Ids, LimitKey, OnInterrupt, ServedBy } from "./model/shared/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/shared/identifiers.ts"
@@ -452,7 +452,14 @@ export const make = <
     success: payloads.schemaOf(options?.success),
     error: payloads.schemaOf(options?.error, Schema.Never)
   }
-  const startable = startableOf(name, version, options?.servedBy ?? "typescript", options?.instanceId, options?.limitKey, schemas)
+  const startable = startableOf(
+    name,
+    version,
+    options?.servedBy ?? "typescript",
+    options?.instanceId,
+    options?.limitKey,
+    schemas
+  )
   return (startable.servedBy === "rust" ? startable : withProgram(startable)) as Made<
     By,
     Name,

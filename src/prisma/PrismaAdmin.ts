@@ -19,9 +19,9 @@ import type {
   CutOutcome,
   DeleteOutcome,
   HistoryCut,
+  LimitWait,
   OrchestrationLoad,
   PauseOutcome,
-  LimitWait,
   QueuedActivity,
   Selection,
   StoredMessage

@@ -206,7 +206,7 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
   assert.deepInclude(found, { inUse: 0, waiting: 0 })
 })
 
-const nothing = {
+export const nothing = {
   history: [],
   customStatus: null,
   keyValues: [],
@@ -224,7 +224,7 @@ const nothing = {
 const bound = (concurrency: number | null): BoundRow | null =>
   concurrency === null ? null : { concurrency, rate: null, rateMs: null, burst: null }
 
-const startOf = (id: string) =>
+export const startOf = (id: string) =>
   `{"StartOrchestration":{"instance":"${id}","orchestration":"Job","input":"","version":"1.0.0",` +
   "\"parent_instance\":null,\"parent_id\":null,\"execution_id\":1}}"
 

@@ -13,10 +13,10 @@ export const atOnce = (store: tables.Tables): (start: StartedInstance) => boolea
   return (start) => {
     const limit = limitOf(store, start)
     return limit === undefined || !awaited.has(start.orchestrationName) && limits.hasSlotAtOnce(
-      limit,
-      start.limitKey ?? "",
-      (key) => count(store, start.orchestrationName, key)
-    )
+          limit,
+          start.limitKey ?? "",
+          (key) => count(store, start.orchestrationName, key)
+        )
   }
 }
 
@@ -147,10 +147,11 @@ export const waitOf = (store: tables.Tables, instanceId: string) => {
   const instance = store.instances.get(instanceId)
   if (instance === undefined || !isParked(instance)) return null
   const { dueAtMs, number } = instance.place!
-  const ahead = [...store.instances.values()].filter((one) =>
-    isParked(one) && one.limitName === instance.limitName && keyOf(one) === keyOf(instance) &&
-    (one.place!.dueAtMs < dueAtMs || one.place!.dueAtMs === dueAtMs && one.place!.number < number)
-  ).length
+  const ahead =
+    [...store.instances.values()].filter((one) =>
+      isParked(one) && one.limitName === instance.limitName && keyOf(one) === keyOf(instance) &&
+      (one.place!.dueAtMs < dueAtMs || one.place!.dueAtMs === dueAtMs && one.place!.number < number)
+    ).length
   return { key: keyOf(instance), ahead }
 }
 

@@ -40,7 +40,8 @@ import { begins, beginsNot } from "./unclaimed.ts"
 
 const name = "TestOrch"
 
-const limit = (changes: LimitChanges) => Effect.flatMap(Admin, (admin) => admin.setLimit("orchestration", name, changes))
+const limit = (changes: LimitChanges) =>
+  Effect.flatMap(Admin, (admin) => admin.setLimit("orchestration", name, changes))
 
 const unlimit = Effect.flatMap(Admin, (admin) => admin.removeLimit("orchestration", name))
 
@@ -52,13 +53,16 @@ const use = (key?: string) =>
 
 /** Starts these instances, in this order. */
 const start = (...starts: ReadonlyArray<readonly [instance: string, limitKey?: string, delay?: Duration.Input]>) =>
-  Effect.flatMap(Provider, (provider) =>
-    Effect.forEach(starts, ([instance, limitKey, delay]) =>
-      provider.startOrchestration({
-        start: startItem(instance, limitKey === undefined ? {} : { limitKey }),
-        pinnedVersion: version("1.0.0"),
-        delay: Option.map(Option.fromUndefinedOr(delay), Duration.fromInputUnsafe)
-      }), { discard: true }))
+  Effect.flatMap(
+    Provider,
+    (provider) =>
+      Effect.forEach(starts, ([instance, limitKey, delay]) =>
+        provider.startOrchestration({
+          start: startItem(instance, limitKey === undefined ? {} : { limitKey }),
+          pinnedVersion: version("1.0.0"),
+          delay: Option.map(Option.fromUndefinedOr(delay), Duration.fromInputUnsafe)
+        }), { discard: true })
+  )
 
 /** Claims the first turns of these, in this order, stores them, and then finds no other. */
 const beginOnly = (...instances: ReadonlyArray<string>) =>
@@ -207,7 +211,11 @@ export const instanceLimits = topic("instanceLimits", {
     yield* expectNoOrchestration()
     yield* complete("a")
     const { item } = yield* claimInstance("b")
-    assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["StartOrchestration", "QueueMessage", "QueueMessage"])
+    assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), [
+      "StartOrchestration",
+      "QueueMessage",
+      "QueueMessage"
+    ])
   }),
 
   a_start_that_waits_is_cancelled_at_once: Effect.gen(function*() {
