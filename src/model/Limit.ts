@@ -21,7 +21,10 @@ export type LimitKind = "activity" | "orchestration" | "task"
  * @since 0.3.0
  */
 export interface Bound {
-  /** How many may have a slot at once, which each keeps until its result is stored. From 1 to 1,000,000. */
+  /**
+   * How many may have a slot at once; each keeps it until its result is stored, an instance until it ends. From 1 to
+   * 1,000,000.
+   */
   readonly concurrency?: number | undefined
   readonly rate?: Rate | undefined
 }
@@ -52,8 +55,8 @@ export interface Rate {
  * **Details**
  *
  * `total` bounds all of the definition together, `eachKey` those of each key, and `keys` those of single keys, in place
- * of `eachKey`. A key is what `limitKey` of the definition makes of a payload; those without one share the key `""`. One
- * begins when all bounds that it falls under have room. Without any bound, the keys still take turns.
+ * of `eachKey`. A key is what `limitKey` of the definition makes of a payload; those without one share the key `""`.
+ * One begins when all bounds that it falls under have room. Without any bound, the keys still take turns.
  *
  * @category models
  * @since 0.3.0

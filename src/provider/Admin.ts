@@ -545,11 +545,11 @@ export class Admin extends Context.Service<Admin, {
    */
   readonly resume: (target: PauseTarget) => Call<boolean>
   /**
-   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where there
-   * are none, as a program does at its start. Returns whether something has changed.
+   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where
+   * there are none, as a program does at its start. Returns whether something has changed.
    *
-   * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. Activities that
-   * Duroxide in Rust stores, or runs, have no limits.
+   * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. What Duroxide in
+   * Rust stores, or runs, has no limits.
    */
   readonly setLimit: (
     kind: LimitKind,

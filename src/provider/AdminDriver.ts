@@ -184,7 +184,8 @@ export interface QueuedActivity extends QueuePlace {
 }
 
 /**
- * The key of what waits for a slot or a token of a limit, and how many of that key wait before it; null unless it waits.
+ * The key of what waits for a slot or a token of a limit, and how many of that key wait before it; null unless it
+ * waits.
  *
  * @category models
  * @since 0.3.0
@@ -582,8 +583,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** Removes the limits of a name, and lets all that waits begin; returns whether there were any. */
   readonly removeLimit: (options: { readonly kind: LimitKind; readonly name: string }) => Call<boolean>
   /**
-   * The limits of a name, or all by kind and name, with the use of keys: those with bounds of their own and `mostKeys` others,
-   * or only `key`.
+   * The limits of a name, or all by kind and name, with the use of keys: those with bounds of their own and `mostKeys`
+   * others, or only `key`.
    */
   readonly readLimits: (
     options: {

@@ -85,6 +85,8 @@ const finishAll = (
   now: number
 ): void => {
   for (const { turn } of done) turn.cancelledActivities.forEach((key) => cancelActivity(store, key))
+  const hasEnded = done.some(({ turn: { status } }) => status === "Completed" || status === "Failed")
+  if (hasEnded && store.limits.orchestration.size > 0) tables.announce(store)
   for (const { instanceId, turn } of done) {
     // The timers of an ended execution would wait for their time, wake the instance, and be dropped then.
     if (turn.status !== null && turn.status !== "Running") dropMessages(store, instanceId, now, texts.isTimer)
