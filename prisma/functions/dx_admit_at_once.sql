@@ -24,6 +24,8 @@ DECLARE
   v_asked integer;
   v_concurrency integer;
   v_room bigint;
+  v_had_room boolean;
+  v_refused text[];                -- keys
 BEGIN
   FOR v_name IN
     SELECT l.name FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
@@ -51,9 +53,11 @@ BEGIN
       );
     END IF;
 
+    v_had_room := v_room > 0;
+    v_refused := '{}';
     FOR v_key, v_asked IN
       SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
-      WHERE asked.name = v_name
+      WHERE asked.name = v_name AND v_room > 0
       GROUP BY 1
     LOOP
       v_concurrency := v_limit.key_concurrency;
@@ -70,13 +74,17 @@ BEGIN
       THEN
         v_room := v_room - v_asked;
       ELSE
-        FOR v_position IN 1 .. cardinality(p_names) LOOP
-          IF p_names[v_position] = v_name AND COALESCE(p_keys[v_position], '') = v_key THEN
-            v_answers[v_position] := false;
-          END IF;
-        END LOOP;
+        v_refused := v_refused || v_key;
       END IF;
     END LOOP;
+    v_answers := ARRAY(
+      SELECT
+        asked.answer
+          AND (asked.name = v_name AND (v_had_room IS FALSE OR COALESCE(asked.key, '') = ANY (v_refused))) IS NOT TRUE
+      FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
+        AS asked (answer, name, key, position)
+      ORDER BY asked.position
+    );
   END LOOP;
   RETURN v_answers;
 END

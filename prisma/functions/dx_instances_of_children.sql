@@ -21,7 +21,7 @@ BEGIN
             SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = child.orchestration_name
           )
         END,
-        child.limit_key, NULL
+        child.limit_key
       )::dx_instance
       ORDER BY message.position
     )

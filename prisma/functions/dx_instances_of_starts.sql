@@ -36,7 +36,7 @@ BEGIN
             SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = start.orchestration_name
           )
         END,
-        start.limit_key, NULL
+        start.limit_key
       )::dx_instance
       ORDER BY start.ordinality
     )

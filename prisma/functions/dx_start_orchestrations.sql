@@ -36,7 +36,7 @@ DECLARE
   v_turns dx_turn[];
   v_instances dx_instance[];
   v_has_limits boolean;            -- whether any orchestration has limits
-  v_waits boolean;
+  v_places bigint[];               -- of those that wait for a limit
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -80,18 +80,24 @@ BEGIN
   LOOP
     v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
     EXIT WHEN NOT v_has_limits;
-    v_instances := dx_park_instances(v_instances, v_starts, v_now_ms);
+    v_places := dx_park_instances(
+      v_instances,
+      ARRAY(
+        SELECT greatest(COALESCE(start.delay_ms, 0), 0) FROM unnest(v_starts) WITH ORDINALITY AS start
+        ORDER BY start.ordinality
+      ),
+      v_now_ms
+    );
     -- Without a slot no first turn; nor are its children created then.
-    v_waits := false;
-    FOR v_index IN 1 .. v_count LOOP
-      IF v_instances[v_index].limit_place IS NOT NULL AND v_turns[v_index].execution_id IS NOT NULL THEN
-        v_turns[v_index].execution_id := NULL;
-        v_waits := true;
-      END IF;
+    FOR v_position IN
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND v_places[turn.ordinality] > 0
+    LOOP
+      v_turns[v_position].execution_id := NULL;
     END LOOP;
-    EXIT WHEN NOT v_waits;
+    EXIT WHEN NOT FOUND;
   END LOOP;
-  v_created := dx_create_instances(v_instances, p_texts, v_now);
+  v_created := dx_create_instances(v_instances, p_texts, v_now, v_places);
   SELECT
     array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
     array_agg(instance.instance_id) FILTER (WHERE instance.is_child),

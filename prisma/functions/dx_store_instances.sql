@@ -17,6 +17,7 @@ DECLARE
   v_created text[] := '{}';
   v_children dx_instance[];
   v_child dx_instance;
+  v_places bigint[];               -- of those that wait for a limit
   v_positions bigint[];
   v_started text[];
 BEGIN
@@ -59,11 +60,11 @@ BEGIN
   IF v_children IS NOT NULL THEN
     FOREACH v_child IN ARRAY v_children LOOP
       IF v_child.limit_name IS NOT NULL THEN
-        v_children := dx_park_instances(v_children, NULL, floor(extract(epoch FROM p_now) * 1000)::bigint);
+        v_places := dx_park_instances(v_children, NULL, floor(extract(epoch FROM p_now) * 1000)::bigint);
         EXIT;
       END IF;
     END LOOP;
-    v_positions := dx_create_instances(v_children, NULL, p_now);
+    v_positions := dx_create_instances(v_children, NULL, p_now, v_places);
     SELECT array_agg(v_children[created.position].instance_id) INTO v_started
     FROM unnest(v_positions) AS created (position);
   END IF;

@@ -68,6 +68,5 @@ CREATE TYPE dx_instance AS (
   is_child boolean,
   attributes jsonb, -- as in dx_start
   limit_name text, -- its name if that has a limit
-  limit_key text,
-  limit_place bigint -- it waits for a slot of its limit, at this place (instances.limit_place); null: it need not
+  limit_key text
 );
