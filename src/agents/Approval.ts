@@ -13,7 +13,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as KeyValue from "../KeyValue.ts"
 import type * as Orchestration from "../Orchestration.ts"
-import * as Signal from "../Signal.ts"
+import * as Request from "../Request.ts"
 
 /**
  * A call of a tool that waits for a decision.
@@ -45,19 +45,26 @@ export type Question = typeof Question.Type
 export const open = KeyValue.make("approvals", Schema.Array(Question))
 
 /**
- * A decision, sent by `client.send(Approval.decision, id, { approvalId, approved: true })`. One about a question that
- * is not open is ignored, so a repeated decision does no harm; the first one counts.
+ * A decision, sent by `client.request(Approval.decide, id, { approvalId, approved: true }, { requestId: approvalId })`.
+ * With the `approvalId` as `requestId` the first decision counts, and each further one gets its answer: what was
+ * decided. Refused with `"NotOpen"` if the instance does not ask this question.
+ *
+ * **Gotchas**
+ *
+ * A decision that comes while the instance asks nothing waits for its next question, or its end: give it a `timeout`.
  *
  * @category values
  * @since 0.3.0
  */
-export const decision = Signal.make("approval", {
-  payload: Schema.Struct({
+export const decide = Request.make("approval", {
+  payload: {
     approvalId: Schema.String,
     approved: Schema.Boolean,
     /** The model reads it when the call is denied. */
     reason: Schema.optionalKey(Schema.String)
-  })
+  },
+  success: Schema.Struct({ approved: Schema.Boolean }),
+  error: Schema.Literal("NotOpen")
 })
 
 /**
@@ -91,14 +98,18 @@ export const ask = Effect.fnUntraced(function*(
     const call = calls.get(toolCallId)
     return { approvalId, tool: call?.name ?? "", params: (JSON.stringify(call?.params) ?? "").slice(0, length) }
   })
-  const decided = new Map<string, typeof decision.payload.Type>()
+  const decided = new Map<string, typeof decide.payload.Type>()
   yield* Effect.gen(function*() {
     while (undecided.length > 0) {
       yield* open.set(undecided)
-      let next = yield* decision.wait
-      while (undecided.every(({ approvalId }) => approvalId !== next.approvalId)) next = yield* decision.wait
-      decided.set(next.approvalId, next)
-      undecided = undecided.filter(({ approvalId }) => approvalId !== next.approvalId)
+      const { answer, payload, refuse } = yield* decide.take
+      if (undecided.every(({ approvalId }) => approvalId !== payload.approvalId)) {
+        yield* refuse("NotOpen")
+        continue
+      }
+      decided.set(payload.approvalId, payload)
+      undecided = undecided.filter(({ approvalId }) => approvalId !== payload.approvalId)
+      yield* answer({ approved: payload.approved })
     }
   }).pipe(
     options.within === undefined ? Effect.asVoid : Effect.timeoutOption(options.within)

@@ -76,7 +76,10 @@ const approveAll = Effect.fn(function*(instanceId: string) {
   const client = yield* Client.Client
   const open = yield* client.waitForValue(Approval.open, instanceId)
   for (const { approvalId } of open) {
-    yield* client.send(Approval.decision, instanceId, { approvalId, approved: true })
+    yield* client.request(Approval.decide, instanceId, { approvalId, approved: true }, {
+      requestId: approvalId,
+      timeout: "10 seconds"
+    })
   }
 })
 

@@ -113,12 +113,11 @@ describe("limits:", () => {
         Effect.gen(function*() {
           const instanceId = `i${turn}`
           yield* driver.enqueueForOrchestrator([Test.message(instanceId)])
-          const claimed = yield* driver.fetchOrchestrationItems({
-            limit: 1,
-            lockTimeoutMs: 30_000,
-            versions: null,
-            orphans: true
-          })
+          // A claim finds none while others look at the same rows.
+          const claimed = yield* Effect.repeat(
+            driver.fetchOrchestrationItems({ limit: 1, lockTimeoutMs: 30_000, versions: null, orphans: true }),
+            { until: ({ length }) => length > 0 }
+          )
           yield* driver.ackOrchestrationItems(claimed.map(({ lockToken }) => ({
             ...Test.turn(lockToken),
             executionId: 1,
