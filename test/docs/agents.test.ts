@@ -12,11 +12,6 @@ import * as Schema from "effect/Schema"
 import * as ModelServer from "../programs/modelServer.ts"
 import * as Docs from "../utils/docs.ts"
 
-class Shop extends Context.Service<Shop, {
-  readonly find: (number: string) => Effect.Effect<string>
-  readonly refund: (number: string, cents: number, key: string) => Effect.Effect<string>
-}>()("Shop") {}
-
 const Summary = Orchestration.make("Summary", { payload: Schema.String, success: Schema.String })
 
 const Assistant = DurableModel.make("Assistant", { timeout: "5 minutes" })
@@ -29,6 +24,11 @@ const SummaryLive = Summary.toLayer(Effect.fn(
   Effect.orDie,
   Effect.provide(Assistant.layer)
 ))
+
+class Shop extends Context.Service<Shop, {
+  readonly find: (number: string) => Effect.Effect<string>
+  readonly refund: (number: string, cents: number, key: string) => Effect.Effect<string>
+}>()("Shop") {}
 
 const LookUpOrder = Tool.make("LookUpOrder", {
   description: "Where an order is",
