@@ -1,8 +1,8 @@
 /**
  * Approvals: people decide whether a tool runs.
  *
- * A tool with `needsApproval` asks for its call instead of running. `ask` shows the open questions in a value of the
- * instance, and waits for the decisions, for days if need be.
+ * A tool with `needsApproval` asks for its call instead of running. `ask` stores the open questions in a value of the
+ * instance, and waits for the decisions, if need be for days.
  *
  * @since 0.3.0
  */
@@ -24,7 +24,7 @@ import * as Request from "../Request.ts"
 export const Question = Schema.Struct({
   approvalId: Schema.String,
   tool: Schema.String,
-  /** What the tool is to be called with: JSON text, cut where it is long. */
+  /** The parameters of the call: JSON text, cut if it is long. */
   params: Schema.String
 })
 
@@ -45,13 +45,13 @@ export type Question = typeof Question.Type
 export const open = KeyValue.make("approvals", Schema.Array(Question))
 
 /**
- * A decision, sent by `client.request(Approval.decide, id, { approvalId, approved: true }, { requestId: approvalId })`.
- * With the `approvalId` as `requestId` the first decision counts, and each further one gets its answer: what was
- * decided. Refused with `"NotOpen"` if the instance does not ask this question.
+ * The request with a decision: `client.request(Approval.decide, id, { approvalId, approved: true }, { requestId:
+ * approvalId })`. With the `approvalId` as `requestId`, the first decision counts, and later callers get its answer.
+ * Fails with `"NotOpen"` if the instance does not ask this question.
  *
  * **Gotchas**
  *
- * A decision that comes while the instance asks nothing waits for its next question, or its end: give it a `timeout`.
+ * While the instance asks nothing, a decision waits for its next question, or its end: give it a `timeout`.
  *
  * @category values
  * @since 0.3.0
@@ -60,7 +60,7 @@ export const decide = Request.make("approval", {
   payload: {
     approvalId: Schema.String,
     approved: Schema.Boolean,
-    /** The model reads it when the call is denied. */
+    /** The model gets this reason if the call is denied. */
     reason: Schema.optionalKey(Schema.String)
   },
   success: Schema.Struct({ approved: Schema.Boolean }),
@@ -68,12 +68,12 @@ export const decide = Request.make("approval", {
 })
 
 /**
- * Waits for decisions about all calls of tools in an answer that need one. Returns the message with them for the
- * model, or `none` if no call needs a decision. Use one at a time in an instance.
+ * Waits for decisions about all calls of tools in an answer that need approval. Returns the message with the decisions
+ * for the model, or `none` if no call needs one. An instance may have one `ask` at a time.
  *
  * **Details**
  *
- * With `within`, calls that are undecided by then are denied.
+ * With `within`, calls that are undecided after this time are denied. Defaults to no limit.
  *
  * **Example** (The next answer, when all is decided)
  *

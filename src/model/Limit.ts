@@ -6,8 +6,8 @@
 import type * as Duration from "effect/Duration"
 
 /**
- * A limit as a program gives it. Without `concurrency` as many are under way as processes have slots, without `rate`
- * they begin as soon as they can.
+ * A bound as a program gives it. Without `concurrency`, only the processes bound how many activities run at once.
+ * Without `rate`, activities begin as soon as they can.
  *
  * @category models
  * @since 0.3.0
@@ -39,14 +39,14 @@ export interface Rate {
 }
 
 /**
- * Changes of the limits of a definition. What is left out stays as it is, null removes it.
+ * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it.
  *
  * **Details**
  *
  * `total` bounds all activities of the definition together, `eachKey` those of each key, and `keys` those of single
- * keys, in place of `eachKey`. A key is what `limitKey` of the definition makes of a payload; activities without one
- * share the key `""`. An activity begins when all bounds that it falls under have room. Without any bound, the keys
- * still take turns.
+ * keys, in place of `eachKey`. `limitKey` of the definition makes the key from a payload; activities without a key
+ * share the key `""`. An activity begins when all bounds that apply to it have room. Without any bound, the keys still
+ * take turns.
  *
  * @category models
  * @since 0.3.0
@@ -58,7 +58,7 @@ export interface LimitChanges {
 }
 
 /**
- * A bound as it is stored; null stands for none.
+ * A bound as it is stored. Null: no bound.
  *
  * @category models
  * @since 0.3.0
@@ -84,11 +84,13 @@ export interface Limit {
   readonly inUse: number
   /** How many wait for a slot or a token. */
   readonly waiting: number
-  /** When the one that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
+  /** When the activity that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
   readonly oldestMs: number | null
   /** How many keys have activities in the queue. */
   readonly keyCount: number
-  /** Those with bounds of their own, and the busiest 100 of the others: the one with the most that wait comes first. */
+  /**
+   * Keys with a bound of their own, and the busiest 100 others. The key with the most waiting activities comes first.
+   */
   readonly keys: ReadonlyArray<LimitedKey>
 }
 
