@@ -1,7 +1,7 @@
 /**
  * Approvals: people decide whether a tool runs.
  *
- * A tool with `needsApproval` asks for its call instead of running. `ask` stores the open questions in a value of the
+ * A tool with `needsApproval` asks for a decision instead of running. `ask` stores the calls that wait in a value of the
  * instance, and waits for the decisions, if need be for days.
  *
  * @since 0.3.0
@@ -21,7 +21,7 @@ import * as Request from "../Request.ts"
  * @category models
  * @since 0.3.0
  */
-export const Question = Schema.Struct({
+export const Call = Schema.Struct({
   approvalId: Schema.String,
   tool: Schema.String,
   /** The parameters of the call: JSON text, cut if it is long. */
@@ -34,24 +34,24 @@ export const Question = Schema.Struct({
  * @category models
  * @since 0.3.0
  */
-export type Question = typeof Question.Type
+export type Call = typeof Call.Type
 
 /**
- * The open questions of an instance, for `client.read` and `client.waitForValue`. None while nothing waits.
+ * The calls of an instance that wait for decisions, for `client.read` and `client.waitForValue`. None while nothing waits.
  *
  * @category values
  * @since 0.3.0
  */
-export const open = KeyValue.make("approvals", Schema.Array(Question))
+export const open = KeyValue.make("approvals", Schema.Array(Call))
 
 /**
  * The request with a decision: `client.request(Approval.decide, id, { approvalId, approved: true }, { requestId:
  * approvalId })`. With the `approvalId` as `requestId`, the first decision counts, and later callers get its answer.
- * Fails with `"NotOpen"` if the instance does not ask this question.
+ * Fails with `"NotOpen"` if this call does not wait for a decision.
  *
  * **Gotchas**
  *
- * While the instance asks nothing, a decision waits for its next question, or its end: give it a `timeout`.
+ * While no call waits, a decision waits for the next one, or the end of the instance: give it a `timeout`.
  *
  * @category values
  * @since 0.3.0
@@ -94,7 +94,7 @@ export const ask = Effect.fnUntraced(function*(
   const asked = content.filter((part) => part.type === "tool-approval-request")
   if (asked.length === 0) return Option.none()
   const length = Math.floor(maxParams / asked.length)
-  let undecided = asked.map(({ approvalId, toolCallId }): Question => {
+  let undecided = asked.map(({ approvalId, toolCallId }): Call => {
     const call = calls.get(toolCallId)
     return { approvalId, tool: call?.name ?? "", params: (JSON.stringify(call?.params) ?? "").slice(0, length) }
   })
@@ -132,5 +132,5 @@ export const ask = Effect.fnUntraced(function*(
 
 // internal
 
-/** Characters of parameters of all questions together: a value holds 65,536 bytes. */
+/** Characters of parameters of all calls together: a value holds 65,536 bytes. */
 const maxParams = 16_000
