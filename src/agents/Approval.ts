@@ -1,8 +1,8 @@
 /**
  * Approvals: people decide whether a tool runs.
  *
- * A tool with `needsApproval` asks for a decision instead of running. `ask` stores the calls that wait in a value of the
- * instance, and waits for the decisions, if need be for days.
+ * A tool with `needsApproval` asks for a decision instead of running. `ask` stores the calls that wait in a value of
+ * the instance, and waits for the decisions, for days if need be.
  *
  * @since 0.3.0
  */
@@ -37,7 +37,8 @@ export const Call = Schema.Struct({
 export type Call = typeof Call.Type
 
 /**
- * The calls of an instance that wait for decisions, for `client.read` and `client.waitForValue`. None while nothing waits.
+ * The calls of an instance that wait for decisions, for `client.read` and `client.waitForValue`. None while nothing
+ * waits.
  *
  * @category values
  * @since 0.3.0
