@@ -5599,7 +5599,9 @@ DECLARE
 BEGIN
   IF (
     SELECT i.parent_instance_id IS NULL AND (
-      i.status IN ('Failed', 'Cancelled') OR p_which = 'Ended' AND i.status = 'Completed'
+      i.status IN ('Failed', 'Cancelled')
+      -- Has ended, too, without a message that continues it.
+      OR p_which = 'Ended' AND NOT EXISTS (SELECT FROM dx_running_instances(ARRAY[p_instance_id]))
     )
     FROM instances AS i WHERE i.instance_id = p_instance_id
   ) IS NOT TRUE THEN
@@ -7278,7 +7280,7 @@ $$;
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: nothing is stored under it, no message either. Bound: the events and values given.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
@@ -7312,6 +7314,8 @@ BEGIN
     OR EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM instance_locks AS l WHERE l.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_store AS s WHERE s.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = p_instance_id)
   THEN
     RETURN false;
   END IF;
