@@ -185,6 +185,15 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { ...claim, takesOver: false }
   ],
 
+  "ackOrchestrationItems: an instance that comes after the end of its execution has ended": [
+    send(message("a")),
+    claim,
+    ack(turn(0, { orchestrationName: null, status: "Completed" })),
+    send(message("a")),
+    claim,
+    ack(turn(0))
+  ],
+
   "deleteInstances: an unreadable start fails nothing": [
     send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },
