@@ -1,7 +1,7 @@
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: nothing is stored under it, no message either. Bound: the events and values given.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
@@ -30,6 +30,8 @@ BEGIN
     OR EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM instance_locks AS l WHERE l.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_store AS s WHERE s.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = p_instance_id)
   THEN
     RETURN false;
   END IF;

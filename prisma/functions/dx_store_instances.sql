@@ -32,7 +32,15 @@ BEGIN
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
         turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
-        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
+        COALESCE(
+          dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])),
+          -- An earlier turn may have named no instance.
+          (
+            SELECT dx_status(e.status, e.output) FROM executions AS e
+            WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
+          ),
+          'Running'
+        )
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL

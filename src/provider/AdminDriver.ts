@@ -542,8 +542,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** Removes the last events of the current execution, which runs again from there; atomic, and kept for people. */
   readonly cutHistory: (cut: HistoryCut) => Call<CutOutcome>
   /**
-   * Creates a running instance with a history. Returns false and writes nothing if anything is stored under its id,
-   * also a message. Atomic.
+   * Creates a running instance with a history. Returns false and writes nothing if an execution, event, value, lock or
+   * message is stored under its id. Atomic.
    */
   readonly forkInstance: (fork: ForkedInstance) => Call<boolean>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>

@@ -96,6 +96,5 @@ it.live(
           Layer.provide(Logger.layer([]))
         ))
       )
-    }),
-  180_000
+    })
 )

@@ -12,6 +12,7 @@ import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import * as instances from "../utils/instanceLimitsModel.ts"
 import * as model from "../utils/limitsModel.ts"
+import { times } from "../utils/times.ts"
 
 const holds = <Step>(
   { play, steps }: {
@@ -32,7 +33,10 @@ const holds = <Step>(
               steps
             )
           })))),
-        { numRuns: 300, ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) }) }
+        {
+          numRuns: times(100),
+          ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) })
+        }
       )
     )
     if (result.failed) {

@@ -43,8 +43,8 @@ CREATE INDEX attributes_name_time_value_created_at_instance_id_idx ON attributes
   WHERE time_value IS NOT NULL;
 CREATE INDEX attributes_name_created_at_instance_id_idx ON attributes (name, created_at, instance_id);
 
--- Streams of chunks that instances and their activities append for readers, besides their histories. The row of a stream is
--- locked by whoever appends, so that offsets have no gaps; an append changes no column that an index has.
+-- Streams of chunks that instances and their activities append for readers, besides their histories. An append locks the
+-- row of its stream, so that offsets have no gaps; it changes no column that an index has.
 CREATE TABLE progress_streams (
   id BIGSERIAL NOT NULL,
   instance_id TEXT NOT NULL,

@@ -321,11 +321,11 @@ BEGIN
 END
 $$;
 
--- Locks the row of a stream, and creates it where there is none. Returns its id; null without the instance, or if
--- another transaction has locked that for a deletion and p_waits is false. A part of dx_append_chunks and
--- dx_store_chunks.
+-- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if the
+-- instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A part
+-- of dx_append_chunks and dx_store_chunks.
 --
--- Bound: the stream. Locks: the row of the instance where the stream is new (key share), then that of the stream.
+-- Bound: the stream. Locks: the row of the instance (key share) if the stream is new, then the row of the stream.
 CREATE OR REPLACE FUNCTION dx_lock_stream(
   p_instance_id text, p_name text, p_waits boolean, p_now timestamptz
 ) RETURNS bigint LANGUAGE plpgsql
@@ -2087,7 +2087,15 @@ BEGIN
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
         turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
-        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
+        COALESCE(
+          dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])),
+          -- An earlier turn may have named no instance.
+          (
+            SELECT dx_status(e.status, e.output) FROM executions AS e
+            WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
+          ),
+          'Running'
+        )
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
@@ -6903,7 +6911,9 @@ DECLARE
 BEGIN
   IF (
     SELECT i.parent_instance_id IS NULL AND (
-      i.status IN ('Failed', 'Cancelled') OR p_which = 'Ended' AND i.status = 'Completed'
+      i.status IN ('Failed', 'Cancelled')
+      -- Has ended, too, without a message that continues it.
+      OR p_which = 'Ended' AND NOT EXISTS (SELECT FROM dx_running_instances(ARRAY[p_instance_id]))
     )
     FROM instances AS i WHERE i.instance_id = p_instance_id
   ) IS NOT TRUE THEN
@@ -7965,7 +7975,7 @@ $$;
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: nothing is stored under it, no message either. Bound: the events and values given.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
@@ -8000,6 +8010,8 @@ BEGIN
     OR EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM instance_locks AS l WHERE l.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_store AS s WHERE s.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = p_instance_id)
   THEN
     RETURN false;
   END IF;

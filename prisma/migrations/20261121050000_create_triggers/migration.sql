@@ -55,7 +55,7 @@ CREATE TRIGGER dx_notify_deleted_instance_slot AFTER DELETE ON instances
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
 
--- Whoever deletes an instance, also Duroxide, deletes its streams: they are too big to be left behind.
+-- Deletes the streams of a deleted instance, also if Duroxide deletes it: they are too big to be left behind.
 CREATE TRIGGER dx_delete_streams AFTER DELETE ON instances REFERENCING OLD TABLE AS gone
   FOR EACH STATEMENT EXECUTE FUNCTION dx_delete_streams();
 

@@ -193,8 +193,8 @@ export interface StartedInstance {
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a
  * session, not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the
  * call, none is handed over: no activity overtakes another for which no slot is kept. A store that has too many under
- * way to know may hand over none. An activity that waits for a slot of a limit is not handed over, nor one that the set
- * also cancels. A delivery counts as after a claim.
+ * way to know may hand over none. Not handed over, nor counted among the first, is an activity that waits for a slot of
+ * a limit, or that a turn of the set cancels, stored or not. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0

@@ -384,7 +384,8 @@ const ofDeletions = (store: tables.Tables) => {
     forkInstance: ({ executionId, instanceId, ...fork }) =>
       tables.statement((now) => {
         const isTaken = instances.has(instanceId) || executions.has(instanceId) || history.has(instanceId) ||
-          locks.has(instanceId) || [...store.messages.values()].some((message) => message.instanceId === instanceId)
+          locks.has(instanceId) || [...store.messages.values()].some((message) => message.instanceId === instanceId) ||
+          [store.stored, store.changed].some((values) => (values.get(instanceId)?.size ?? 0) > 0)
         if (isTaken) return false
         instances.set(instanceId, {
           ...tables.newInstance(fork.orchestrationName, now),

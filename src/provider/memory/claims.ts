@@ -120,20 +120,36 @@ const fetch = (
   options: FetchOrchestrationItems,
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
-  const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects, takesOver = true, versions } = options
-  const isTaken = (message: tables.Message) =>
-    isServed(store, message, serves) ?? (serves === undefined && (orphans || store.history.has(message.instanceId)))
   limitedInstances.admit(store, options, (instanceId) => {
-    const pinned = tables.currentOf(store, instanceId)?.pinned ?? null
     const start = [...store.messages.values()].find((message) => message.instanceId === instanceId)
-    return start !== undefined && isTaken(start) &&
-      (versions === null || pinned === null || coreVersion.isWithin(pinned, versions))
+    return start !== undefined && isFor(store, start, options)
   }, now)
+  const claimed = claimVisible(store, options, now)
+  return claimed.length === 0 && bringForward(store, options, now) ? claimVisible(store, options, now) : claimed
+}
+
+/** Gives messages that are not to wait the present time, if a clock that was set back has delayed them. */
+const bringForward = (store: tables.Tables, options: FetchOrchestrationItems, now: number): boolean => {
+  const delayed = [...store.messages.values()].filter((message) =>
+    message.visibleAtMs > now && message.waits === undefined && tables.isDue(message, now) &&
+    isFor(store, message, options) &&
+    // Unless it arrives with a start that is to wait.
+    (store.history.has(message.instanceId) || !startsLater(store, message.instanceId, now))
+  )
+  for (const message of delayed) message.visibleAtMs = now
+  return delayed.length > 0
+}
+
+const claimVisible = (
+  store: tables.Tables,
+  options: FetchOrchestrationItems,
+  now: number
+): ReadonlyArray<ClaimedInstance> => {
+  const { limit, maxBytes = defaultMaxBytes, suspects, takesOver = true } = options
   const visibleNow = () =>
     [...store.messages]
       .filter(([, message]) =>
-        message.waits === undefined && tables.isDue(message, now) &&
-        (message.visibleAtMs <= now || !startsLater(store, message.instanceId, now)) && isTaken(message)
+        message.visibleAtMs <= now && message.waits === undefined && isFor(store, message, options)
       )
       .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
       .map(([, message]) => message)
@@ -157,9 +173,6 @@ const fetch = (
       continue
     }
     seen.add(instanceId)
-    const executionId = instance?.executionId ?? 0
-    const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
-    if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) continue
     const first = visible.find((message) => message.instanceId === instanceId)!
     if (!admission(first.attemptCount)) continue
     const item = claim(store, instanceId, options, now, maxBytes - bytes)
@@ -220,6 +233,18 @@ const claim = (
       lastUpdatedAtMs
     }))
   }
+}
+
+/** Whether the claim may take the message. */
+const isFor = (
+  store: tables.Tables,
+  message: tables.Message,
+  { orphans = false, serves, versions }: FetchOrchestrationItems
+): boolean => {
+  const { instanceId } = message
+  const pinned = tables.currentOf(store, instanceId)?.pinned ?? null
+  if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) return false
+  return isServed(store, message, serves) ?? (serves === undefined && (orphans || store.history.has(instanceId)))
 }
 
 /** Whether a process that serves `served` may take the message; undefined when nothing says what it is for. */

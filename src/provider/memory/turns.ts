@@ -46,8 +46,11 @@ export interface Storing {
   readonly finish: () => void
 }
 
-/** Before anything else that the statement does: it looks at who waits already. */
-export const begin = (store: tables.Tables, now: number): Storing => {
+/**
+ * Before anything else that the statement does: it looks at who waits already. `cancelled` are the activities that a
+ * turn of the set cancels, stored or not: none of them is handed over.
+ */
+export const begin = (store: tables.Tables, now: number, cancelled: ReadonlyArray<ActivityKey> = []): Storing => {
   const done: Array<StoredTurn> = []
   const settled = new Set<string>()
   const queued = queuedStarts(store)
@@ -62,7 +65,7 @@ export const begin = (store: tables.Tables, now: number): Storing => {
       return handOver === null ||
           waiting.filter((activity) => activities.isServed(activity, handOver)).length > handOver.spare
         ? []
-        : activities.handOver(store, ids, handOver, now)
+        : activities.handOver(store, ids, handOver, cancelled, now)
     },
     settled,
     finish: () => finishAll(store, done, settled, queued, mayBegin, now)
@@ -184,11 +187,9 @@ const storeTurn = (
   }
 }
 
-const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
-  for (const [id, activity] of activities) {
-    const isMeant = activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
-      activity.activityId === key.activityId
-    if (isMeant) activities.delete(id)
+const cancelActivity = (store: tables.Tables, key: ActivityKey) => {
+  for (const [id, activity] of store.activities) {
+    if (activities.isOf(activity, key)) store.activities.delete(id)
   }
 }
 
