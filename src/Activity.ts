@@ -325,8 +325,8 @@ export const make = <
 }
 
 /**
- * A handler that runs in a transaction of the application: its rows and the result of the activity commit together, or
- * not at all. For `toLayer`.
+ * Makes a handler for `toLayer` that runs in a transaction of the application: its rows and the result of the activity
+ * commit together, or not at all.
  *
  * **When to use**
  *
@@ -335,9 +335,9 @@ export const make = <
  * **Details**
  *
  * The handler gets the transaction as its second argument, and writes with it. Before the commit, one statement on its
- * connection stores the result; it does nothing unless the lock of the activity is live. So effects and result exist
- * once, whatever crashes, and however often the handler runs. If the answer to the commit is lost, the runtime looks
- * whether the activity is still there.
+ * connection stores the result, if this delivery still holds the lock of the activity. So rows and result exist once,
+ * even after crashes and several runs of the handler. If the answer to the commit is lost, the runtime reads whether
+ * the commit has happened.
  *
  * A typed failure or a defect rolls the rows back, and is then recorded as in any other handler. If the transaction
  * fails for a reason that may pass (a lost connection, a deadlock, a serialization failure, a full pool), nothing is
@@ -345,9 +345,9 @@ export const make = <
  * unless the server or the connection was at fault.
  *
  * `Transaction.ofPool` and `Transaction.ofPrisma` of `duroxide-prisma/prisma` make `transactions`; other libraries need
- * a few lines (`docs/activities.md`). A `Provider` without transactions, such as one on `MemoryDriver`, refuses such
- * an activity: `Runtime.layer` dies of a `ProviderError`, reason `ConfigurationInvalid`. In `TestRuntime` the result is
- * stored right after the commit.
+ * a few lines (`docs/activities.md`). A `Provider` without transactions, such as one on `MemoryDriver`, refuses such an
+ * activity: building `Runtime.layer` dies with a `ProviderError`, reason `ConfigurationInvalid`. In `TestRuntime` the
+ * result is stored right after the commit.
  *
  * **Gotchas**
  *

@@ -38,7 +38,7 @@ import type {
 import * as watching from "./client/watch.ts"
 import type { WatchEvent, WatchOptions } from "./client/watch.ts"
 import type * as KeyValue from "./KeyValue.ts"
-import type { Ids, ServedBy } from "./model/shared/definitions.ts"
+import type { Ids, LimitKey, ServedBy } from "./model/shared/definitions.ts"
 import { checkText } from "./model/shared/identifiers.ts"
 import * as interruptSignal from "./model/shared/interruptSignal.ts"
 import type { Payload as Codec, PayloadArgument, PayloadSchema } from "./model/shared/payload.ts"
@@ -86,6 +86,7 @@ type Startable<Payload extends PayloadSchema, Id extends Ids> = {
   readonly servedBy: ServedBy
   readonly payload: Payload
   readonly instanceId: Id
+  readonly limitKey: LimitKey
   readonly codecs: { readonly payload: Codec<Payload["Type"]> }
 }
 
@@ -109,23 +110,23 @@ export type StartError = InstanceAlreadyExists | PayloadMismatch | PayloadTooLar
  */
 export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime & {
   /**
-   * What happens if the id is taken, by an instance of any orchestration and version: `refuse` fails with
-   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. `replaceEnded` deletes one that has ended, with its
-   * descendants, and starts anew, in one transaction; `replaceFailed` only one that has failed or was cancelled. Both
-   * fail with `InstanceAlreadyExists` otherwise: if it or a descendant still runs, if it is a child, or if it has more
-   * than 1,000 descendants. They delete, which needs the role `worker`. Defaults to `refuse`.
+   * What happens if the id is taken, by an instance of any orchestration and version. `refuse` fails with
+   * `InstanceAlreadyExists`. `ignore` leaves the instance as it is. `replaceEnded` deletes an instance that has ended,
+   * with its descendants, and starts anew, in one transaction; `replaceFailed` does so only if the instance has failed
+   * or was cancelled. Both fail with `InstanceAlreadyExists` if the instance or a descendant still runs, if it is a
+   * child, or if it has more than 1,000 descendants. They need the role `worker`. Defaults to `refuse`.
    */
   readonly ifExists?: "refuse" | "ignore" | Replaces | undefined
   /**
-   * Which version runs: that of the definition, or the newest one served by the process that claims the start. It
-   * decodes the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version;
-   * `continueAsNew` defaults to `newest`.
+   * Which version runs: that of the definition (`own`), or the newest one that the process serves which claims the
+   * start (`newest`). The version that runs decodes the payload by its own Schema. Defaults to `own`; `continueAsNew`
+   * defaults to `newest`.
    */
   readonly version?: "own" | "newest" | undefined
 }
 
 /**
- * One of many starts. A time of its own counts instead of that of all.
+ * One of many starts. Its own `startAt` or `delay` replaces that of `StartManyOptions`.
  *
  * @category models
  * @since 0.3.0
@@ -133,15 +134,15 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
 export type ManyStart<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & StartTime
 
 /**
- * How many instances are started.
+ * Options of `startMany`, for all its starts.
  *
  * @category models
  * @since 0.3.0
  */
 export interface StartManyOptions extends StartTime {
   /**
-   * What happens to a taken id: `ignore` leaves its instance as it is, the others are those of `StartOptions`. Its
-   * outcome is `AlreadyExists`, unless the instance is replaced. Defaults to `ignore`.
+   * What happens if an id is taken. `ignore` leaves its instance as it is; for the others see `StartOptions`. The
+   * outcome of this start is `AlreadyExists`, unless the instance is replaced. Defaults to `ignore`.
    */
   readonly ifExists?: "ignore" | Replaces | undefined
   /** Which version runs, as in `StartOptions`. Defaults to `own`. */
@@ -149,7 +150,7 @@ export interface StartManyOptions extends StartTime {
 }
 
 /**
- * The start that a signal brings along, for an id without an instance.
+ * The start that `send` makes if the instance does not exist.
  *
  * @category models
  * @since 0.3.0
@@ -180,7 +181,10 @@ export type RequestArguments<Payload> = [Payload] extends [void] ? [payload?: Pa
 export interface ReadStreamOptions {
   /** The first offset to read, from 0. Defaults to the oldest chunk that is kept. */
   readonly from?: number | undefined
-  /** Whether to wait for further chunks until the instance has ended. If not, it ends with those stored now. */
+  /**
+   * Whether to wait for further chunks until the instance has ended; if not, it ends with those stored now. Defaults to
+   * true.
+   */
   readonly follow?: boolean | undefined
 }
 
@@ -211,11 +215,11 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, StartError>
 
   /**
-   * Starts many instances, and returns what has become of each, in order. Bad input of one of them refuses all, before
-   * any is written. Of two starts of one id the first counts.
+   * Starts many instances, and returns the outcome of each, in order. If one start has bad input, all are refused
+   * before anything is written. If two starts have the same id, the first counts.
    *
-   * Up to 10,000 starts, or 8 MiB of their texts, travel in one statement and are stored together or not at all. After
-   * a failure those of earlier statements are stored, and after `ConnectionLost` also those of its own may be. Repeat
+   * One statement stores up to 10,000 starts, or 8 MiB of their texts, together or not at all. After a failure, the
+   * starts of earlier statements are stored; after `ConnectionLost`, those of the last statement may be, too. Repeat
    * the call: it never makes a second instance, unless it replaces.
    */
   readonly startMany: <P extends PayloadSchema, Id extends Ids>(
@@ -282,10 +286,10 @@ export class Client extends Context.Service<Client, {
    *
    * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
    *
-   * With `orStart`, a signal to an id without an instance starts it, in the same transaction: the instance has its
-   * signal, or there is none. Also a signal that is defined as `lost` then reaches the waits that its first turn has
-   * opened. Of several such calls one starts the instance, and all signals arrive. Fails with `InstanceAlreadyExists`
-   * if the instance of this id has ended.
+   * With `orStart`, it also starts the instance if the id has no instance, in the same transaction: start and signal
+   * are stored together or not at all. A signal that is defined as `lost` then reaches the waits that the first turn
+   * opens. If several calls do this at once, one of them starts the instance, and all signals arrive. Fails with
+   * `InstanceAlreadyExists` if the instance of this id has ended.
    */
   readonly send: {
     <P extends PayloadSchema>(
@@ -302,14 +306,16 @@ export class Client extends Context.Service<Client, {
   }
 
   /**
-   * Asks a running instance, and waits for its answer, or fails with the error by which its program refuses. If the id
-   * is unknown, waits for its start as well, until the question is deleted as a signal is.
+   * Asks a running instance, and waits for its answer; if the program refuses the question, fails with its error. If
+   * the id is unknown, waits for its start as well. The question is then kept for `RuntimeConfig.orphanRetention`, as a
+   * signal is.
    *
-   * The question is put once for each `requestId`, also by several callers and over continue-as-new: all of them get
-   * the same answer. So a repeat after `ConnectionLost` is safe, and the call itself repeats for some seconds.
+   * The program takes a question once for each `requestId`, even if several callers ask it, or if it continues as new:
+   * all of them get the same answer. So it is safe to repeat the call after `ConnectionLost`. The call itself repeats
+   * for some seconds.
    *
-   * Fails with `InstanceEnded` if the instance ends without an answer; with `WaitTimeout`, which says how far the
-   * question has come; with `RequestFailed` if its handler died. How soon an answer is known: as in `wait`.
+   * Fails with `InstanceEnded` if the instance ends without an answer, with `RequestFailed` if the handler died, and
+   * with `WaitTimeout`, whose `progress` says how far the question has come. How soon an answer is known: as in `wait`.
    */
   readonly request: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     request: Request.Request<P, S, E>,
@@ -318,9 +324,9 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<S["Type"], E["Type"] | RequestError>
 
   /**
-   * Streams the custom statuses of an instance, its values of `keys`, and its end, with which the stream ends. If the
-   * id is unknown, waits for its start. What the instance shows already comes first; `after` leaves out what a caller
-   * has seen. Changes that follow each other quickly may be passed over, but never the last one.
+   * Streams the custom statuses of an instance, its values of `keys`, and its end, which is the last event. If the id
+   * is unknown, waits for its start. The current status and values come first; with `after`, only what the caller has
+   * not seen. If changes follow each other quickly, some may be left out, but never the last one.
    *
    * Many streams share their statements. How soon a change is known: as in `wait`.
    */
@@ -366,9 +372,9 @@ export class Client extends Context.Service<Client, {
    *
    * **Details**
    *
-   * A reader that was cut off reads on from the last offset plus 1, in any process. An instance that does not exist yet
-   * is waited for. How soon a chunk is known: as in `wait`. Readers of a process share their statements; one that does
-   * not read costs nothing: it holds at most a page of 256 KiB.
+   * After a break, a reader continues with `from`, the last offset plus 1, in any process. If the instance does not
+   * exist yet, waits for its start. How soon a chunk is known: as in `wait`. Readers of a process share statements. A
+   * slow reader holds at most a page of 256 KiB.
    *
    * Fails with `ProgressStream.ChunksMissing` if the next chunk is no longer kept, and with `InstanceNotFound` if the
    * instance was deleted meanwhile.

@@ -67,13 +67,13 @@ export const of = (definition: Definition, limits: LimitChanges): Limited => ({
  *
  * **Details**
  *
- * A definition that has limits keeps them: an operator may have changed them since. With `replaces` the program's own
- * ones count again after each start. Fails with `ProviderError`, reason `InvalidInput`, if a limit is refused.
+ * If the definition has limits already, they stay, because an operator may have changed them. With `replaces`, those of
+ * the program replace them at each start. Fails with `ProviderError`, reason `InvalidInput`, if a limit is not valid.
  *
  * **Gotchas**
  *
- * Limits that are left out of a later release stay. `Admin.removeLimit`, or `limits remove` of the command line,
- * removes them.
+ * Limits that you remove from the code stay in the database. `Admin.removeLimit`, or `limits remove` of the command
+ * line, removes them.
  *
  * @see {@link of} for the limits of one definition
  * @category layers

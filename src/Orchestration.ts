@@ -14,9 +14,10 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import type * as Attribute from "./model/Attribute.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
+import { limitKeyUnsafe } from "./model/shared/activityOptions.ts"
 import * as attributes from "./model/shared/attributes.ts"
 import { checkNameUnsafe, checkVersionUnsafe, idOf } from "./model/shared/definitions.ts"
-import type { Ids, OnInterrupt, ServedBy } from "./model/shared/definitions.ts"
+import type { Ids, LimitKey, OnInterrupt, ServedBy } from "./model/shared/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/shared/identifiers.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
@@ -71,6 +72,8 @@ export interface Startable<
   readonly error: Error
   /** Derives the id of an instance from its payload; undefined if every start must give an id. */
   readonly instanceId: Id
+  /** Derives the key of an instance for limits from its payload; undefined without one. */
+  readonly limitKey: LimitKey
   /**
    * Runs an instance of this orchestration as a child of the calling one, and waits for its outcome.
    *
@@ -430,6 +433,16 @@ export const make = <
   readonly servedBy?: By
   /** Derives the id of an instance from its payload. Defaults to none: every start gives an id. */
   readonly instanceId?: (payload: SchemaOf<Payload>["Type"]) => Id
+  /**
+   * The key of an instance, by which limits of this orchestration distinguish instances: a tenant, a customer, an API.
+   * 1 to 256 bytes. Defaults to no key. `Admin.setLimit` and `Limits.layer` set the limits.
+   *
+   * **Gotchas**
+   *
+   * A function of the payload of the start: the instance keeps its key when it continues as new. One that throws, or
+   * returns a text that is refused, is a defect of the caller.
+   */
+  readonly limitKey?: (payload: SchemaOf<Payload>["Type"]) => string
 }): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version, IdsOf<SchemaOf<Payload>, Id>> => {
   const version = options?.version ?? "1.0.0" as Version
   checkNameUnsafe("orchestration", name)
@@ -439,7 +452,14 @@ export const make = <
     success: payloads.schemaOf(options?.success),
     error: payloads.schemaOf(options?.error, Schema.Never)
   }
-  const startable = startableOf(name, version, options?.servedBy ?? "typescript", options?.instanceId, schemas)
+  const startable = startableOf(
+    name,
+    version,
+    options?.servedBy ?? "typescript",
+    options?.instanceId,
+    options?.limitKey,
+    schemas
+  )
   return (startable.servedBy === "rust" ? startable : withProgram(startable)) as Made<
     By,
     Name,
@@ -490,6 +510,7 @@ const startableOf = <
   version: Version,
   servedBy: ServedBy,
   instanceId: Id,
+  limitKey: LimitKey,
   schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error }
 ): Startable<Name, Payload, Success, Error, Version, Id> => {
   const codecs = {
@@ -498,6 +519,10 @@ const startableOf = <
     error: payloads.make(`error of orchestration "${name}"`, schemas.error)
   }
   const { decode } = codecs.payload
+  const keyOf = (value: unknown) =>
+    limitKey === undefined
+      ? {}
+      : { limitKey: limitKeyUnsafe(`orchestration "${name}"`, limitKey(value as never)) }
   const execute = Effect.fnUntraced(function*(
     instance: string | null,
     value: Payload["Type"],
@@ -518,7 +543,8 @@ const startableOf = <
         servedBy,
         decode,
         onInterrupt,
-        attributes: yield* attributesOf(given)
+        attributes: yield* attributesOf(given),
+        ...keyOf(value)
       },
       (answer) =>
         onLateSuccess === undefined || answer._tag !== "SubOrchestrationCompleted"
@@ -555,6 +581,7 @@ const startableOf = <
     ...schemas,
     codecs,
     instanceId,
+    limitKey,
     ...calls({}),
     with: calls,
     startDetached: Effect.fnUntraced(function*(options: Start<Payload["Type"], Id>) {
@@ -570,7 +597,8 @@ const startableOf = <
         input,
         servedBy,
         decode,
-        attributes: yield* attributesOf(options.attributes)
+        attributes: yield* attributesOf(options.attributes),
+        ...keyOf(options.payload)
       })
     })
   }

@@ -10,8 +10,8 @@
  * the turn is replayed. So readers see it when the program next waits.
  *
  * **An activity** appends at once. If it is delivered again, its earlier chunks stay. A handler that can continue after
- * them reads them with `resume`; one that cannot begins anew, which a reader sees by `startsOver`. A handler that has
- * lost its activity to a newer delivery is interrupted by its next append.
+ * them reads them with `resume`. One that cannot starts over, and readers find that with `startsOver`. If a newer
+ * delivery has taken over the activity of a handler, its next append interrupts it.
  *
  * Continue-as-new and a retry append to the same stream. A fork begins without chunks.
  *
@@ -48,18 +48,18 @@ export interface ProgressStream<in out Chunk extends PayloadSchema> {
    *
    * **Details**
    *
-   * In an activity it returns once the chunk is stored; while the store does not answer, it waits. Appends of a process
-   * at the same time share a statement. Of several fibers, each keeps its own order.
+   * In an activity it returns when the chunk is stored; while the store does not answer, it waits. Concurrent appends
+   * of a process share a statement. Chunks of one fiber are stored in its order.
    *
    * A chunk that the Schema refuses, or with more than `maxChunkBytes`, is a defect.
    */
   readonly append: (chunk: Chunk["Type"]) => Effect.Effect<void, never, StreamWriter>
-  /** Appends several chunks together, in order; otherwise like `append`. */
+  /** Appends several chunks together, in order, as `append` appends one. */
   readonly appendAll: (chunks: Iterable<Chunk["Type"]>) => Effect.Effect<void, never, StreamWriter>
   /**
    * Continues, in the handler of an activity, where earlier tries and deliveries of the same call have stopped. Returns
-   * what they have appended, without what the stream no longer keeps; empty in the first one. What this delivery
-   * appends after that follows on it. A delivery that appends without `resume` begins anew.
+   * their chunks, except those that the stream no longer keeps; in the first delivery there are none. Chunks that this
+   * delivery appends continue them. A delivery that appends without `resume` starts over.
    *
    * A stored chunk that the Schema refuses is a defect.
    */
@@ -75,7 +75,7 @@ export interface ProgressStream<in out Chunk extends PayloadSchema> {
  * @since 0.3.0
  */
 export interface Entry<out A> {
-  /** Place in the stream, from 0. To read on after this chunk, read from `offset + 1`. */
+  /** Place in the stream, from 0. To continue after this chunk, read from `offset + 1`. */
   readonly offset: number
   readonly chunk: A
   readonly writer: ChunkWriter
@@ -84,7 +84,7 @@ export interface Entry<out A> {
 }
 
 /**
- * Options of a stream: what each instance keeps of it. When newer chunks need the room, the oldest are deleted.
+ * Options of a stream: how much of it each instance keeps. When newer chunks need the room, the oldest are deleted.
  *
  * @category models
  * @since 0.3.0
@@ -161,8 +161,8 @@ export const make = <C extends PayloadInput>(
 }
 
 /**
- * Whether a try of an activity begins with this chunk: it is the first one of its call, or a new try or delivery begins
- * anew. What the same call (`writer.executionId` and `writer.callId`) has appended before is of an aborted try.
+ * Whether a try of an activity begins with this chunk: it is the first chunk of its call, or a new try or delivery has
+ * started over. Earlier chunks of the same call (`writer.executionId` and `writer.callId`) are those of an aborted try.
  *
  * @category reading
  * @since 0.3.0

@@ -1,9 +1,9 @@
 /**
  * Requests: questions that a client asks a running instance, with typed answers.
  *
- * A question is a message that the instance keeps until its program takes it, as it keeps signals. It is named by its
- * request id: the same question is taken once, however often it is sent, and the turn that answers it stores the answer
- * with everything else that it does. A question without an answer reaches the next execution.
+ * A question is a message that the instance keeps until its program takes it, as it keeps signals. Its request id names
+ * it: the program takes the same question once, even if it is sent several times. The answer is stored with the turn
+ * that gives it. After continue-as-new, the next execution gets the questions that have no answer.
  *
  * @since 0.3.0
  */
@@ -47,8 +47,8 @@ export interface Request<
   readonly success: Success
   readonly error: Error
   /**
-   * Takes the oldest question, and waits for one if there is none. Its caller waits until it is answered or refused,
-   * once. Concurrent waits receive questions in the order of their calls.
+   * Takes the oldest question, or waits for the next one. The caller waits until the program answers or refuses the
+   * question. Concurrent waits receive questions in the order of their calls.
    */
   readonly take: Effect.Effect<Question<Payload["Type"], Success["Type"], Error["Type"]>, never, OrchestrationContext>
   /**
@@ -62,8 +62,8 @@ export interface Request<
    *
    * **Gotchas**
    *
-   * An execution that continues as new interrupts its handlers. The next one takes their questions again, from the
-   * beginning, so their activities run again.
+   * An execution that continues as new interrupts its handlers. The next execution takes their questions again, so the
+   * activities of the handlers run again.
    */
   readonly serve: <R = never>(
     handler:
@@ -102,8 +102,8 @@ export interface Question<out Payload, in Success, in Error> {
  */
 export interface ServeOptions<in Payload, out Error> {
   /**
-   * Refuses questions before they are accepted: the handler does not see them. It must have no effects. A replay does
-   * not call it again for what was decided, so it may change while instances run. Defaults to accepting all.
+   * Refuses questions before the handler sees them. It must have no effects. A replay does not call it again for
+   * questions that were decided, so it may change while instances run. Defaults to accepting all.
    */
   readonly validate?: ((payload: Payload) => Result.Result<unknown, Error>) | undefined
   /** How many handlers run at once. Defaults to 1: questions are answered one after another, in order of arrival. */

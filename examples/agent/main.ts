@@ -61,7 +61,7 @@ const approve = Effect.gen(function*() {
   const client = yield* Client.Client
   for (const { approvalId, params, tool } of yield* client.waitForValue(Approval.open, instanceId)) {
     yield* Console.log(`a person approves: ${tool} ${params}`)
-    yield* client.send(Approval.decision, instanceId, { approvalId, approved: true })
+    yield* client.request(Approval.decide, instanceId, { approvalId, approved: true }, { requestId: approvalId })
   }
 })
 

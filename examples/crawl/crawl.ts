@@ -13,11 +13,6 @@ export const Fetch = Activity.make("Fetch", {
   limitKey: (url) => new URL(url).host
 })
 
-/** Two requests to a host are under way at once, and four begin in any second. */
-export const FetchLimits = Limits.layer(
-  Limits.of(Fetch, { eachKey: { concurrency: 2, rate: { count: 4, per: "1 second" } } })
-)
-
 /** What links where, and what could not be read. */
 export const SiteMap = Schema.Struct({
   pages: Schema.Array(Page),
@@ -29,8 +24,15 @@ export const Crawl = Orchestration.make("Crawl", {
     start: Schema.String,
     maxPages: Schema.Int
   }),
-  success: SiteMap
+  success: SiteMap,
+  limitKey: ({ start }) => new URL(start).host
 })
+
+/** Two requests to a host are under way at once, and four begin in any second. Two crawls of a host run. */
+export const CrawlLimits = Limits.layer([
+  Limits.of(Fetch, { eachKey: { concurrency: 2, rate: { count: 4, per: "1 second" } } }),
+  Limits.of(Crawl, { total: { concurrency: 10 }, eachKey: { concurrency: 2 } })
+])
 
 const CrawlLive = Crawl.toLayer(Effect.fn(
   function*({ maxPages, start }) {

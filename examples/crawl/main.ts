@@ -4,10 +4,10 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Effect, Layer } from "effect"
-import { Crawl, FetchLimits, RuntimeLive } from "./crawl.ts"
+import { Crawl, CrawlLimits, RuntimeLive } from "./crawl.ts"
 import { home, Site } from "./site.ts"
 
-const App = Layer.mergeAll(RuntimeLive, FetchLimits, Client.layer).pipe(
+const App = Layer.mergeAll(RuntimeLive, CrawlLimits, Client.layer).pipe(
   Layer.provideMerge(Site.layer),
   Layer.provide(PrismaProvider.layerDefault({ schema: "example_crawl" }))
 )

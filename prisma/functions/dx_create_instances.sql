@@ -7,7 +7,8 @@
 CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
-  p_now timestamptz
+  p_now timestamptz,
+  p_places bigint[] DEFAULT NULL   -- of dx_park_instances; null: none waits for a limit
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -29,14 +30,22 @@ BEGIN
   created AS (
     INSERT INTO instances (
       instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-      parent_instance_id, custom_status, custom_status_version, route, status
+      parent_instance_id, custom_status, custom_status_version, route, status, limit_name, limit_key, limit_route,
+      limit_place
     )
     SELECT
       free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
       free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
-      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
-      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at]))
+      CASE WHEN p_places[free.ordinality] > 0 THEN '~' ELSE '' END
+        || dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
+      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at])), free.limit_name,
+      CASE WHEN free.limit_name IS NULL THEN free.limit_key ELSE COALESCE(free.limit_key, '') END,
+      CASE
+        WHEN p_places[free.ordinality] > 0
+          THEN dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+      END,
+      NULLIF(p_places[free.ordinality], 0)
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id

@@ -59,7 +59,15 @@ BEGIN
   DELETE FROM instance_locks AS l WHERE l.instance_id = p_instance_id AND l.locked_until <> dx_no_end();
   UPDATE instances AS i
   SET updated_at = v_now, status = 'Running', custom_status = p_custom_status,
-      custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer
+      custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer,
+      -- It does not wait for a slot, and counts.
+      limit_name = limited.name, limit_key = COALESCE(i.limit_key, CASE WHEN limited.name IS NOT NULL THEN '' END)
+  FROM (
+    SELECT (
+      SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = instance.orchestration_name
+    ) AS name
+    FROM instances AS instance WHERE instance.instance_id = p_instance_id
+  ) AS limited
   WHERE i.instance_id = p_instance_id;
   UPDATE executions AS e SET status = 'Running', output = NULL, completed_at = NULL
   WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id;

@@ -17,7 +17,9 @@ DECLARE
 BEGIN
   IF (
     SELECT i.parent_instance_id IS NULL AND (
-      i.status IN ('Failed', 'Cancelled') OR p_which = 'Ended' AND i.status = 'Completed'
+      i.status IN ('Failed', 'Cancelled')
+      -- Has ended, too, without a message that continues it.
+      OR p_which = 'Ended' AND NOT EXISTS (SELECT FROM dx_running_instances(ARRAY[p_instance_id]))
     )
     FROM instances AS i WHERE i.instance_id = p_instance_id
   ) IS NOT TRUE THEN

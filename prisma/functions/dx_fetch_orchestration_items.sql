@@ -13,14 +13,16 @@
 -- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
 -- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
 --
--- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
+-- Before, it gives free slots of limits to starts that wait for one (dx_admit_instances).
+--
+-- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
 -- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
 -- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
--- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
+-- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -57,6 +59,9 @@ DECLARE
   v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
   v_routes text[];
+  v_parked text[]; -- of instances that wait for limits, without the ~
+  v_admission record;
+  v_met text;
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
@@ -83,11 +88,26 @@ BEGIN
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
   IF v_mark IS NULL THEN
-    SELECT array_agg(served.route) INTO v_routes
+    SELECT
+      array_agg(served.route) FILTER (WHERE NOT starts_with(served.route, '~')),
+      array_agg(substr(served.route, 2)) FILTER (WHERE starts_with(served.route, '~'))
+    INTO v_routes, v_parked
     FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
+    SELECT array_agg(substr(served.route, 2)) INTO v_parked
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
+    WHERE starts_with(served.route, '~');
+  END IF;
+  IF v_parked IS NOT NULL THEN
+    SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
+    IF v_admission.out_routes IS NOT NULL THEN
+      -- Their messages may be older than a mark.
+      v_after_at := '-infinity';
+      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admission.out_routes));
+    END IF;
+    v_held := v_admission.out_is_held;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
@@ -106,6 +126,17 @@ BEGIN
         v_crowded := v_crowded || v_candidate.instance_id;
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
+      IF starts_with(v_candidate.instance_route, '~') THEN
+        v_met := dx_meet_parked(v_candidate.instance_id);
+        v_held := v_held OR v_met = 'Held';
+        IF v_met = 'Released' THEN
+          -- Its messages may be older than those that come now.
+          v_after_at := '-infinity';
+          v_after_id := -9223372036854775808;
+          EXIT;
+        END IF;
+        CONTINUE;
+      END IF;
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
         -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
         -- them to no row of theirs, or to one that is locked here.

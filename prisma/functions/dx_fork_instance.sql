@@ -1,10 +1,11 @@
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: nothing is stored under it, no message either. Bound: the events and values given.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
+  p_of text,                       -- the instance it is made from
   p_orchestration_name text,
   p_orchestration_version text,
   p_execution_id bigint,
@@ -29,17 +30,22 @@ BEGIN
     OR EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM instance_locks AS l WHERE l.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_store AS s WHERE s.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = p_instance_id)
   THEN
     RETURN false;
   END IF;
   INSERT INTO instances (
     instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-    custom_status, custom_status_version, route
+    custom_status, custom_status_version, route, limit_name, limit_key
   )
   VALUES (
     p_instance_id, p_orchestration_name, p_orchestration_version, p_execution_id, v_now, v_now,
     p_custom_status, (p_custom_status IS NOT NULL)::integer,
-    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false)
+    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false),
+    -- It does not wait for a slot, and counts.
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_orchestration_name),
+    COALESCE((SELECT i.limit_key FROM instances AS i WHERE i.instance_id = p_of), '')
   )
   ON CONFLICT (instance_id) DO NOTHING;
   IF NOT FOUND THEN

@@ -15,7 +15,13 @@ BEGIN
       ROW(
         message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
         child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true,
-        child.attributes
+        child.attributes,
+        CASE
+          WHEN child.major > 0 THEN (
+            SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = child.orchestration_name
+          )
+        END,
+        child.limit_key
       )::dx_instance
       ORDER BY message.position
     )

@@ -29,7 +29,14 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes,
+        -- What Duroxide runs has no limit.
+        CASE
+          WHEN start.major > 0 THEN (
+            SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = start.orchestration_name
+          )
+        END,
+        start.limit_key
       )::dx_instance
       ORDER BY start.ordinality
     )

@@ -12,7 +12,8 @@ DECLARE
   v_item jsonb;
 BEGIN
   SELECT COALESCE(
-    NULLIF(i.route, ''),
+    -- Of one that waits for a limit, the route it will have: a claim finds out what to do with the message.
+    NULLIF(COALESCE(i.limit_route, i.route), ''),
     -- Duroxide wrote this row.
     (
       SELECT dx_route(

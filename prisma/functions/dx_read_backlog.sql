@@ -46,7 +46,7 @@ BEGIN
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
   ) AS message
-  WHERE present.route <> '' AND NOT starts_with(present.route, '0.');
+  WHERE present.route <> '' AND NOT starts_with(present.route, '0.') AND NOT starts_with(present.route, '~');
 
   -- Each condition on the session fits one index only.
   WITH free AS (

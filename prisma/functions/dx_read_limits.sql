@@ -7,10 +7,13 @@
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key
-  p_most_keys integer
+  p_most_keys integer,
+  p_now_ms bigint DEFAULT NULL
 ) RETURNS json LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
   RETURN (
     SELECT COALESCE(
@@ -63,7 +66,17 @@ BEGIN
             WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT t.limit_key, NOT t.has_slot, greatest(t.run_at, t.created_at) FROM queue_tasks AS t
-            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name AND (t.has_slot OR t.run_at <= now())
+            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name
+              AND (t.has_slot OR t.run_at <= to_timestamp(v_now_ms::float8 / 1000))
+            UNION ALL
+            -- Those that start later do not wait yet.
+            SELECT i.limit_key, true, to_timestamp((i.limit_place >> 20)::float8 / 1000) FROM instances AS i
+            WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL AND i.limit_name = l.name
+              AND i.limit_place >> 20 <= v_now_ms
+            UNION ALL
+            SELECT i.limit_key, false, i.created_at FROM instances AS i
+            WHERE l.kind = 'orchestration' AND i.limit_name IS NOT NULL AND i.limit_route IS NULL
+              AND i.status = 'Running' AND i.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each

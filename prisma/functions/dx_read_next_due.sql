@@ -34,6 +34,12 @@ BEGIN
     )
   );
 
+  -- A token of a limit is back.
+  out_orchestrator_ms := least(
+    out_orchestrator_ms,
+    (SELECT min(l.next_ms) FROM limits AS l WHERE l.kind = 'orchestration' AND l.next_ms > v_now_ms)
+  );
+
   -- Each condition on the session fits one index only.
   -- WITH, because over a subquery the planner also plans min as the first row of an index: 10 microseconds for nothing.
   WITH due AS (

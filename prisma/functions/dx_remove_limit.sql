@@ -23,6 +23,8 @@ BEGIN
     PERFORM dx_release_activities(p_name, v_now);
   ELSIF p_kind = 'task' THEN
     PERFORM dx_release_tasks(p_name, v_now_ms);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_release_limited_instances(p_name, v_now);
   END IF;
   RETURN true;
 END

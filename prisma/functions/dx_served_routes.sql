@@ -1,4 +1,4 @@
--- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its
+-- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them: by the version that an instance is pinned to, and by its
 -- program (dx_route).
 --
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
@@ -11,7 +11,7 @@ AS $$
   SELECT present.route FROM dx_routes_of_messages() AS present
   CROSS JOIN LATERAL (
     SELECT
-      split_part(present.route, ' ', 1) AS pinned,
+      ltrim(split_part(present.route, ' ', 1), '~') AS pinned,
       substr(present.route, strpos(present.route, ' ')) AS program
   ) AS part
   WHERE (present.route <> '' OR p_orphans)

@@ -60,6 +60,8 @@ BEGIN
     PERFORM dx_limit_activities(p_name, v_now);
   ELSIF p_kind = 'task' THEN
     PERFORM dx_limit_tasks(p_name, v_now_ms);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_limit_instances(p_name, v_now);
   END IF;
   RETURN true;
 END

@@ -5,10 +5,10 @@
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
 -- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
+-- turn is stored if its limit, if it has one, has a slot at once (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction claims or
 -- deletes it. Otherwise its start is stored as one without a first turn.
 --
--- Messages that arrived before the start become claimable with it, not earlier.
+-- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
 -- dx_start_with_more.
@@ -35,6 +35,8 @@ DECLARE
   -- The first turns, by position of the start; without an execution where the start is stored without it.
   v_turns dx_turn[];
   v_instances dx_instance[];
+  v_has_limits boolean;            -- whether any orchestration has limits
+  v_places bigint[];               -- of those that wait for a limit
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -63,7 +65,10 @@ BEGIN
     );
   END IF;
 
-  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
+  SELECT
+    ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start),
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' LIMIT 1) IS NOT NULL
+  INTO v_starts, v_has_limits;
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
@@ -72,8 +77,27 @@ BEGIN
   END IF;
 
   -- The children of first turns with the starts, because all are inserted in one order.
-  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
-  v_created := dx_create_instances(v_instances, p_texts, v_now);
+  LOOP
+    v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+    EXIT WHEN NOT v_has_limits;
+    v_places := dx_park_instances(
+      v_instances,
+      ARRAY(
+        SELECT greatest(COALESCE(start.delay_ms, 0), 0) FROM unnest(v_starts) WITH ORDINALITY AS start
+        ORDER BY start.ordinality
+      ),
+      v_now_ms
+    );
+    -- Without a slot no first turn; nor are its children created then.
+    FOR v_position IN
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND v_places[turn.ordinality] > 0
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+    EXIT WHEN NOT FOUND;
+  END LOOP;
+  v_created := dx_create_instances(v_instances, p_texts, v_now, v_places);
   SELECT
     array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
     array_agg(instance.instance_id) FILTER (WHERE instance.is_child),

@@ -15,6 +15,9 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_id CONSTANT text := p_start ->> 'instance_id';
+  v_is_taken boolean;
+  v_limit text;                    -- its name if it has a limit
+  v_admitted boolean[];
 BEGIN
   IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
     OR NOT dx_is_plain(p_turn, p_worker_items)
@@ -32,24 +35,35 @@ BEGIN
   END IF;
 
   -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
+  SELECT
+    (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+      OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+      OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+      OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+      OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL,
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_start ->> 'orchestration_name')
+  INTO v_is_taken, v_limit;
+  IF v_is_taken THEN
     RETURN NULL;
+  END IF;
+  IF v_limit IS NOT NULL THEN
+    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key']);
+    IF v_admitted[1] IS FALSE THEN
+      RETURN NULL;
+    END IF;
   END IF;
 
   INSERT INTO instances (
-    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route,
+    limit_name, limit_key
   )
   VALUES (
     v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
     dx_route(
       (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
       p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
-    )
+    ),
+    v_limit, COALESCE(p_start ->> 'limit_key', CASE WHEN v_limit IS NOT NULL THEN '' END)
   )
   ON CONFLICT (instance_id) DO NOTHING;
   IF NOT FOUND THEN

@@ -33,6 +33,7 @@ BEGIN
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
     v_admitted := dx_admit_at_once(
+      'activity',
       array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
       array_agg(a.limit_key ORDER BY a.position)
     )

@@ -2,7 +2,8 @@
 -- all but first turns, whose caller has created these rows.
 --
 -- Returns the ids of the instances that were started; null without any.
--- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
+-- Bound: the turns, and the messages given; with limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once;
+-- instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
@@ -15,6 +16,8 @@ AS $$
 DECLARE
   v_created text[] := '{}';
   v_children dx_instance[];
+  v_child dx_instance;
+  v_places bigint[];               -- of those that wait for a limit
   v_positions bigint[];
   v_started text[];
 BEGIN
@@ -29,7 +32,15 @@ BEGIN
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
         turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
-        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
+        COALESCE(
+          dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])),
+          -- An earlier turn may have named no instance.
+          (
+            SELECT dx_status(e.status, e.output) FROM executions AS e
+            WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
+          ),
+          'Running'
+        )
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
@@ -55,7 +66,13 @@ BEGIN
 
   v_children := dx_instances_of_children(p_turns, p_orchestrator_items);
   IF v_children IS NOT NULL THEN
-    v_positions := dx_create_instances(v_children, NULL, p_now);
+    FOREACH v_child IN ARRAY v_children LOOP
+      IF v_child.limit_name IS NOT NULL THEN
+        v_places := dx_park_instances(v_children, NULL, floor(extract(epoch FROM p_now) * 1000)::bigint);
+        EXIT;
+      END IF;
+    END LOOP;
+    v_positions := dx_create_instances(v_children, NULL, p_now, v_places);
     SELECT array_agg(v_children[created.position].instance_id) INTO v_started
     FROM unnest(v_positions) AS created (position);
   END IF;
@@ -71,7 +88,8 @@ BEGIN
       current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
       custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer,
-      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status)
+      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status),
+      limit_place = NULL
   FROM (
     SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
     FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL

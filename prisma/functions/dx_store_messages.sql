@@ -35,7 +35,14 @@ BEGIN
         ELSE 1
       END,
       message.instance_id, COALESCE(message.work_item, p_texts[message.text_at]), due.at, v_now,
-      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = message.instance_id), '')
+      COALESCE(
+        (
+          -- The start waits with its instance; a claim finds out what to do with another message.
+          SELECT CASE WHEN message.instance_id = ANY (p_started) THEN i.route ELSE COALESCE(i.limit_route, i.route) END
+          FROM instances AS i WHERE i.instance_id = message.instance_id
+        ),
+        ''
+      )
     FROM (
       SELECT m.*
       FROM ROWS FROM (

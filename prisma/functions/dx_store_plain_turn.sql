@@ -53,6 +53,7 @@ BEGIN
   END IF;
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
     v_admitted := dx_admit_at_once(
+      'activity',
       array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY

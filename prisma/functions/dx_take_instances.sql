@@ -101,6 +101,7 @@ BEGIN
   FROM (
     SELECT q.id FROM orchestrator_queue AS q
     WHERE q.id = ANY (v_batch)
+      AND NOT starts_with(q.route, '~') -- a limit was set meanwhile, and its start waits for a slot
     ORDER BY q.id FOR UPDATE SKIP LOCKED
   ) AS free;
   IF cardinality(v_free) < cardinality(v_batch) THEN

@@ -1,8 +1,8 @@
 /**
  * Approvals: people decide whether a tool runs.
  *
- * A tool with `needsApproval` asks for its call instead of running. `ask` shows the open questions in a value of the
- * instance, and waits for the decisions, for days if need be.
+ * A tool with `needsApproval` asks for a decision instead of running. `ask` stores the calls that wait in a value of
+ * the instance, and waits for the decisions, for days if need be.
  *
  * @since 0.3.0
  */
@@ -13,7 +13,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as KeyValue from "../KeyValue.ts"
 import type * as Orchestration from "../Orchestration.ts"
-import * as Signal from "../Signal.ts"
+import * as Request from "../Request.ts"
 
 /**
  * A call of a tool that waits for a decision.
@@ -21,10 +21,10 @@ import * as Signal from "../Signal.ts"
  * @category models
  * @since 0.3.0
  */
-export const Question = Schema.Struct({
+export const Call = Schema.Struct({
   approvalId: Schema.String,
   tool: Schema.String,
-  /** What the tool is to be called with: JSON text, cut where it is long. */
+  /** The parameters of the call: JSON text, cut if it is long. */
   params: Schema.String
 })
 
@@ -34,39 +34,47 @@ export const Question = Schema.Struct({
  * @category models
  * @since 0.3.0
  */
-export type Question = typeof Question.Type
+export type Call = typeof Call.Type
 
 /**
- * The open questions of an instance, for `client.read` and `client.waitForValue`. None while nothing waits.
+ * The calls of an instance that wait for decisions, for `client.read` and `client.waitForValue`. None while nothing
+ * waits.
  *
  * @category values
  * @since 0.3.0
  */
-export const open = KeyValue.make("approvals", Schema.Array(Question))
+export const open = KeyValue.make("approvals", Schema.Array(Call))
 
 /**
- * A decision, sent by `client.send(Approval.decision, id, { approvalId, approved: true })`. One about a question that
- * is not open is ignored, so a repeated decision does no harm; the first one counts.
+ * The request with a decision: `client.request(Approval.decide, id, { approvalId, approved: true }, { requestId:
+ * approvalId })`. With the `approvalId` as `requestId`, the first decision counts, and later callers get its answer.
+ * Fails with `"NotOpen"` if this call does not wait for a decision.
+ *
+ * **Gotchas**
+ *
+ * While no call waits, a decision waits for the next one, or the end of the instance: give it a `timeout`.
  *
  * @category values
  * @since 0.3.0
  */
-export const decision = Signal.make("approval", {
-  payload: Schema.Struct({
+export const decide = Request.make("approval", {
+  payload: {
     approvalId: Schema.String,
     approved: Schema.Boolean,
-    /** The model reads it when the call is denied. */
+    /** The model gets this reason if the call is denied. */
     reason: Schema.optionalKey(Schema.String)
-  })
+  },
+  success: Schema.Struct({ approved: Schema.Boolean }),
+  error: Schema.Literal("NotOpen")
 })
 
 /**
- * Waits for decisions about all calls of tools in an answer that need one. Returns the message with them for the
- * model, or `none` if no call needs a decision. Use one at a time in an instance.
+ * Waits for decisions about all calls of tools in an answer that need approval. Returns the message with the decisions
+ * for the model, or `none` if no call needs one. An instance may have one `ask` at a time.
  *
  * **Details**
  *
- * With `within`, calls that are undecided by then are denied.
+ * With `within`, calls that are undecided after this time are denied. Defaults to no limit.
  *
  * **Example** (The next answer, when all is decided)
  *
@@ -87,18 +95,22 @@ export const ask = Effect.fnUntraced(function*(
   const asked = content.filter((part) => part.type === "tool-approval-request")
   if (asked.length === 0) return Option.none()
   const length = Math.floor(maxParams / asked.length)
-  let undecided = asked.map(({ approvalId, toolCallId }): Question => {
+  let undecided = asked.map(({ approvalId, toolCallId }): Call => {
     const call = calls.get(toolCallId)
     return { approvalId, tool: call?.name ?? "", params: (JSON.stringify(call?.params) ?? "").slice(0, length) }
   })
-  const decided = new Map<string, typeof decision.payload.Type>()
+  const decided = new Map<string, typeof decide.payload.Type>()
   yield* Effect.gen(function*() {
     while (undecided.length > 0) {
       yield* open.set(undecided)
-      let next = yield* decision.wait
-      while (undecided.every(({ approvalId }) => approvalId !== next.approvalId)) next = yield* decision.wait
-      decided.set(next.approvalId, next)
-      undecided = undecided.filter(({ approvalId }) => approvalId !== next.approvalId)
+      const { answer, payload, refuse } = yield* decide.take
+      if (undecided.every(({ approvalId }) => approvalId !== payload.approvalId)) {
+        yield* refuse("NotOpen")
+        continue
+      }
+      decided.set(payload.approvalId, payload)
+      undecided = undecided.filter(({ approvalId }) => approvalId !== payload.approvalId)
+      yield* answer({ approved: payload.approved })
     }
   }).pipe(
     options.within === undefined ? Effect.asVoid : Effect.timeoutOption(options.within)
@@ -121,5 +133,5 @@ export const ask = Effect.fnUntraced(function*(
 
 // internal
 
-/** Characters of parameters of all questions together: a value holds 65,536 bytes. */
+/** Characters of parameters of all calls together: a value holds 65,536 bytes. */
 const maxParams = 16_000

@@ -1,5 +1,5 @@
 /**
- * Budgets: how many calls, tokens and how much money the models of an instance may use.
+ * Budgets limit the calls, the tokens and the cost of the models of an instance.
  *
  * What is spent is a value of the instance, so it survives restarts and continue-as-new, and clients can read it.
  *
@@ -20,7 +20,7 @@ import { type Ledger, Ledgers } from "./internal/ledgers.ts"
  * @since 0.3.0
  */
 export const Spent = Schema.Struct({
-  /** Calls that have begun, whatever became of them; tries of one call count once. */
+  /** Calls that have begun, with any outcome; all tries of a call count once. */
   calls: Schema.Int,
   /** Tokens of prompts and answers, as the provider counts them. A failed call reports none. */
   tokens: Schema.Int,
@@ -37,7 +37,7 @@ export const Spent = Schema.Struct({
 export type Spent = typeof Spent.Type
 
 /**
- * Limits of a budget, each at least 0; at least one of them.
+ * Limits of a budget: at least one, each 0 or more.
  *
  * @category models
  * @since 0.3.0
@@ -50,7 +50,7 @@ export interface Limits {
 }
 
 /**
- * A budget is used up: the model was not called.
+ * The budget is used up: the model was not called.
  *
  * @category errors
  * @since 0.3.0
@@ -58,7 +58,7 @@ export interface Limits {
 export class BudgetExceeded
   extends Schema.TaggedError<BudgetExceeded>("duroxide-prisma/agents/BudgetExceeded")("BudgetExceeded", {
     budget: Schema.String,
-    /** Which limit is reached. */
+    /** The limit that is reached. */
     limit: Schema.Literals(["calls", "tokens", "cost"]),
     most: Schema.Number,
     spent: Schema.Number
@@ -77,21 +77,22 @@ export class BudgetExceeded
  */
 export interface Budget {
   readonly name: string
-  /** What is spent, for `client.read` and `client.waitForValue`. */
+  /** The spent amounts, for `client.read` and `client.waitForValue`. */
   readonly spent: KeyValue.KeyValue<typeof Spent>
   /**
-   * Runs a program of an orchestration within the budget: all its calls of durable models count, also those of other
-   * programs of this instance within the same budget. Budgets may stand within each other.
+   * Runs an effect of an orchestration within the budget. All its calls of durable models count, together with those of
+   * other effects of this instance within the same budget. Budgets can be nested.
    *
    * **Details**
    *
-   * A call begins if no limit is reached. So the last call may go beyond a limit of tokens or cost, and of calls that
-   * run at once, each may. The next call fails with `BudgetExceeded`, which `limit` adds to the errors of the program.
+   * A call begins if no limit is reached. So the last call may exceed a limit of tokens or cost; if several calls run
+   * at once, each of them may. The next call fails with `BudgetExceeded`, which `limit` adds to the errors of the
+   * effect.
    *
    * **Gotchas**
    *
-   * Within the program, the failure is an `AiError` with the reason `QuotaExhaustedError`. A program that catches it
-   * keeps it.
+   * Within the effect, the failure is an `AiError` with the reason `QuotaExhaustedError`. If the effect catches it,
+   * `limit` does not fail.
    */
   readonly limit: <A, E, R>(
     program: Effect.Effect<A, E, R>
@@ -99,8 +100,8 @@ export interface Budget {
 }
 
 /**
- * Defines a budget. The instance keeps what is spent under the key `budget/<name>`. Throws a `RangeError` on a limit
- * that is not a number of at least 0, and without any limit.
+ * Defines a budget. The instance keeps what is spent under the key `budget/<name>`. Throws a `RangeError` if no
+ * limit is given, or if a limit is not a number of at least 0.
  *
  * **Example** (At most 20 calls and 100,000 tokens)
  *

@@ -1,6 +1,6 @@
 /**
- * Conversations: `Chat` of Effect in an orchestration, from a message to its answer, and from one execution to the
- * next.
+ * Conversations with `Chat` of Effect in an orchestration: one answer with its calls of tools, and what the next
+ * execution keeps.
  *
  * @since 0.3.0
  */
@@ -15,7 +15,7 @@ import * as Approval from "./Approval.ts"
 import { storable } from "./internal/modelCall.ts"
 
 /**
- * The model still asked for tools after so many calls.
+ * The model still called tools after the limit of calls.
  *
  * @category errors
  * @since 0.3.0
@@ -29,13 +29,13 @@ export class Unfinished
 }
 
 /**
- * Says something and returns the answer of the model: runs the tools that the model calls, asks people about those that
- * need an approval, and calls the model again until it calls no more tools.
+ * Sends a prompt to the model and returns its answer. Runs the tools that the model calls, asks people about tools that
+ * need approval, and calls the model again until it calls no more tools.
  *
  * **Details**
  *
- * Fails with `Unfinished` when the model calls tools in `maxCalls` answers in a row, 20 by default. `approveWithin` is
- * how long people have to decide; by default, forever.
+ * Fails with `Unfinished` if the model calls tools in `maxCalls` answers in a row, 20 by default. `approveWithin` is
+ * how long people have to decide; by default, there is no limit.
  *
  * **Example** (A message and its answer)
  *
@@ -78,15 +78,15 @@ export const answer = Effect.fnUntraced(
 )
 
 /**
- * The newest messages of a conversation, for the payload of `continueAsNew`: what the system says, and the longest end
- * that begins with a message of the user and has at most `bytes` of JSON. Keeps at least what follows the last message
- * of the user, however long.
+ * Returns the newest messages of a conversation, for the payload of `continueAsNew`: the system messages, and as many
+ * of the newest messages as fit into `bytes` of JSON, from a message of the user on. Always keeps the last message of
+ * the user and everything after it.
  *
  * **Details**
  *
- * What it returns can be stored: results of tools that are `undefined` become null. `bytes` defaults to 100,000. Each
- * call of the model records its whole prompt, so a conversation of that size with ten calls in one execution is a
- * history of a megabyte. A call refuses more than 4 MiB.
+ * `bytes` defaults to 100,000. Each call of the model records its whole prompt, so ten calls with a conversation of
+ * that size are a megabyte of history. A call refuses more than 4 MiB. Results of tools that are `undefined` become
+ * null, so that they can be stored.
  *
  * @category combinators
  * @since 0.3.0

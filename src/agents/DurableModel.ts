@@ -29,7 +29,7 @@ import * as modelCalls from "./internal/modelCall.ts"
  */
 export interface DurableModel<in out Name extends string> {
   readonly name: Name
-  /** What a process that calls the model gives to `Runtime.layer`. */
+  /** The activity that calls the model: list it in the `Runtime.layer` of the processes that do. */
   readonly activity: Activity.Activity<
     Name,
     typeof modelCalls.ModelCall,
@@ -46,17 +46,16 @@ export interface DurableModel<in out Name extends string> {
    * `generateText`, `generateObject`, `streamText`, toolkits and `Chat` work as anywhere. Tools run where the program
    * runs: give them handlers that are made of activities, as `DurableToolkit` does.
    *
-   * `streamText` gives its parts when the answer is complete; pieces of one text are joined.
+   * `streamText` gives all parts when the answer is complete; pieces of one text are joined.
    *
-   * A call fails with `AiError`, as it does without durability: what the provider said last, with the retries of this
-   * model used up. Beyond its timeouts the reason is `InternalProviderError`. A prompt larger than 4 MiB of JSON is an
-   * `InvalidRequestError`, and an answer as large an `UnknownError`. Errors are recorded without headers, bodies and
-   * queries of HTTP.
+   * A call fails with the last `AiError` of the provider, after all retries of this model. If a timeout is exceeded,
+   * the reason is `InternalProviderError`. A prompt larger than 4 MiB of JSON is an `InvalidRequestError`, and so large
+   * an answer an `UnknownError`. Errors are recorded without headers, bodies and queries of HTTP.
    *
    * **Gotchas**
    *
-   * Prompt, tools and the Schema of an object are part of the call: a build that asks for something else does not
-   * replay an execution that asked before. Keep the executions of a chat short with `continueAsNew`.
+   * Prompt, tools and the Schema of an object are part of the call. If a new build asks for something else, executions
+   * that have asked before are blocked. Keep the executions of a chat short with `continueAsNew`.
    */
   readonly layer: Layer.Layer<LanguageModel.LanguageModel, never, Orchestration.Instance>
   /** Returns the same model with other options of its calls. */
@@ -64,9 +63,9 @@ export interface DurableModel<in out Name extends string> {
 }
 
 /**
- * Options of the calls of a model: those of an activity. `retry` defaults to 5 retries of what the provider calls
- * retryable, of timeouts and of handlers that died, with pauses from 1 second, doubled each time, and as long as the
- * provider asks for.
+ * Options of the calls of a model: those of an activity. By default, a call is retried up to 5 times: after an error
+ * that the provider calls retryable, after a timeout, and after a death of the handler. Pauses begin with 1 second and
+ * double, or are as long as the provider asks for.
  *
  * @category models
  * @since 0.3.0
@@ -81,13 +80,14 @@ export type CallOptions = Activity.Options<AiError.AiError>
  */
 export interface Options extends Omit<CallOptions, "sessionId"> {
   /**
-   * What an answer has cost, in any unit, for budgets. Runs where the model is called, and its result is recorded, so a
-   * new price changes no past. `model` is the id that the provider has reported. Defaults to no price.
+   * Computes the cost of an answer, in any unit, for budgets. It runs in the process that calls the model, and its
+   * result is recorded, so a new price does not change earlier costs. `model` is the id that the provider has reported.
+   * Defaults to no price.
    */
   readonly price?: ((usage: Response.Usage, model: string | undefined) => number) | undefined
   /**
-   * Gets the texts of answers piece by piece while the model writes, such as a stream that clients read. Calls of
-   * `generateText` are streamed from the provider then, too. A try that follows a broken one begins anew.
+   * Gets the texts of answers piece by piece while the model writes: for example a `ProgressStream`, which clients
+   * read. Calls of `generateText` are then streamed from the provider, too. If a try fails, the next one starts over.
    */
   readonly tokens?: Tokens | undefined
 }
@@ -103,7 +103,7 @@ export interface Tokens {
 }
 
 /**
- * Defines a model. Its name is that of an activity, and differs from those of all others.
+ * Defines a model. Its name is the name of an activity, so no other activity may have it.
  *
  * **Example** (A program that calls a model, and the process that serves it)
  *

@@ -23,17 +23,18 @@ import { harmless, harmlessReason } from "./internal/errors.ts"
  * @since 0.3.0
  */
 export interface DurableToolkit<in out Tools extends Record<string, Tool.Any>> {
-  /** What a program gives to its calls of the model. */
+  /** The toolkit that a program gives to its calls of the model. */
   readonly toolkit: Toolkit.Toolkit<Tools>
-  /** What a process that runs the tools gives to `Runtime.layer`. */
+  /** The activities of the tools: list them in the `Runtime.layer` of the processes that run tools. */
   readonly activities: ReadonlyArray<ToolActivity<Names<Tools>>>
   /**
    * The tools as a program calls them. Provide it to the program, not to the runtime.
    *
    * **Details**
    *
-   * A failure of the handler stays a typed failure, and `failureMode` says who gets it. Beyond a timeout it is an
-   * `AiError` with the reason `UnknownError`. A handler that dies is a defect of the program, `Activity.ActivityDied`.
+   * A failure of the handler stays a typed failure, and `failureMode` says who gets it. If a timeout is exceeded, the
+   * call fails with an `AiError`, reason `UnknownError`. A handler that dies is a defect of the program,
+   * `Activity.ActivityDied`.
    */
   readonly layer: Layer.Layer<Tool.HandlersFor<Tools>, never, Orchestration.Instance>
   /**
@@ -71,7 +72,7 @@ export type Handlers<Tools extends Record<string, Tool.Any>> = {
 }
 
 /**
- * What a handler knows of its call.
+ * The call of a tool, as its handler sees it.
  *
  * @category models
  * @since 0.3.0
@@ -90,8 +91,8 @@ export interface ToolCall {
 export type ToolActivity<Name extends string> = Activity.Any & { readonly name: Name }
 
 /**
- * Options of all tools, and of each by its name, which add to those of all. They are options of activities: no retry
- * and no limit by default.
+ * Options of activities, for all tools; `each` has further options by the name of a tool. By default, no retries and no
+ * timeouts.
  *
  * @category models
  * @since 0.3.0
@@ -101,13 +102,13 @@ export interface Options<Name extends string> extends Omit<Activity.Options<unkn
 }
 
 /**
- * Makes activities of the tools of a toolkit. Each has the name of its tool, which differs from those of all other
- * activities. Tools of the provider that it runs itself have none.
+ * Makes each tool of a toolkit an activity, with the name of the tool, so no other activity may have it. Tools that the
+ * provider of the model runs itself become no activities.
  *
  * **Details**
  *
- * To run a tool as steps of the program, for example as a child orchestration, put it in a toolkit of its own, give
- * that handlers by `toolkit.toLayer`, and let the model see both by `Toolkit.merge`.
+ * To run a tool as steps of the program, for example as a child orchestration, put it in a toolkit of its own,
+ * provide its handlers with `toolkit.toLayer`, and show the model both toolkits with `Toolkit.merge`.
  *
  * **Example** (A tool with its handler)
  *

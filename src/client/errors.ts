@@ -54,8 +54,8 @@ export class InstanceCancelled
 }
 
 /**
- * The instance ended without a typed result: its program died, its work was poison, or its code does not match its
- * history. `details` says which.
+ * The instance ended without a typed result: its program died, its work was poison, or, with `onMismatch: "fail"` of
+ * `RuntimeConfig`, its code did not match its history. `details` says which.
  *
  * @category errors
  * @since 0.1.0
@@ -75,8 +75,8 @@ export class InstanceFailed
 }
 
 /**
- * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, did
- * not have the value, or had not answered the request. It may not have been started at all. A running one continues.
+ * The `timeout` of a wait was over: the instance had not ended, had no newer status, did not have the value, or had not
+ * answered the request. It may not have been started at all. A running instance continues.
  *
  * @category errors
  * @since 0.1.0
@@ -87,9 +87,9 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
   waitedFor: Schema.optionalKey(Schema.Literals(["end", "status", "value", "answer"])),
   timeoutMs: Schema.Number,
   /**
-   * How far a request has come: `NotStarted`, the id is unknown; `NotReceived`, no turn has read it; `NotServed`, the
-   * current execution has never waited for requests of this name; `NotTaken`, its program is busy with others;
-   * `NotAnswered`, its program has taken it.
+   * How far a question has come. `NotStarted`: the id is unknown. `NotReceived`: no turn has read the question.
+   * `NotServed`: the current execution has never waited for this request. `NotTaken`: the program is busy with other
+   * questions. `NotAnswered`: the program has taken the question.
    */
   progress: Schema.optionalKey(
     Schema.Literals(["NotStarted", "NotReceived", "NotServed", "NotTaken", "NotAnswered"])
@@ -129,8 +129,8 @@ export class InstanceEnded
 }
 
 /**
- * A request was taken, and its program could not answer it: its handler died, or the payload could not be read by the
- * code that took it. `problem` says which.
+ * The program took the question and could not answer it: the handler died, or its Schema refused the payload. `problem`
+ * says which.
  *
  * @category errors
  * @since 0.3.0

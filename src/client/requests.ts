@@ -27,11 +27,11 @@ import { InstanceEnded, RequestFailed, WaitTimeout } from "./errors.ts"
  */
 export interface RequestOptions {
   /**
-   * Names the question, so that it is answered once however often it is sent: 256 bytes at most. Unique in its
-   * instance, for all requests. Defaults to a random UUID.
+   * Names the question, so that it is answered once even if it is sent several times. At most 256 bytes. All requests
+   * of an instance share the ids. Defaults to a random UUID.
    */
   readonly requestId?: string | undefined
-  /** Longest wait for the answer; then `WaitTimeout`. The question stays with the instance. Defaults to no limit. */
+  /** Longest wait for the answer; then `WaitTimeout`, and the instance keeps the question. Defaults to no limit. */
   readonly timeout?: Duration.Input | undefined
 }
 

@@ -8,8 +8,8 @@ import * as Option from "effect/Option"
 import type { Attributes } from "../model/Attribute.ts"
 import * as attributes from "../model/shared/attributes.ts"
 import { anyRust, current } from "../model/shared/coreVersion.ts"
-import { idOf } from "../model/shared/definitions.ts"
-import type { Ids, ServedBy } from "../model/shared/definitions.ts"
+import { idOf, limitKeyOf } from "../model/shared/definitions.ts"
+import type { Ids, LimitKey, ServedBy } from "../model/shared/definitions.ts"
 import { checkRootId } from "../model/shared/identifiers.ts"
 import type { Payload as Codec } from "../model/shared/payload.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -20,16 +20,17 @@ import { describeSend, durationIn, refused } from "./calls.ts"
 import { InstanceAlreadyExists } from "./errors.ts"
 
 /**
- * When a start begins; at once if neither is given. It is stored at once in any case, so its id is taken, and messages
- * wait for it. Until then the status of the instance has `startsAtMs`, and `terminate` ends it then.
+ * When an instance begins; at once if neither is given. The start is stored at once in any case, so the id is taken,
+ * and the instance keeps messages. Until it begins, its status has `startsAtMs`; a `terminate` takes effect when it
+ * begins.
  *
  * @category models
  * @since 0.3.0
  */
 export interface StartTime {
-  /** A time of the store's clock, not with `delay`. One in the past begins at once. */
+  /** A time of the store's clock; not together with `delay`. With a time in the past, the instance begins at once. */
   readonly startAt?: DateTime.DateTime.Input | undefined
-  /** From the moment at which the start is stored, not with `startAt`. */
+  /** Counted from the moment at which the start is stored; not together with `startAt`. */
   readonly delay?: Duration.Input | undefined
 }
 
@@ -43,7 +44,7 @@ export interface StartTime {
 export type Replaces = "replaceEnded" | "replaceFailed"
 
 /**
- * What has become of one of many starts. `AlreadyExists`: the id is taken, and nothing was written for it.
+ * The outcome of one of many starts. `AlreadyExists`: the id is taken, and nothing was written for it.
  *
  * @category models
  * @since 0.3.0
@@ -59,6 +60,7 @@ interface Definition {
   readonly version: string
   readonly servedBy: ServedBy
   readonly instanceId: Ids
+  readonly limitKey: LimitKey
   readonly codecs: { readonly payload: Pick<Codec<any>, "encode"> }
 }
 
@@ -89,7 +91,8 @@ export const checkedStart = Effect.fnUntraced(
         parentInstance: null,
         parentId: null,
         executionId: 1,
-        ...(attributes.hasAny(given) && { attributes: given })
+        ...(attributes.hasAny(given) && { attributes: given }),
+        ...limitKeyOf(orchestration, options.payload)
       },
       pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
       ...(yield* timeOf(operation, options)),
@@ -109,7 +112,7 @@ export const send = Effect.fnUntraced(
   }
 )
 
-/** Sends a signal together with the start of its instance, if there is none. */
+/** Sends a signal together with the start of its instance, if the instance does not exist. */
 export const sendWith = Effect.fnUntraced(
   function*(
     queues: Pick<Provider["Service"], "startOrchestration">,

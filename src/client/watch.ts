@@ -1,5 +1,5 @@
 /**
- * A stream of what an instance shows of itself: its status, values, and its end.
+ * A stream of the status of an instance, its values, and its end.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -12,8 +12,8 @@ import { statusOfEnd } from "./status.ts"
 import type { Ended } from "./status.ts"
 
 /**
- * What an instance has come to show: a custom status, a value, or its end, which is the last event. With its `cursor`
- * a later `watch` continues behind it.
+ * A change that `watch` reports: a custom status, a value, or the end of the instance, which is the last event. A later
+ * `watch` with its `cursor` as `after` continues behind it.
  *
  * @category models
  * @since 0.3.0
@@ -29,13 +29,13 @@ export type WatchEvent<Value> =
   )
 
 /**
- * What is watched, and from where.
+ * Options of `watch`.
  *
  * @category models
  * @since 0.3.0
  */
 export interface WatchOptions<Key> {
-  /** The cursor of the last event seen. Defaults to the beginning: what the instance shows now comes first. */
+  /** The cursor of the last event seen. Without it, the current status and values come first. */
   readonly after?: string | undefined
   /** Values to watch besides the status. Defaults to none. */
   readonly keys?: ReadonlyArray<Key> | undefined

@@ -14,14 +14,17 @@ import type * as Duration from "effect/Duration"
 export type LimitKind = "activity" | "orchestration" | "task"
 
 /**
- * A limit as a program gives it. Without `concurrency` as many are under way as processes have slots, without `rate`
- * they begin as soon as they can.
+ * A bound as a program gives it. Without `concurrency`, only the processes bound how much runs at once. Without `rate`,
+ * all begins as soon as it can.
  *
  * @category models
  * @since 0.3.0
  */
 export interface Bound {
-  /** How many may have a slot at once, which each keeps until its result is stored. From 1 to 1,000,000. */
+  /**
+   * How many may have a slot at once; each keeps it until its result is stored, an instance until it ends. From 1 to
+   * 1,000,000.
+   */
   readonly concurrency?: number | undefined
   readonly rate?: Rate | undefined
 }
@@ -47,13 +50,13 @@ export interface Rate {
 }
 
 /**
- * Changes of the limits of a definition. What is left out stays as it is, null removes it.
+ * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it.
  *
  * **Details**
  *
  * `total` bounds all of the definition together, `eachKey` those of each key, and `keys` those of single keys, in place
- * of `eachKey`. A key is what `limitKey` of the definition makes of a payload; those without one share the key `""`. One
- * begins when all bounds that it falls under have room. Without any bound, the keys still take turns.
+ * of `eachKey`. `limitKey` of the definition makes the key from a payload; those without a key share the key `""`. One
+ * begins when all bounds that apply to it have room. Without any bound, the keys still take turns.
  *
  * @category models
  * @since 0.3.0
@@ -65,7 +68,7 @@ export interface LimitChanges {
 }
 
 /**
- * A bound as it is stored; null stands for none.
+ * A bound as it is stored. Null: no bound.
  *
  * @category models
  * @since 0.3.0
@@ -93,11 +96,13 @@ export interface Limit {
   readonly inUse: number
   /** How many wait for a slot or a token. */
   readonly waiting: number
-  /** When the one that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
+  /** When the activity that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
   readonly oldestMs: number | null
   /** How many keys have some that have a slot or wait. */
   readonly keyCount: number
-  /** Those with bounds of their own, and the busiest 100 of the others: the one with the most that wait comes first. */
+  /**
+   * Keys with a bound of their own, and the busiest 100 others. The key with the most waiting activities comes first.
+   */
   readonly keys: ReadonlyArray<LimitedKey>
 }
 

@@ -23,8 +23,8 @@ export type Writer =
     readonly deliveryNumber: number
     readonly deliveryId: string
     /**
-     * Place among the chunks of the call, from 1. A delivery that continues where an earlier one has stopped also
-     * continues to count; one that begins anew counts from 1 again.
+     * Place among the chunks of the call, from 1. A delivery that resumes continues the count of the earlier one; one
+     * that starts over counts from 1 again.
      */
     readonly number: number
   }
@@ -53,9 +53,9 @@ export interface ProgressChunk {
  */
 export interface ProgressStreamInfo {
   readonly name: string
-  /** Offset of the oldest chunk that is kept; `nextOffset` if there is none. */
+  /** Offset of the oldest chunk that is kept; `nextOffset` if the stream is empty. */
   readonly firstOffset: number
-  /** Offset of the next chunk: so many were appended so far. */
+  /** Offset of the next chunk, which is the number of chunks appended so far. */
   readonly nextOffset: number
   /** UTF-8 bytes of the chunks that are kept. */
   readonly bytes: number

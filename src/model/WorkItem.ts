@@ -33,7 +33,9 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     executionId: U64,
     traceparent,
-    attributes
+    attributes,
+    // By which a limit distinguishes the instances of a definition.
+    limitKey: Schema.optionalKey(text)
   },
   // The `id` of the four activity and timer items is the event id of the schedule. Only this package writes the fields
   // from `startedAtMs` on, the first three of them for idempotency keys; Duroxide ignores them.

@@ -97,6 +97,7 @@ const reasonOf = Cause.$match({
   Unserved: ({ name, version }) =>
     `no process serves ${definitionOf({ kind: "orchestration", name, version, tag: null })}`,
   Queued: () => "waits for a free slot",
+  Limited: ({ key }) => `waits for a slot of its limit${key === "" ? "" : `, key ${key}`}`,
   StartsLater: () => "starts later",
   ActivityUnserved: ({ activity }) => `no process takes ${named(activity)}`,
   ActivityPaused: ({ activity, pause }) => `${named(activity)} is paused with ${shownTarget(pause.target)}`,
@@ -124,6 +125,7 @@ const timesOf = Cause.$match({
   TakesTurn: ({ untilMs }) => [null, untilMs] as const,
   Unserved: () => [null, null] as const,
   Queued: ({ sinceMs }) => [sinceMs, null] as const,
+  Limited: ({ sinceMs }) => [sinceMs, null] as const,
   StartsLater: ({ atMs }) => [null, atMs] as const,
   ActivityUnserved: ({ activity }) => [activity.scheduledAtMs, null] as const,
   ActivityPaused: ({ pause }) => [pause.sinceMs, null] as const,

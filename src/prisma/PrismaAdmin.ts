@@ -19,6 +19,7 @@ import type {
   CutOutcome,
   DeleteOutcome,
   HistoryCut,
+  LimitWait,
   OrchestrationLoad,
   PauseOutcome,
   QueuedActivity,
@@ -229,7 +230,8 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
             q.route ~ '^[0-9]{1,3}[.]' AS "isOfRust",
             q.visible_at,
             -- A pause is a lock without a token.
-            q.visible_at <= ${timeSql(now)} AND (l.locked_until > ${epochMs(now)} AND l.lock_token = '') IS NOT TRUE
+            q.visible_at <= ${timeSql(now)} AND NOT starts_with(q.route, '~') -- it waits for a limit
+              AND (l.locked_until > ${epochMs(now)} AND l.lock_token = '') IS NOT TRUE
               AS is_due,
             q.locked_until > ${epochMs(now)} OR l.locked_until > ${epochMs(now)} AS is_locked
           FROM ${schemaSql}.orchestrator_queue AS q
@@ -291,6 +293,25 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
           ) AS item
           ORDER BY item.visible_at, item.id`
       )),
+
+  readLimitWait: (instanceId) =>
+    Effect.map(
+      query<NonNullable<LimitWait>>(
+        "readLimitWait",
+        Prisma.sql`
+          SELECT item.limit_key AS key, (
+            SELECT count(*)::float8
+            FROM ${schemaSql}.instances AS other
+            WHERE other.limit_route IS NOT NULL
+              AND other.limit_name = item.limit_name
+              AND other.limit_key = item.limit_key
+              AND other.limit_place < item.limit_place
+          ) AS ahead
+          FROM ${schemaSql}.instances AS item
+          WHERE item.instance_id = ${instanceId} AND item.limit_route IS NOT NULL`
+      ),
+      ([row]) => row ?? null
+    ),
 
   readActivities: (instanceId) =>
     Effect.flatMap(nowMs, (now) =>
@@ -402,6 +423,7 @@ const deletions = ({ rows }: Store) => ({
     Effect.map(
       rows<{ readonly dx_fork_instance: boolean }>("forkInstance", "dx_fork_instance", [
         Prisma.sql`${fork.instanceId}::text`,
+        Prisma.sql`${fork.of}::text`,
         Prisma.sql`${fork.orchestrationName}::text`,
         Prisma.sql`${fork.orchestrationVersion}::text`,
         bigint(fork.executionId),

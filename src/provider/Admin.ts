@@ -22,6 +22,7 @@ import type {
   Deleted,
   ExecutionInfo,
   InstanceCount,
+  LimitWait,
   ListOrder,
   OperatorAction,
   OrchestrationLoad,
@@ -244,6 +245,8 @@ export interface QueuedWork {
   /** In the order of delivery: all timers, and the first 50 others. */
   readonly messages: ReadonlyArray<QueuedMessage>
   readonly activities: ReadonlyArray<QueuedActivity>
+  /** What its start waits for; null if it has begun, or needs no slot of a limit. */
+  readonly waitsForLimit: LimitWait
 }
 
 /**
@@ -542,11 +545,11 @@ export class Admin extends Context.Service<Admin, {
    */
   readonly resume: (target: PauseTarget) => Call<boolean>
   /**
-   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where there
-   * are none, as a program does at its start. Returns whether something has changed.
+   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where
+   * there are none, as a program does at its start. Returns whether something has changed.
    *
-   * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. Activities that
-   * Duroxide in Rust stores, or runs, have no limits.
+   * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. What Duroxide in
+   * Rust stores, or runs, has no limits.
    */
   readonly setLimit: (
     kind: LimitKind,

@@ -180,9 +180,17 @@ export interface QueuedActivity extends QueuePlace {
   readonly executionId: number
   /** The event that scheduled it. */
   readonly eventId: number
-  /** Its key, and how many of that key wait before it; null unless it waits for a slot or a token of a limit. */
-  readonly waitsForLimit: { readonly key: string; readonly ahead: number } | null
+  readonly waitsForLimit: LimitWait
 }
+
+/**
+ * The key of what waits for a slot or a token of a limit, and how many of that key wait before it; null unless it
+ * waits.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export type LimitWait = { readonly key: string; readonly ahead: number } | null
 
 /**
  * A process that runs work, or that has died without closing.
@@ -448,6 +456,8 @@ export interface HistoryCut {
 export interface ForkedInstance
   extends Pick<HistoryCut, "instanceId" | "executionId" | "customStatus" | "attributes" | "changed">
 {
+  /** The instance it is made from: it has the same key for limits. */
+  readonly of: string
   readonly orchestrationName: string
   readonly orchestrationVersion: string
   readonly pinnedVersion: CoreVersion
@@ -523,6 +533,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   }) => Call<ReadonlyArray<StoredMessage>>
   /** Queued activities of one instance. */
   readonly readActivities: (instanceId: string) => Call<ReadonlyArray<QueuedActivity>>
+  /** What the start of an instance waits for. */
+  readonly readLimitWait: (instanceId: string) => Call<LimitWait>
   /** Processes that are registered, by the time of their start. */
   readonly listProcesses: Call<ReadonlyArray<ProcessInfo>>
   /** Ids of the instances whose parent is one of these. */
@@ -530,8 +542,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** Removes the last events of the current execution, which runs again from there; atomic, and kept for people. */
   readonly cutHistory: (cut: HistoryCut) => Call<CutOutcome>
   /**
-   * Creates a running instance with a history. Returns false and writes nothing if anything is stored under its id,
-   * also a message. Atomic.
+   * Creates a running instance with a history. Returns false and writes nothing if an execution, event, value, lock or
+   * message is stored under its id. Atomic.
    */
   readonly forkInstance: (fork: ForkedInstance) => Call<boolean>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
@@ -571,8 +583,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** Removes the limits of a name, and lets all that waits begin; returns whether there were any. */
   readonly removeLimit: (options: { readonly kind: LimitKind; readonly name: string }) => Call<boolean>
   /**
-   * The limits of a name, or all by kind and name, with the use of keys: those with bounds of their own and `mostKeys` others,
-   * or only `key`.
+   * The limits of a name, or all by kind and name, with the use of keys: those with bounds of their own and `mostKeys`
+   * others, or only `key`.
    */
   readonly readLimits: (
     options: {

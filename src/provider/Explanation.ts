@@ -70,6 +70,7 @@ export interface AwaitedActivity {
  * - `TakesTurn`: a process runs its turn, until the lock ends at the latest.
  * - `Unserved`: messages wait for it, and no living process serves its definition.
  * - `Queued`: messages wait for it, the oldest since then, until a process has a free slot.
+ * - `Limited`: its start waits for a slot or a token of a limit.
  * - `StartsLater`: it was started with a delay.
  * - `ActivityUnserved`: no living process takes an activity that it waits for.
  * - `ActivityPaused`: an operator has paused that activity or its tag.
@@ -98,6 +99,16 @@ export type Cause = Data.TaggedEnum<{
   TakesTurn: { readonly untilMs: number }
   Unserved: { readonly name: string; readonly version: string | null }
   Queued: { readonly sinceMs: number; readonly servedBy: number }
+  Limited: {
+    readonly name: string
+    /** Its key; empty without one. */
+    readonly key: string
+    /** How many of this key wait before it. */
+    readonly ahead: number
+    readonly sinceMs: number
+    /** Null if the limit was removed a moment ago. */
+    readonly limit: Limit | null
+  }
   StartsLater: { readonly atMs: number }
   ActivityUnserved: { readonly activity: AwaitedActivity }
   ActivityPaused: { readonly activity: AwaitedActivity; readonly pause: Pause }

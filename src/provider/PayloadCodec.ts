@@ -1,15 +1,15 @@
 /**
- * What happens to payloads between the Schemas and the store: encryption with keys that rotate, compression, and
- * references to an object store.
+ * Encodes payloads between the Schemas and the store: encryption with keys that rotate, compression, and references to
+ * an object store.
  *
- * The codec is a service that stores of this process find in their context. Above it, everything is as without one:
- * programs, replays and clients see the texts that Schemas make. Below it, rows, SQL, command line and dashboard see
- * sealed texts. Each of them names the steps and the key it was made with. So keys can change while instances run, and
- * what was stored without a codec is read as it is.
+ * The codec is a service in the context of the stores of this process. Programs, replays and clients see plain texts,
+ * as without a codec. Rows, SQL, the command line and the dashboard see sealed texts. A sealed text names the steps and
+ * the key that made it. So keys can change while instances run, and texts that were stored without a codec stay
+ * readable.
  *
  * Payloads are inputs, results, typed errors and messages of defects, data of signals, values and status texts, also
- * those of tasks and outbox messages. Names, ids, keys, tags, attributes, reasons and times are not: the store searches
- * by them.
+ * those of tasks and outbox messages. Names, ids, keys, tags, attributes, reasons and times are plain, because the
+ * store searches by them.
  *
  * @since 0.3.0
  */
@@ -51,16 +51,16 @@ export class PayloadCodecError
 export class PayloadCodec extends Context.Service<PayloadCodec, {
   /** The text to store. A payload that no step changes, and a text that is sealed already, stay as they are. */
   readonly encode: (text: string) => Effect.Effect<string, PayloadCodecError>
-  /** The payload of a stored text. One that is not sealed is the payload. */
+  /** The payload of a stored text. A text that is not sealed is returned as it is. */
   readonly decode: (text: string) => Effect.Effect<string, PayloadCodecError>
   /** Whether a sealed text is as `encode` would make it now: with the current key. */
   readonly isCurrent: (text: string) => boolean
-  /** See `Options`. */
+  /** The option of this name. */
   readonly sharedWithRust: boolean
 }>()("duroxide-prisma/PayloadCodec") {}
 
 /**
- * One thing that a codec does to a payload. `encryption`, `compression` and `objectStore` make those of this package.
+ * A step of a codec. `encryption`, `compression` and `objectStore` make the steps of this package.
  *
  * **Details**
  *
@@ -85,7 +85,7 @@ export interface Step {
 }
 
 /**
- * What a step knows of the payload besides its bytes.
+ * The context of a payload that a step gets besides its bytes.
  *
  * @category models
  * @since 0.3.0
@@ -105,17 +105,16 @@ export interface StepContext {
  */
 export interface Options {
   /**
-   * Whether processes of Duroxide in Rust work in the same store. Then a signal, and the answer of a child to its
-   * parent, cost a statement more, which asks whether their instance is one of Rust; what goes to Rust stays plain.
-   * Defaults to false.
+   * Whether processes of Duroxide in Rust use the same store. Then a signal, and the result of a child for its parent,
+   * cost one more statement, which asks whether the instance is one of Rust; payloads for Rust stay plain. Defaults to
+   * false.
    */
   readonly sharedWithRust?: boolean | undefined
 }
 
 /**
- * A codec of these steps, which are applied in their order: compress before you encrypt, and store elsewhere last.
- *
- * A `RangeError` for two steps of one name, and for a name that cannot be stored.
+ * Makes a codec of these steps, which are applied in order: compress before you encrypt, and use an object store last.
+ * Throws a `RangeError` if two steps have one name, or if a name cannot be stored.
  *
  * @category constructors
  * @since 0.3.0
@@ -172,7 +171,8 @@ export const make = (steps: ReadonlyArray<Step>, options: Options = {}): Payload
  *
  * **Gotchas**
  *
- * Provide it once, below everything. A store without it stores plain text, and its Schemas refuse what is sealed.
+ * Provide it once, below everything. A store without it stores plain text, and Schemas refuse the sealed texts that it
+ * reads.
  *
  * **Example** (Encrypted payloads, compressed from 1 KiB on)
  *
@@ -224,8 +224,8 @@ export interface Keys {
  */
 export interface EncryptionOptions extends Keys {
   /**
-   * What the keys are used for, such as the name of an environment: a text that was encrypted with another context is
-   * refused. It is not stored. Defaults to none.
+   * A text such as the name of an environment. It is not stored; a payload that was encrypted with another context is
+   * refused. Defaults to none.
    */
   readonly context?: string | undefined
 }
@@ -241,13 +241,13 @@ export interface EncryptionOptions extends Keys {
  *
  * The id of the key, the steps before and the length of the payload are authenticated. The place is not, because
  * payloads move between rows: a login that may write into the database can put one payload in the place of another, but
- * can make none and change none.
+ * can neither make nor change a payload.
  *
- * A `RangeError` for a key that is not 32 bytes long, and for a `current` that is not among the keys.
+ * Throws a `RangeError` if a key is not 32 bytes long, or if `current` is not among the keys.
  *
  * **Gotchas**
  *
- * One key is good for about 2^32 payloads, because the vectors are random: rotate before.
+ * A key is safe for about 2^32 payloads, because the vectors are random. Rotate keys before that.
  *
  * @category steps
  * @since 0.3.0
@@ -297,7 +297,7 @@ export const encryption = ({ context = "", current, keys }: EncryptionOptions): 
  * Reads keys from a text, as an environment variable or a file holds them: `id:base64`, one on each line or separated
  * by commas. The first one is current. `openssl rand -base64 32` makes a key.
  *
- * A `RangeError` says what is wrong with it, without any key.
+ * Throws a `RangeError` that says what is wrong with the text, without any key.
  *
  * @category encryption
  * @since 0.3.0
@@ -334,13 +334,13 @@ export const environment: Config.Config<Keys> = Config.mapEffect(
 // -- compression -----------------------------------------------------------------------------------
 
 /**
- * Compresses payloads that get smaller by it.
+ * Compresses payloads that become smaller by a tenth or more.
  *
  * @category steps
  * @since 0.3.0
  */
 export const compression = (options?: {
-  /** Smaller payloads stay as they are, bytes. Defaults to 1,024. */
+  /** Payloads of at most this many bytes stay as they are. Defaults to 1,024. */
   readonly above?: number | undefined
 }): Step => {
   const above = options?.above ?? 1_024
@@ -369,7 +369,8 @@ export const compression = (options?: {
 // -- object store ----------------------------------------------------------------------------------
 
 /**
- * Stores large payloads elsewhere, under the SHA-256 of their bytes in hexadecimal digits; the database has the name.
+ * Stores large payloads in an object store, under the SHA-256 of their bytes in hexadecimal digits. The database has
+ * this name.
  *
  * **Details**
  *
@@ -379,8 +380,8 @@ export const compression = (options?: {
  * **Gotchas**
  *
  * Nothing deletes objects: several rows may name one, and a row that was never stored leaves one behind. Let objects
- * expire that are older than the longest life of an instance and its retention together, or delete what no row names,
- * as `docs/payloads.md` shows.
+ * expire after the longest life of an instance plus its retention, or delete objects that no row names, as
+ * `docs/payloads.md` shows.
  *
  * @category steps
  * @since 0.3.0
@@ -388,9 +389,9 @@ export const compression = (options?: {
 export const objectStore = (options: {
   /** Stores an object. It may exist already, with the same bytes. */
   readonly put: (name: string, bytes: Uint8Array) => Effect.Effect<unknown, unknown>
-  /** The bytes of an object; undefined if there is none. */
+  /** The bytes of an object; undefined if it does not exist. */
   readonly get: (name: string) => Effect.Effect<Uint8Array | undefined, unknown>
-  /** Smaller payloads stay in the database, bytes. Defaults to 65,536. */
+  /** Payloads of at most this many bytes stay in the database. Defaults to 65,536. */
   readonly above?: number | undefined
 }): Step => {
   const { above = 65_536, get, put } = options

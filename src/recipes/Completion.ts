@@ -1,6 +1,6 @@
 /**
- * Ends activities from outside: by a webhook, or by a person. A token names the call (`External`). Who holds it may
- * complete the call, fail it, or say that the work continues.
+ * Ends activities from outside: by a webhook, or by a person. A token names the call (`External`). Anyone who has the
+ * token may complete the call, fail it, or report that the work continues.
  *
  * A completion is a message to the instance, so it is stored also while no worker runs. Each call ends once: the first
  * completion counts, another one is refused.
@@ -56,8 +56,8 @@ export {
 } from "./internal/completionErrors.ts"
 
 /**
- * The keys of tokens: the first one signs, all of them verify. So a new key is put in front of the old one, which is
- * removed when its tokens have expired.
+ * The keys of tokens: the first key signs, all keys verify. To change a key, put the new one in front, and remove the
+ * old one when its tokens have expired.
  *
  * @category services
  * @since 0.3.0
@@ -100,8 +100,8 @@ export const layerKeysConfig: Layer.Layer<Keys, Config.ConfigError> = Layer.unwr
 export interface Status extends service.Status {}
 
 /**
- * What came of a completion: `taken`, the instance has received it; or `stored`, it will, unless another completion
- * that is stored already comes before it.
+ * The outcome of a completion. `taken`: the instance has received it. `stored`: it will receive it, unless an earlier
+ * completion is stored, too.
  *
  * @category models
  * @since 0.3.0
@@ -126,28 +126,28 @@ export class Completion extends Context.Service<Completion, {
   /**
    * Completes the call. `result` is JSON, as the Schema of the activity encodes it.
    *
-   * Repeating a completion with the same result answers as the first time, also after the instance has ended.
-   * Otherwise a call that has ended fails with `AlreadyCompleted`.
+   * A repeated completion with the same result succeeds again, even after the instance has ended. Another completion of
+   * a call that has ended fails with `AlreadyCompleted`.
    */
   readonly complete: (
     token: string,
     result: unknown
   ) => Effect.Effect<Completed, Refusal | PayloadMismatch | PayloadTooLarge>
-  /** Fails the call with a typed error of the activity; otherwise as `complete`. */
+  /** Fails the call with a typed error of the activity, under the rules of `complete`. */
   readonly fail: (
     token: string,
     error: unknown
   ) => Effect.Effect<Completed, Refusal | PayloadMismatch | PayloadTooLarge>
   /**
-   * Says that the work continues: the call expires so much later. `details`, any JSON of up to 1,000 characters, are
-   * shown to operators (`explain`). Each heartbeat is an event of the history: send one every few minutes, not every
-   * second.
+   * Reports that the work continues: the call now expires `expiry` from now. `details`, any JSON of up to 1,000
+   * characters, are shown to operators (`explain`). Each heartbeat is an event of the history: send one every few
+   * minutes, not every second.
    */
   readonly heartbeat: (
     token: string,
     details?: unknown
   ) => Effect.Effect<{ readonly expiresAtMs: number }, Refusal | PayloadMismatch>
-  /** Says what the token names, without a look at the store. */
+  /** Reads what the token names, without the store. */
   readonly named: (
     token: string
   ) => Effect.Effect<{ readonly instanceId: string; readonly activityName: string }, service.TokenRefused>
@@ -163,8 +163,8 @@ export class Completion extends Context.Service<Completion, {
  */
 export interface Options {
   /**
-   * The activities that it completes: results and errors are checked by their Schemas, and tokens of others are
-   * refused. Without it every activity, unchecked: the orchestration dies of a result that it cannot read.
+   * The activities whose calls may be completed. Their Schemas check results and errors; tokens of other activities are
+   * refused. Without this option, all activities, unchecked: an orchestration dies of a result that it cannot read.
    */
   readonly activities?: ReadonlyArray<service.Definition> | undefined
   /** How long a completion waits for its instance to take it. Defaults to 2 seconds. */

@@ -1,8 +1,8 @@
 /**
  * The HTTP interface of completions: a group for an `HttpApi` of the application, and its handlers.
  *
- * Who has the token may use it, so it needs no other login. Nothing in it is done by GET, which mail scanners and
- * browsers send by themselves, but reading how a call stands.
+ * Anyone who has a token may use it, so no other login is needed. GET only reads the status of a call, because mail
+ * scanners and browsers send GET requests by themselves.
  *
  * @since 0.3.0
  */
@@ -57,9 +57,9 @@ const Completed = Schema.Struct({ state: Schema.Literals(["taken", "stored"]) })
  *
  * **Details**
  *
- * Status 200: the instance has received it (`taken`), or will (`stored`). 400: it does not fit the Schema. 401: the
- * token is not valid. 409: the call has ended by another completion. 410: it has expired, or nothing waits for it any
- * longer. 503: send it again.
+ * Status 200: the instance has received it (`taken`), or will receive it (`stored`). 400: it does not fit the Schema.
+ * 401: the token is not valid. 409: another completion has ended the call. 410: the call has expired, or the instance
+ * no longer waits for it. 503: send it again.
  *
  * **Gotchas**
  *
@@ -72,7 +72,8 @@ const Completed = Schema.Struct({ state: Schema.Literals(["taken", "stored"]) })
  *
  * const ServerLive = HttpApiBuilder.layer(Api).pipe(
  *   Layer.provide(CompletionApi.layer(Api)),
- *   Layer.provide(Completion.layer({ activities: [Approve] }))
+ *   Layer.provide(Completion.layer({ activities: [Approve] })),
+ *   Layer.provide(Completion.layerKeysConfig)
  * )
  * ```
  *

@@ -1,8 +1,9 @@
 /**
  * Activities that end outside: a person decides, or another system calls back.
  *
- * The handler sends a token to where the work is done, and ends. The call continues until someone completes or fails it
- * by the token (`Completion`), or until it expires. Meanwhile no handler runs: the orchestration waits for a signal.
+ * The handler sends a token to the person or the system, and ends. The call continues until someone completes or fails
+ * it with the token (`Completion`), or until it expires. Meanwhile no handler runs: the orchestration waits, as for a
+ * signal.
  *
  * @since 0.3.0
  */
@@ -44,31 +45,31 @@ export interface External<
   /** How long it waits for a completion or a heartbeat. */
   readonly expiry: Duration.Duration
   /**
-   * Has the handler send a token, and waits until someone completes the call with it. Without a completion or a
-   * heartbeat for the time of `expiry`, it fails with `CompletionExpired`.
+   * Runs the handler, which sends a token, and waits until someone completes the call with the token. If neither a
+   * completion nor a heartbeat comes within `expiry`, it fails with `CompletionExpired`.
    *
    * **Details**
    *
-   * A handler that fails or dies before it has sent the token ends the call, as in any activity. Interruption gives the
-   * call up: its token is refused from then on.
+   * A handler that fails or dies before it has sent the token ends the call, as in any activity. Interruption ends the
+   * call: its token is refused from then on.
    */
   readonly execute: (
     payload: Payload["Type"]
   ) => Effect.Effect<Success["Type"], Error["Type"] | CompletionExpired, Instance>
   /**
-   * Provides the handler to `Runtime.layer`. It gets a token, and sends it to where the work is done: in a link, as a
-   * callback, in a message. It may run twice, and then sends two tokens of one call, of which either ends it. The token
-   * is a secret: who has it may complete the call.
+   * Provides the handler to `Runtime.layer`. The handler gets a token, and sends it to the person or the system: in a
+   * link, as a callback, in a message. It may run twice, and then sends two tokens for one call; each of them completes
+   * it. The token is a secret: anyone who has it may complete the call.
    */
   readonly toLayer: <R>(
     handler: (payload: Payload["Type"], token: string) => Effect.Effect<void, Error["Type"], R>
   ) => Layer.Layer<Activity.Handler<Name>, never, Exclude<R, Activity.Call | Scope.Scope> | Keys>
-  /** `complete` of `Completion`, with a result of this activity. */
+  /** Completes a call of this activity, as `complete` of `Completion` does. */
   readonly complete: (
     token: string,
     result: Success["Type"]
   ) => Effect.Effect<Completed, Refusal | PayloadMismatch | PayloadTooLarge, Completion>
-  /** `fail` of `Completion`, with an error of this activity. */
+  /** Fails a call of this activity with one of its errors, as `fail` of `Completion` does. */
   readonly fail: (
     token: string,
     error: Error["Type"]

@@ -69,6 +69,8 @@ export type Awaited =
     readonly onInterrupt?: OnInterrupt
     /** Those that the child begins with. Not recorded. */
     readonly attributes?: attributes.EncodedAttributes | undefined
+    /** By which a limit distinguishes instances. Not recorded. */
+    readonly limitKey?: string | undefined
   }
 
 /** A request that is done as soon as it is recorded. */
@@ -82,6 +84,7 @@ export type Immediate =
     readonly servedBy?: ServedBy
     /** Those that the instance begins with. Not recorded. */
     readonly attributes?: attributes.EncodedAttributes | undefined
+    readonly limitKey?: string | undefined
   }
   | { readonly _tag: "SetAttributes"; readonly changes: attributes.EncodedChanges }
   | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
@@ -224,7 +227,8 @@ export const dispatch = (
         parentExecutionId: executionId,
         executionId: 1,
         ...(traceparent !== undefined && { traceparent }),
-        ...(action.attributes !== undefined && { attributes: action.attributes })
+        ...(action.attributes !== undefined && { attributes: action.attributes }),
+        ...(action.limitKey !== undefined && { limitKey: action.limitKey })
       }
     case "StartOrchestrationDetached":
       return {
@@ -237,7 +241,8 @@ export const dispatch = (
         parentId: null,
         executionId: 1,
         ...(traceparent !== undefined && { traceparent }),
-        ...(action.attributes !== undefined && { attributes: action.attributes })
+        ...(action.attributes !== undefined && { attributes: action.attributes }),
+        ...(action.limitKey !== undefined && { limitKey: action.limitKey })
       }
     default:
       return undefined

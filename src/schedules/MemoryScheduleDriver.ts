@@ -1,8 +1,8 @@
 /**
  * Schedules over plain data and `Clock`: for tests in virtual time, and as the contract's second statement.
  *
- * It starts orchestrations by a `Provider`, such as that of `MemoryDriver`, and tasks by `TestTasks`. One call runs at
- * a time, so what a database needs locks for holds by itself.
+ * It starts orchestrations with the `Provider` in the context, such as that of `MemoryDriver`, and tasks with
+ * `TestTasks`. One call runs at a time, so it needs no locks.
  *
  * @since 0.3.0
  */
@@ -22,7 +22,7 @@ import { ScheduleDriver } from "./ScheduleDriver.ts"
 import type { Fire, NewSchedule, QueuedRun, Request, StoredRun } from "./ScheduleDriver.ts"
 
 /**
- * Schedules in memory, which outlive the driver that uses them.
+ * Schedules in memory. They outlive the driver that uses them.
  *
  * @category models
  * @since 0.3.0

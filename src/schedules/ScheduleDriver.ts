@@ -41,7 +41,7 @@ export class ScheduleDriver extends Context.Service<ScheduleDriver, {
     schedules: ReadonlyArray<NewSchedule>,
     replaces: boolean
   ) => Call<ReadonlyArray<"Created" | "Replaced" | "Unchanged" | "Exists">>
-  /** False if there is none of the name. */
+  /** Deletes the schedule and its runs. False if no schedule has the name. */
   readonly delete: (name: string) => Call<boolean>
   /** Pauses the schedule, or resumes it with null. After a resume, earlier occurrences are settled. */
   readonly pause: (
@@ -84,7 +84,7 @@ export interface NewSchedule {
   readonly definition: Definition
   /** JSON text; null: code makes it from the occurrence. */
   readonly payload: string | null
-  /** Names that code; null with a payload. */
+  /** The id of that code; null with a payload. */
   readonly code: string | null
 }
 
@@ -116,7 +116,7 @@ export interface Claimed {
   readonly nowMs: number
   /** When to look again; null: when something changes. */
   readonly nextMs: number | null
-  /** There may be more now. */
+  /** Whether more schedules may be due now. */
   readonly isFull: boolean
   readonly schedules: ReadonlyArray<ClaimedSchedule>
   /** Runs whose end lets an occurrence start. */
@@ -155,7 +155,7 @@ export interface ClaimedSchedule {
   readonly runCount: number
   readonly lastInstanceId: string | null
   readonly lastTaskId: string | null
-  /** Whether that has not ended. */
+  /** Whether its last run has not ended. */
   readonly isRunning: boolean
 }
 
@@ -170,7 +170,7 @@ export interface QueuedRun {
   readonly kind: RunKind
   readonly occurrenceMs: number
   readonly id: string
-  /** The last run was asked to end. */
+  /** Whether the last run was asked to end. */
   readonly isInterrupted: boolean
 }
 
@@ -183,7 +183,7 @@ export interface QueuedRun {
 export type RunKind = "Scheduled" | "Manual" | "Backfill"
 
 /**
- * What became of an occurrence. `Missed` stands for all from `missedSinceMs` on; `Refused`: its payload could not be
+ * What happened to an occurrence. `Missed` stands for all from `missedSinceMs` on; `Refused`: its payload could not be
  * made.
  *
  * @category models

@@ -1,9 +1,9 @@
 /**
  * Orchestrations and tasks that start at certain times.
  *
- * A schedule is a row of the database: when, what, and the rules for what comes in between. Code defines it, or a
- * program creates it at run time. Processes with `Schedules.layer` fire what is due, any number of them; each
- * occurrence fires once.
+ * A schedule is a row of the database: when it is due, what it starts, and the rules for late and overlapping
+ * occurrences. Code defines it, or a program creates it at run time. Any number of processes with `Schedules.layer`
+ * fire what is due; each occurrence fires once.
  *
  * Not Effect's `Schedule`, which repeats an effect in its fiber and ends with its process.
  *
@@ -45,9 +45,10 @@ export type { Definition, Overlap, RunKind, RunOutcome, Target, Timing } from ".
  * **Details**
  *
  * The expression has five fields, or six with seconds in front. `timeZone` is a name such as `Europe/Berlin`, and
- * defaults to UTC. When its clocks change, a time that does not exist comes at the next one that does; a time that
- * comes twice is due the first time, or both times if the field of hours begins with `*`. Throws a `RangeError` if
- * expression or time zone cannot work.
+ * defaults to UTC. When its clocks go forward by an hour, a time that does not exist is due an hour later; of several
+ * such times, only the first is due. When they go back, a time that comes twice is due the first time, or both times if
+ * the field of hours begins with `*`. Throws a `RangeError` if the expression or the time zone is not valid, or if no
+ * date fits.
  *
  * @category timings
  * @since 0.3.0
@@ -56,8 +57,8 @@ export const cron = (expression: string, options?: { readonly timeZone?: string 
   checks.cron(expression, options?.timeZone ?? "UTC")
 
 /**
- * Due every so often, counted from midnight UTC of 1970-01-01, or `offset` later: so all processes agree, and a restart
- * changes nothing. `every` has 1 second at least. Throws a `RangeError` if a duration cannot work.
+ * Due at intervals, counted from midnight UTC of 1970-01-01, or `offset` later: so all processes agree, and a restart
+ * changes nothing. `every` is 1 second to 10 years; `offset` is shorter than `every`. Throws a `RangeError` otherwise.
  *
  * @category timings
  * @since 0.3.0
@@ -69,8 +70,8 @@ export const every = (
 
 /**
  * Due on certain dates: at most 1,000, as `Date`, or as texts of ISO 8601. A text without an offset, such as
- * `2026-12-24T18:00`, is a time in `timeZone`, which defaults to UTC. Throws a `RangeError` if one cannot be read, or
- * does not exist there because the clocks leave it out.
+ * `2026-12-24T18:00`, is a time in `timeZone`, which defaults to UTC. Throws a `RangeError` if a date cannot be
+ * read, or does not exist in the zone because the clocks go forward.
  *
  * @category timings
  * @since 0.3.0
@@ -113,20 +114,20 @@ type Startable<P extends PayloadSchema> =
 export interface Rules {
   readonly timing: Timing
   /**
-   * What happens to an occurrence while the last run continues: it is left out (`skip`); it starts when that has ended,
-   * and further ones are left out meanwhile (`queue`); it starts beside it (`allow`); or the run is interrupted, as
-   * `Client.interrupt` and `tasks.cancel` do it, and the newest occurrence starts when it has ended (`interrupt`).
+   * What happens to an occurrence while the last run continues. `skip`: it is skipped. `queue`: it starts when that run
+   * has ended; further occurrences until then are skipped. `allow`: it starts at once. `interrupt`: the run is
+   * interrupted as by `Client.interrupt`, or its task is cancelled, and the newest occurrence starts when it has ended.
    * Defaults to `skip`.
    */
   readonly overlap?: Overlap | undefined
   /**
-   * Starts each occurrence up to so much later, by a part that its name and time decide. For schedules that would all
-   * start at once. Defaults to none; at most a day.
+   * The longest delay of an occurrence, so that schedules with the same timing do not all start at once. The delay
+   * follows from name and time, so it is the same in every process. Defaults to none; at most a day.
    */
   readonly jitter?: Duration.Input | undefined
   /**
-   * Which occurrences start of those that are more than a minute late, because no scheduler could fire them: the `last`
-   * of them, `none`, or all that are not older than `within`. Defaults to `last`.
+   * Which occurrences start of those that are more than a minute late, because no scheduler ran: the `last` of them,
+   * `none`, or all that are not older than `within`, which is at most 10 years. Defaults to `last`.
    */
   readonly catchUp?: "none" | "last" | { readonly within: Duration.Input } | undefined
   /** Attributes of the instances that it starts. Defaults to none; a task has none. */
@@ -139,7 +140,9 @@ export interface Rules {
 }
 
 type PayloadOption<P, A> = [P] extends [void] ? { readonly payload?: undefined } : {
-  /** One for all occurrences, or code that makes it from each: only processes that have this code fire the schedule. */
+  /**
+   * One payload for all occurrences, or a function that makes it. Then only processes with this code fire the schedule.
+   */
   readonly payload: A | ((occurrence: Occurrence) => A)
 }
 
@@ -148,9 +151,9 @@ type PayloadOption<P, A> = [P] extends [void] ? { readonly payload?: undefined }
  *
  * **Details**
  *
- * `name` has at most 200 bytes. `start` is an orchestration or a task. An occurrence starts the instance, or the task
- * with the key, `schedule/<name>/<time>`. What an orchestration derives as its id does not count. Throws a `RangeError`
- * if a name or rule cannot work.
+ * `name` has at most 200 bytes. `start` is an orchestration or a task. An occurrence starts the instance
+ * `schedule/<name>/<time>`, or the task with this key; an `instanceId` of the orchestration is not used. Throws a
+ * `RangeError` if the name or a rule is not valid.
  *
  * **Example** (A report every night)
  *
@@ -195,14 +198,14 @@ export const make = <
 
 export {
   /**
-   * There is another schedule of this name; nothing was stored.
+   * Another schedule has this name; nothing was stored.
    *
    * @category errors
    * @since 0.3.0
    */
   ScheduleExists,
   /**
-   * There is no schedule of this name.
+   * No schedule has this name.
    *
    * @category errors
    * @since 0.3.0
@@ -218,7 +221,7 @@ export type { Page, Service } from "./internal/api.ts"
  * **Details**
  *
  * Every method fails with `ProviderError` when the database fails, and with the reason `InvalidInput` for bad input. A
- * change reaches all schedulers within milliseconds, or five seconds without a connection that listens.
+ * change reaches all schedulers within milliseconds, or within 5 seconds without the connection that listens.
  *
  * @category services
  * @since 0.3.0
@@ -239,21 +242,22 @@ export const layerClient: Layer.Layer<Schedules, never, ScheduleDriver | Topics>
 )
 
 /**
- * The service, and a scheduler in this process: stores the given definitions, then fires what is due until the layer is
- * closed, schedules that programs have created included. Any number of processes may do so.
+ * Provides the service, and runs a scheduler in this process. The scheduler stores the given definitions, then fires
+ * every schedule that is due, including those that programs have created, until the layer is closed. Any number of
+ * processes may have a scheduler.
  *
  * **Details**
  *
  * A definition replaces the stored one of its name if it differs; a pause stays. Fails if the definitions cannot be
- * stored. While nothing is due, the scheduler sends a statement a minute. It starts, but runs nothing: orchestrations
- * need a `Runtime`, tasks a `TaskWorker` and an `Outbox.publisher`, here or elsewhere.
+ * stored. While nothing is due, the scheduler sends one statement a minute. It runs nothing itself: orchestrations
+ * need a `Runtime`, tasks need a `TaskWorker` and an `Outbox.publisher`, in any process.
  *
- * With `overlap` `queue` or `interrupt`, it learns of the end of an instance by the `Provider` in the context, and of a
- * task by its database; without them it looks each second.
+ * With `overlap` `queue` or `interrupt`, the `Provider` in the context notifies it of the end of an instance, and the
+ * database of tasks notifies it of the end of a task. Without these it looks each second.
  *
  * **Gotchas**
  *
- * A definition that is no longer given stays a schedule: delete it with the service or the command line.
+ * A schedule whose definition you remove from the code stays: delete it with the service or the command line.
  *
  * @category layers
  * @since 0.3.0
@@ -270,13 +274,17 @@ export const layer = (
   )
 
 /**
- * Fires what is due now, once: for functions that something else calls, each minute or when a schedule is due, instead
- * of a process that stays. Stores the given definitions first. Returns how many occurrences have started something, and
- * when the next one is due, if there is one.
+ * Stores the given definitions, then fires what is due now, once. Returns how many occurrences have started something,
+ * and when the next one is due; `nextAt` is undefined if no occurrence follows.
+ *
+ * **When to use**
+ *
+ * Use in a function that a platform calls, for example each minute, instead of a long-running process.
  *
  * **Gotchas**
  *
- * An occurrence starts with the first call after it. With `queue` and `interrupt`, so does one that waits.
+ * An occurrence starts with the first call after it; one that waits for the end of a run, with the first call after
+ * that.
  *
  * @category operations
  * @since 0.3.0

@@ -40,12 +40,13 @@ describe("Conversation.answer", () => {
             assert.deepStrictEqual(paid, [50])
             yield* TestRuntime.crash
             const [first, second] = open
-            const decide = (approvalId: string, approved: boolean) =>
-              client.send(Approval.decision, "p", { approvalId, approved, reason: "too much" })
-            yield* decide("unknown", true)
-            yield* decide(second!.approvalId, false)
-            yield* decide(second!.approvalId, true)
-            yield* decide(first!.approvalId, true)
+            const decide = (approvalId: string, approved: boolean, requestId = approvalId) =>
+              client.request(Approval.decide, "p", { approvalId, approved, reason: "too much" }, { requestId })
+            assert.strictEqual(yield* Effect.flip(decide("unknown", true)), "NotOpen")
+            assert.deepStrictEqual(yield* decide(second!.approvalId, false), { approved: false })
+            assert.deepStrictEqual(yield* decide(second!.approvalId, true), { approved: false })
+            assert.strictEqual(yield* Effect.flip(decide(second!.approvalId, true, "another")), "NotOpen")
+            assert.deepStrictEqual(yield* decide(first!.approvalId, true), { approved: true })
             assert.strictEqual(
               yield* wait,
               "\"paid\" \"paid\" {\"type\":\"execution-denied\",\"reason\":\"too much\"}"

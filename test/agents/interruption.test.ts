@@ -1,16 +1,19 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { DurableModel } from "duroxide-prisma/agents"
 import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import { LanguageModel } from "effect/ai"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as ModelServer from "../programs/modelServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const Assistant = DurableModel.make("Assistant", { retry: { times: 1 } })
+
+const Asked = Signal.make("Asked")
 
 const Program = Orchestration.make("Program", { success: Schema.Unknown, error: Schema.Unknown })
 
@@ -38,14 +41,20 @@ describe("DurableModel", () => {
   it.live("a call that loses a race: its request ends, and the program continues", () =>
     withProgram(
       Effect.gen(function*() {
-        const late = yield* Effect.timeoutOption(LanguageModel.generateText({ prompt: "slow" }), "300 millis")
+        const late = yield* Effect.raceFirst(
+          Effect.asSome(LanguageModel.generateText({ prompt: "slow" })),
+          Effect.as(Asked.wait, Option.none())
+        )
         const { text } = yield* LanguageModel.generateText({ prompt: "fast" })
         return [late._tag, text]
       }).pipe(Effect.provide(Assistant.layer)),
       (server) =>
         Effect.gen(function*() {
           const client = yield* Client.Client
-          assert.deepStrictEqual(yield* client.execute(Program, { instanceId: "p" }), ["None", "ok"])
+          yield* client.start(Program, { instanceId: "p" })
+          yield* waitUntil(Effect.sync(() => server.requests.length === 1))
+          yield* client.send(Asked, "p")
+          assert.deepStrictEqual(yield* client.wait(Program, "p"), ["None", "ok"])
           yield* waitUntil(Effect.sync(() => server.aborted() === 1))
           assert.lengthOf(server.requests, 2)
         })
@@ -55,7 +64,7 @@ describe("DurableModel", () => {
     withProgram(
       Effect.flip(LanguageModel.generateText({ prompt: "slow" })).pipe(
         Effect.map((error) => error.reason._tag),
-        Effect.provide(Assistant.with({ timeout: "300 millis" }).layer)
+        Effect.provide(Assistant.with({ timeout: "2 seconds" }).layer)
       ),
       (server) =>
         Effect.gen(function*() {

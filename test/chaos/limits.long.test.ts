@@ -14,18 +14,22 @@ const tenants = ["big", "one", "two", "three"] as const
 
 const [inAll, each] = [6, 3]
 
+/** Instances: two of the four tenants wait. */
+const atOnce = 2
+
 it.live(
-  "limits: four workers are killed while four tenants call; no limit is exceeded, and every call runs",
+  "limits: four workers are killed while four tenants call; no limit of calls or instances is exceeded, and all run",
   () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
       yield* sql(`CREATE TABLE calls (
-        id serial PRIMARY KEY, tenant text, key text, pid integer,
+        id serial PRIMARY KEY, tenant text, instance text, key text, pid integer,
         began timestamptz NOT NULL DEFAULT clock_timestamp(), ended timestamptz
       )`)
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const admin = yield* Admin.Admin
+        yield* admin.setLimit("orchestration", "Calls", { total: { concurrency: atOnce } })
         yield* admin.setLimit("activity", "Call", { total: { concurrency: inAll }, eachKey: { concurrency: each } })
         const worker = Effect.tap(ChildProcess.start("limited", url), ({ printed }) => printed("ready"))
         const killed: Array<number> = []
@@ -76,12 +80,21 @@ it.live(
         assert.isAtMost(most!.each, each)
         assert.isAtLeast(most!.all, each + 1, "the limit was not used")
         assert.deepInclude(yield* admin.getLimit("activity", "Call"), { inUse: 0, waiting: 0 })
+
+        // From its first call to its last one, an instance runs.
+        const [instances] = yield* sql<{ all: number }>(`
+          WITH runs AS (SELECT min(began) AS began, max(COALESCE(ended, began)) AS ended FROM calls GROUP BY instance)
+          SELECT max((
+            SELECT count(*) FROM runs AS o WHERE o.began <= r.began AND o.ended > r.began
+          ))::int AS all
+          FROM runs AS r`)
+        assert.strictEqual(instances!.all, atOnce)
+        assert.deepInclude(yield* admin.getLimit("orchestration", "Calls"), { inUse: 0, waiting: 0 })
       }).pipe(
         Effect.provide(Client.layer.pipe(
           Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),
           Layer.provide(Logger.layer([]))
         ))
       )
-    }),
-  180_000
+    })
 )

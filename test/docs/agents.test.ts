@@ -12,11 +12,6 @@ import * as Schema from "effect/Schema"
 import * as ModelServer from "../programs/modelServer.ts"
 import * as Docs from "../utils/docs.ts"
 
-class Shop extends Context.Service<Shop, {
-  readonly find: (number: string) => Effect.Effect<string>
-  readonly refund: (number: string, cents: number, key: string) => Effect.Effect<string>
-}>()("Shop") {}
-
 const Summary = Orchestration.make("Summary", { payload: Schema.String, success: Schema.String })
 
 const Assistant = DurableModel.make("Assistant", { timeout: "5 minutes" })
@@ -29,6 +24,11 @@ const SummaryLive = Summary.toLayer(Effect.fn(
   Effect.orDie,
   Effect.provide(Assistant.layer)
 ))
+
+class Shop extends Context.Service<Shop, {
+  readonly find: (number: string) => Effect.Effect<string>
+  readonly refund: (number: string, cents: number, key: string) => Effect.Effect<string>
+}>()("Shop") {}
 
 const LookUpOrder = Tool.make("LookUpOrder", {
   description: "Where an order is",
@@ -76,7 +76,10 @@ const approveAll = Effect.fn(function*(instanceId: string) {
   const client = yield* Client.Client
   const open = yield* client.waitForValue(Approval.open, instanceId)
   for (const { approvalId } of open) {
-    yield* client.send(Approval.decision, instanceId, { approvalId, approved: true })
+    yield* client.request(Approval.decide, instanceId, { approvalId, approved: true }, {
+      requestId: approvalId,
+      timeout: "10 seconds"
+    })
   }
 })
 

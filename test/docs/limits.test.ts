@@ -5,6 +5,7 @@ import { Task } from "duroxide-prisma/tasks"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -27,6 +28,16 @@ const Resize = Task.make("Resize", {
 })
 
 const ResizeLimits = Limits.layer(Limits.of(Resize, { total: { concurrency: 20 }, eachKey: { concurrency: 5 } }))
+
+const Import = Orchestration.make("Import", {
+  payload: { tenant: Schema.String, file: Schema.String },
+  limitKey: ({ tenant }) => tenant
+})
+
+const ImportLimits = Limits.layer(Limits.of(Import, {
+  total: { concurrency: 50 },
+  eachKey: { concurrency: 2 }
+}))
 
 const raise = Effect.gen(function*() {
   const { getLimit, setLimit } = yield* Admin.Admin
@@ -59,7 +70,7 @@ const observed = () => {
 it("docs/limits.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/limits.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/limits.md"), "ts")
-  assert.lengthOf(examples, 3)
+  assert.lengthOf(examples, 4)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
@@ -142,4 +153,67 @@ it.effect("docs/limits.md: a crash needs no new token, and its slot is not lost"
     const { getLimit } = yield* Admin.Admin
     assert.deepInclude(yield* getLimit("activity", "Charge"), { inUse: 0, waiting: 0 })
   }).pipe(Effect.provide(layerOf(ChargeLive, limits)))
+})
+
+it.effect("docs/limits.md: two instances of each tenant run at once, and one that waits is interrupted at once", () => {
+  const begun: Array<string> = []
+  const ImportLive = Import.toLayer(Effect.fn(function*({ file }) {
+    begun.push(file)
+    yield* Effect.sleep("1 minute")
+  }))
+  return Effect.gen(function*() {
+    const client = yield* Client.Client
+    const { explain, getLimit } = yield* Admin.Admin
+    for (const file of ["a", "b", "c", "d"]) {
+      yield* client.start(Import, { instanceId: `import-${file}`, payload: { tenant: "tenant-7", file } })
+    }
+    yield* TestRuntime.advance("10 seconds")
+    assert.deepStrictEqual(begun, ["a", "b"])
+    const { cause, sentence } = yield* explain("import-d")
+    assert.strictEqual(cause._tag, "Limited")
+    assert.include(
+      sentence,
+      "import-d waits for a slot of limit Import/tenant-7 (2 at once): 2 in use, 1 before it, for 10 s"
+    )
+    yield* client.interrupt("import-d", "no longer needed")
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(client.wait(Import, "import-d"))))
+    // A crash leaks no slot.
+    yield* TestRuntime.crash
+    yield* client.wait(Import, "import-c")
+    assert.deepStrictEqual([...new Set(begun)].filter((file) => file !== "d"), ["a", "b", "c"])
+    assert.deepInclude(yield* getLimit("orchestration", "Import"), { inUse: 0, waiting: 0 })
+  }).pipe(Effect.provide(TestRuntime.layer(Layer.merge(
+    Runtime.layer({ orchestrations: [Import] }).pipe(Layer.provide(ImportLive)),
+    ImportLimits
+  ))))
+})
+
+it.effect("docs/limits.md: children count, and begin when others end", () => {
+  const Parent = Orchestration.make("Parent")
+  const ParentLive = Parent.toLayer(() =>
+    Effect.forEach(["a", "b", "c"], (file) => Import.execute({ tenant: "t", file }), {
+      concurrency: "unbounded",
+      discard: true
+    })
+  )
+  let running = 0
+  let most = 0
+  const Observe = Activity.make("Observe")
+  const ImportLive = Import.toLayer(() => Observe.execute())
+  const ObserveLive = Observe.toLayer(() =>
+    Effect.suspend(() => {
+      most = Math.max(most, ++running)
+      return Effect.ensuring(Effect.sleep("1 minute"), Effect.sync(() => running--))
+    })
+  )
+  return Effect.gen(function*() {
+    const client = yield* Client.Client
+    yield* client.execute(Parent, { instanceId: "parent" })
+    assert.strictEqual(most, 2)
+  }).pipe(Effect.provide(TestRuntime.layer(Layer.merge(
+    Runtime.layer({ orchestrations: [Parent, Import], activities: [Observe] }).pipe(
+      Layer.provide([ParentLive, ImportLive, ObserveLive])
+    ),
+    ImportLimits
+  ))))
 })

@@ -79,7 +79,7 @@ describe("docs/requests.md", () => {
     assert.include(text, `at most ${maxValueBytes.toLocaleString("en")} bytes`)
     assert.include(
       text,
-      `its newest ${keptAnswers} answers, and those of the last minute, ${mostAnswers.toLocaleString("en")} at most`
+      `its newest ${keptAnswers} answers, and all answers of the last minute, up to ${mostAnswers.toLocaleString("en")}`
     )
     assert.strictEqual(keptMs, 60_000)
   })

@@ -20,9 +20,6 @@ const ReportLive = Report.toLayer(({ day }) => MakeReport.execute(day))
 
 const MakeReportLive = MakeReport.toLayer(() => Effect.void)
 
-const reports: Array<string> = []
-const MakeReportMock = MakeReport.toLayer((day) => Effect.sync(() => void reports.push(day)))
-
 const Nightly = Schedules.make("nightly-report", {
   timing: Schedules.cron("0 4 * * *", { timeZone: "Europe/Berlin" }),
   start: Report,
@@ -75,6 +72,9 @@ const onTick = () =>
     Effect.provide(PrismaProvider.layerDatabase({ url: process.env.DATABASE_URL! })),
     Effect.runPromise
   )
+
+const reports: Array<string> = []
+const MakeReportMock = MakeReport.toLayer((day) => Effect.sync(() => void reports.push(day)))
 
 const Test = TestRuntime.layer(
   Layer.merge(

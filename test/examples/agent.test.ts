@@ -130,8 +130,9 @@ describe("agent", () => {
         yield* send("please refund order 42")
         yield* TestRuntime.advance("1 hour")
         yield* TestRuntime.crash
-        const [question] = yield* client.waitForValue(Approval.open, "c")
-        yield* client.send(Approval.decision, "c", { approvalId: question!.approvalId, approved })
+        const [call] = yield* client.waitForValue(Approval.open, "c")
+        const { approvalId } = call!
+        yield* client.request(Approval.decide, "c", { approvalId, approved }, { requestId: approvalId })
         yield* TestRuntime.advance("1 second")
         assert.strictEqual(yield* status, "waiting for you")
         assert.deepStrictEqual(lines, ["refunding order 42"])

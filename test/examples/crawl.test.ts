@@ -3,7 +3,7 @@ import { Client } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { Crawl, FetchLimits, RuntimeLive } from "../../examples/crawl/crawl.ts"
+import { Crawl, CrawlLimits, RuntimeLive } from "../../examples/crawl/crawl.ts"
 import { home, Site } from "../../examples/crawl/site.ts"
 
 type Options = typeof Crawl.payload.Type
@@ -16,7 +16,7 @@ const crawl = (options: Partial<Options> = {}) =>
     }))
 
 const inVirtualTime = Effect.provide(
-  TestRuntime.layer(Layer.mergeAll(RuntimeLive, FetchLimits)).pipe(Layer.provideMerge(Site.layer))
+  TestRuntime.layer(Layer.mergeAll(RuntimeLive, CrawlLimits)).pipe(Layer.provideMerge(Site.layer))
 )
 
 const urlsOf = (...paths: ReadonlyArray<string>) => paths.map((path) => new URL(path, home).href)

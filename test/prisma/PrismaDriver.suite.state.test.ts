@@ -1,3 +1,3 @@
 import { suite } from "../utils/prismaSuite.ts"
 
-suite("attributes", "capabilityFiltering", "customStatus", "kvStore", "limits", "serving", "streams")
+suite("attributes", "capabilityFiltering", "customStatus", "kvStore", "instanceLimits", "limits", "serving", "streams")

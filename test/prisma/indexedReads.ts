@@ -105,6 +105,25 @@ export const queued = `
 } FROM generate_series(1, 5) AS g;
   INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
     SELECT '{}', 'infinity', now(), 'Limited', 'Limited', CASE WHEN g < ${many} - 20 THEN 'k1' ELSE 'k' || g END
+    FROM generate_series(1, ${many}) AS g;
+
+  -- The same of instances: none has begun.
+  INSERT INTO limits (kind, name, concurrency, key_concurrency, key_rate, key_rate_ms, key_burst, since)
+    VALUES ('orchestration', 'LimitedOne', 20, 5, 1000, 1000, 10, now());
+  INSERT INTO instances
+      (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route, limit_name, limit_key)
+    SELECT 'has' || g, 'LimitedOne', 1, now(), now(), '1000.0.0 =1.0.0 LimitedOne', 'LimitedOne', 'k1'
+    FROM generate_series(1, 5) AS g;
+  INSERT INTO instances
+      (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route, limit_name, limit_key,
+       limit_route, limit_place)
+    SELECT 'waits' || g, 'LimitedOne', 1, now(), now(), '~1000.0.0 =1.0.0 LimitedOne', 'LimitedOne',
+      CASE WHEN g < ${many} - 20 THEN 'k1' ELSE 'k' || g END, '1000.0.0 =1.0.0 LimitedOne',
+      dx_limit_place(${now - 1000}, g)
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'waits' || g, '{"StartOrchestration":{"input":"","parent_instance":null}}', ${at(-1000)}, now(),
+      '~1000.0.0 =1.0.0 LimitedOne'
     FROM generate_series(1, ${many}) AS g;`
 
 /** The tables that are empty while all processes are idle. */
@@ -190,6 +209,19 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     ],
     // The busy instance's 2,000 messages, skipped once; the 100 other routes; the returned history.
     3000
+  ],
+  "fetchOrchestrationItems of instances with a limit": [
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', '{LimitedOne}', '{1.0.0}',
+       p_now_ms => ${now})`,
+    [
+      "limits_pkey",
+      "limit_keys_pkey",
+      "instances_limit_name_limit_route_limit_key_limit_place_idx",
+      "instances_limit_name_limit_key_idx",
+      "instances_limit_name_idx"
+    ],
+    // Those with slots, for each key that is visited, and the routes.
+    600
   ],
   "fetchOrchestrationItems of a definition without work": [
     `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', '{Q}', '{1.0.0}', p_now_ms => ${now})`,

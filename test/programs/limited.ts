@@ -19,14 +19,14 @@ export const Calls = Orchestration.make("Calls", { payload: { tenant: Schema.Str
 
 const worker = (url: string) => {
   const pool = new pg.Pool({ connectionString: url, max: 4 })
-  const begin = (tenant: string, key: string) =>
+  const begin = (tenant: string, instance: string, key: string) =>
     pool.query<{ id: string }>(
-      "INSERT INTO calls (tenant, key, pid) VALUES ($1, $2, $3) RETURNING id",
-      [tenant, key, process.pid]
+      "INSERT INTO calls (tenant, instance, key, pid) VALUES ($1, $2, $3, $4) RETURNING id",
+      [tenant, instance, key, process.pid]
     )
   const CallLive = Call.toLayer(Effect.fn(function*({ tenant }) {
-    const { idempotencyKey } = yield* Activity.Call
-    const { rows } = yield* Effect.promise(() => begin(tenant, idempotencyKey))
+    const { idempotencyKey, instanceId } = yield* Activity.Call
+    const { rows } = yield* Effect.promise(() => begin(tenant, instanceId, idempotencyKey))
     yield* Effect.sleep("60 millis")
     yield* Effect.promise(() => pool.query("UPDATE calls SET ended = clock_timestamp() WHERE id = $1", [rows[0]!.id]))
   }))

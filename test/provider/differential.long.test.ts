@@ -24,6 +24,7 @@ import { found } from "./differential/found.ts"
 import type { Operation } from "./differential/operations.ts"
 import { sequence } from "./differential/random.ts"
 import { play } from "./differential/replay.ts"
+import { shrink } from "./differential/shrink.ts"
 import * as Tables from "./differential/tables.ts"
 
 const runs = Number(process.env["DIFFERENTIAL_RUNS"] ?? 200)
@@ -85,19 +86,22 @@ it.layer(player)("MemoryDriver and PrismaDriver:", (it) => {
     Effect.gen(function*() {
       const play = yield* Player
       const run = Effect.runPromiseWith(yield* Effect.context<never>())
+      const failureOf = (operations: ReadonlyArray<Operation>) =>
+        run(play(operations)).then(() => undefined, (error: Error) => error)
       const result = yield* Effect.promise(() =>
         fc.check(
           fc.asyncProperty(sequence, (operations) => run(play(operations))),
-          { numRuns: runs, ...(seed === "random" ? {} : { seed: Number(seed) }) }
+          { endOnFailure: true, numRuns: runs, ...(seed === "random" ? {} : { seed: Number(seed) }) }
         )
       )
+      if (!result.failed) return
+      const smallest = yield* Effect.promise(() =>
+        shrink(result.counterexample![0], result.errorInstance as Error, failureOf)
+      )
       // What differs comes first: a long sequence hides it.
-      if (result.failed) {
-        assert.fail(
-          `${String(result.errorInstance)}\nseed ${result.seed}, path ${result.counterexamplePath}\n${
-            JSON.stringify(result.counterexample?.[0])
-          }`
-        )
-      }
+      assert.fail(
+        `${(yield* Effect.promise(() => failureOf(smallest)))?.message}\nseed ${result.seed}; to repeat it, add to ` +
+          `found.ts:\n[\n  ${smallest.map((operation) => JSON.stringify(operation)).join(",\n  ")}\n]`
+      )
     }), Math.max(60_000, runs * 2000))
 })

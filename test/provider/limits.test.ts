@@ -10,26 +10,41 @@ import * as fc from "fast-check"
 import { AdminDriver } from "../../src/provider/AdminDriver.ts"
 import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
+import * as instances from "../utils/instanceLimitsModel.ts"
 import * as model from "../utils/limitsModel.ts"
+import { times } from "../utils/times.ts"
 
-it.effect("limits: none is exceeded, keys take turns, and all slots come back, in random sequences", () =>
+const holds = <Step>(
+  { play, steps }: {
+    readonly steps: fc.Arbitrary<ReadonlyArray<Step>>
+    readonly play: (store: model.Store, steps: ReadonlyArray<Step>) => Effect.Effect<void, unknown>
+  }
+) =>
   Effect.gen(function*() {
     yield* TestClock.setTime(Date.UTC(2030, 0, 1))
     const run = Effect.runPromiseWith(yield* Effect.context<never>())
     const result = yield* Effect.promise(() =>
       fc.check(
-        fc.asyncProperty(model.steps, (steps) =>
+        fc.asyncProperty(steps, (steps) =>
           run(Effect.scoped(Effect.gen(function*() {
             const context = yield* Layer.build(Layer.fresh(MemoryDriver.layer))
-            yield* model.play(
+            yield* play(
               { driver: Context.get(context, ProviderDriver), admin: Context.get(context, AdminDriver) },
               steps
             )
           })))),
-        { numRuns: 300, ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) }) }
+        {
+          numRuns: times(100),
+          ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) })
+        }
       )
     )
     if (result.failed) {
       assert.fail(`${String(result.errorInstance)}\nseed ${result.seed}\n${JSON.stringify(result.counterexample?.[0])}`)
     }
-  }))
+  })
+
+it.effect("limits: none is exceeded, keys take turns, and all slots come back, in random sequences", () => holds(model))
+
+it.effect("limits of orchestrations: none is exceeded, and all slots come back, in random sequences", () =>
+  holds(instances))

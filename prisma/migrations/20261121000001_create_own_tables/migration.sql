@@ -43,8 +43,8 @@ CREATE INDEX attributes_name_time_value_created_at_instance_id_idx ON attributes
   WHERE time_value IS NOT NULL;
 CREATE INDEX attributes_name_created_at_instance_id_idx ON attributes (name, created_at, instance_id);
 
--- Streams of chunks that instances and their activities append for readers, besides their histories. The row of a stream is
--- locked by whoever appends, so that offsets have no gaps; an append changes no column that an index has.
+-- Streams of chunks that instances and their activities append for readers, besides their histories. An append locks the
+-- row of its stream, so that offsets have no gaps; it changes no column that an index has.
 CREATE TABLE progress_streams (
   id BIGSERIAL NOT NULL,
   instance_id TEXT NOT NULL,
@@ -93,9 +93,9 @@ CREATE TABLE paused (
   CONSTRAINT paused_pkey PRIMARY KEY (target, name, version)
 );
 
--- Limits: how many activities of a name are under way, and how often one begins, all together and for each of their keys.
--- free_ms is when all used tokens are back (GCRA), next_ms when the next one is that an activity waits for; last_key is
--- where the round over the keys has come to.
+-- Limits: how much of a definition is under way, and how often one begins, all together and for each key. free_ms is when
+-- all used tokens are back (GCRA), next_ms when the next one is that something waits for; last_key is where the round
+-- over the keys has come to.
 CREATE TABLE limits (
   kind TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -399,6 +399,26 @@ CREATE INDEX instances_status_orchestration_name_created_at_idx ON instances (st
 -- Counting: how many instances there are of a name, version and status, where they are too many to count.
 CREATE STATISTICS instances_name_version_status_stats (mcv)
   ON orchestration_name, orchestration_version, status FROM instances;
+
+-- The name of its limit, null without one, and the key of its start. An instance that waits for a slot has the route that
+-- it gets with the slot in limit_route; its own begins with ~, which no process serves. Its place says when its start is
+-- due, in milliseconds, and which of those it is: so many * 2^20, and a number of orchestrator_queue_id_seq. With its
+-- first turn it has no place any more. It has its slot until it is not Running.
+ALTER TABLE instances ADD COLUMN limit_name TEXT;
+ALTER TABLE instances ADD COLUMN limit_key TEXT;
+ALTER TABLE instances ADD COLUMN limit_route TEXT;
+ALTER TABLE instances ADD COLUMN limit_place BIGINT;
+
+-- Limits: the instances that wait for a slot, key by key. Rows without a limit are in none of these. None has the column
+-- route, which changes while instances run.
+CREATE INDEX instances_limit_name_limit_route_limit_key_limit_place_idx
+  ON instances (limit_name, limit_route, limit_key, limit_place) WHERE limit_route IS NOT NULL;
+
+-- Limits: the instances that have a slot; those that have not begun.
+CREATE INDEX instances_limit_name_limit_key_idx ON instances (limit_name, limit_key)
+  WHERE limit_name IS NOT NULL AND limit_route IS NULL AND status = 'Running';
+CREATE INDEX instances_limit_name_idx ON instances (limit_name)
+  WHERE limit_place IS NOT NULL AND limit_route IS NULL;
 
 ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 

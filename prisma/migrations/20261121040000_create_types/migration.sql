@@ -44,7 +44,8 @@ CREATE TYPE dx_start AS (
   minor integer,
   patch integer,
   delay_ms bigint,
-  attributes jsonb -- [{name, text, number, time_ms}], one of them not null
+  attributes jsonb, -- [{name, text, number, time_ms}], one of them not null
+  limit_key text -- of its limit; null without one
 );
 
 -- One instance to be created, with its first execution.
@@ -65,5 +66,7 @@ CREATE TYPE dx_instance AS (
   or_newer boolean, -- whether its route accepts newer versions
   turn bigint, -- position of the first turn or of the start that creates it
   is_child boolean,
-  attributes jsonb -- as in dx_start
+  attributes jsonb, -- as in dx_start
+  limit_name text, -- its name if that has a limit
+  limit_key text
 );

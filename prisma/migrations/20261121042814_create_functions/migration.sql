@@ -321,11 +321,11 @@ BEGIN
 END
 $$;
 
--- Locks the row of a stream, and creates it where there is none. Returns its id; null without the instance, or if
--- another transaction has locked that for a deletion and p_waits is false. A part of dx_append_chunks and
--- dx_store_chunks.
+-- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if the
+-- instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A part
+-- of dx_append_chunks and dx_store_chunks.
 --
--- Bound: the stream. Locks: the row of the instance where the stream is new (key share), then that of the stream.
+-- Bound: the stream. Locks: the row of the instance (key share) if the stream is new, then the row of the stream.
 CREATE OR REPLACE FUNCTION dx_lock_stream(
   p_instance_id text, p_name text, p_waits boolean, p_now timestamptz
 ) RETURNS bigint LANGUAGE plpgsql
@@ -1497,7 +1497,13 @@ BEGIN
       ROW(
         message.instance_id, child.orchestration_name, NULL, child.parent_instance_id, NULL, 0, 'Running', NULL, NULL,
         child.major, child.minor, child.patch, child.orchestration_version, false, message.ack, true,
-        child.attributes
+        child.attributes,
+        CASE
+          WHEN child.major > 0 THEN (
+            SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = child.orchestration_name
+          )
+        END,
+        child.limit_key
       )::dx_instance
       ORDER BY message.position
     )
@@ -1505,6 +1511,537 @@ BEGIN
       WITH ORDINALITY AS message (ack, instance_id, start, position)
     CROSS JOIN LATERAL jsonb_populate_record(NULL::dx_start, message.start) AS child
     WHERE p_turns[message.ack].execution_id IS NOT NULL AND message.start IS NOT NULL
+  );
+END
+$$;
+
+-- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
+-- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
+-- abandon such an activity until it counts as poison.
+-- Bound: one look into the catalog. Locks: none.
+CREATE OR REPLACE FUNCTION dx_no_tag() RETURNS text LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;
+END
+$$;
+
+-- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from now
+-- on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
+--
+-- Bound: the queued activities of the name. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_limit_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_is_shared boolean := dx_no_tag() IS NOT NULL;
+BEGIN
+  UPDATE worker_queue AS w
+  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
+      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
+  WHERE w.id = ANY (ARRAY(
+    SELECT queued.id
+    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
+      AS present (route)
+    CROSS JOIN LATERAL (
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND one.session_id IS NULL
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+      UNION ALL
+      SELECT one.id FROM worker_queue AS one
+      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
+        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
+        AND NOT (v_is_shared AND one.tag IS NULL)
+    ) AS queued
+    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
+    ORDER BY queued.id
+  ));
+  PERFORM dx_notify('worker_work', ARRAY[p_now]);
+END
+$$;
+
+-- Returns the payload of the wake-ups of a task.
+CREATE OR REPLACE FUNCTION dx_wakeup_of(
+  p_id uuid,
+  p_wakeup jsonb                   -- that of the task; null without one
+) RETURNS jsonb LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT COALESCE(p_wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', p_id))
+$$;
+
+-- Writes wake-ups of a task that waits for a slot of its limit: each stands for any task of its name.
+--
+-- Returns whether one waits; null if it has not found one among 1,000 keys.
+-- Bound: 1,000 keys. Locks: none.
+CREATE OR REPLACE FUNCTION dx_wake_limited_task(
+  p_name text, p_count bigint,
+  p_key text,                      -- that was served last: it looks behind it first
+  p_now_ms bigint,
+  p_at_ms bigint                   -- when they are delivered
+) RETURNS boolean LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_key text := p_key;
+  v_at timestamptz := 'infinity';
+  v_has_wrapped boolean := false;
+  v_next record;
+BEGIN
+  FOR v_visit IN 1 .. 1000 LOOP
+    SELECT t.limit_key, t.run_at, t.id, t.queue, t.wakeup INTO v_next FROM queue_tasks AS t
+    WHERE t.has_slot IS NOT NULL
+      AND t.name = p_name
+      AND NOT t.has_slot
+      AND (t.limit_key, t.run_at) > (v_key, v_at)
+      AND t.lost < 2
+    ORDER BY t.limit_key, t.run_at, t.id LIMIT 1;
+    IF NOT FOUND THEN
+      IF v_has_wrapped THEN
+        RETURN false;
+      END IF;
+      v_has_wrapped := true;
+      v_key := '';
+      v_at := '-infinity';
+      CONTINUE;
+    END IF;
+    v_key := v_next.limit_key;
+    v_at := 'infinity';
+    IF v_next.run_at <= v_now THEN
+      INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+      SELECT v_next.queue, dx_wakeup_of(v_next.id, v_next.wakeup), v_now, to_timestamp(p_at_ms::float8 / 1000)
+      FROM generate_series(1, p_count);
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN NULL;
+END
+$$;
+
+-- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits for
+-- one. A part of dx_set_limit.
+--
+-- A task that another transaction has locked stays as it is until its next attempt.
+-- Bound: the tasks that have not ended. Locks: the tasks of the name (skip locked).
+CREATE OR REPLACE FUNCTION dx_limit_tasks(p_name text, p_now_ms bigint) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_count bigint;
+BEGIN
+  UPDATE queue_tasks AS t SET has_slot = t.status = 'Running', limit_key = COALESCE(t.limit_key, '')
+  WHERE t.id = ANY (ARRAY(
+    SELECT open.id FROM queue_tasks AS open
+    WHERE open.look_at IS NOT NULL AND open.name = p_name AND num_nulls(open.has_slot) = 1
+    FOR NO KEY UPDATE SKIP LOCKED
+  ));
+  v_count := (
+    SELECT count(*)
+    FROM (
+      SELECT FROM queue_tasks AS t
+      WHERE t.has_slot IS NOT NULL AND t.name = p_name AND NOT t.has_slot AND t.run_at <= v_now
+      LIMIT 100
+    ) AS waiting
+  );
+  UPDATE limits AS l SET next_ms = NULL, has_waiting = l.has_waiting OR v_count > 0
+  WHERE l.kind = 'task' AND l.name = p_name;
+  IF v_count > 0 THEN
+    -- What they begin wakes others.
+    PERFORM dx_wake_limited_task(p_name, v_count, '', p_now_ms, p_now_ms);
+  END IF;
+END
+$$;
+
+-- Lists the routes that have queued messages, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_routes_of_messages() RETURNS TABLE (route text) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (SELECT q.route FROM orchestrator_queue AS q ORDER BY q.route LIMIT 1)
+    UNION ALL
+    SELECT (
+      SELECT q.route FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route LIMIT 1
+    )
+    FROM present WHERE present.route IS NOT NULL
+  )
+  SELECT present.route FROM present
+  WHERE present.route IS NOT NULL
+$$;
+
+-- Returns the place of an instance among those that wait for a limit (instances.limit_place).
+CREATE OR REPLACE FUNCTION dx_limit_place(
+  p_due_ms bigint,                 -- when its start is due
+  p_number bigint                  -- of orchestrator_queue_id_seq
+) RETURNS bigint LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT (p_due_ms << 20) + (p_number & 1048575)
+$$;
+
+-- Puts the instances of an orchestration under its limit, which was set: those that run have a slot, and count; starts
+-- that are queued and have not begun wait for a slot. A part of dx_set_limit. Announces it to all processes.
+--
+-- An instance whose turn or claim is stored at that moment is left out: another call puts it under the limit.
+-- Bound: the running instances of the name, and the messages of its routes. Locks: instances, and the messages of those
+-- that have not begun (skip locked).
+CREATE OR REPLACE FUNCTION dx_limit_instances(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_ids text[];
+BEGIN
+  UPDATE instances AS i SET limit_name = p_name, limit_key = COALESCE(i.limit_key, '')
+  WHERE i.instance_id = ANY (ARRAY(
+    SELECT running.instance_id FROM instances AS running
+    WHERE running.status = 'Running'
+      AND running.orchestration_name = p_name
+      AND running.limit_name IS NULL
+      AND running.route <> '' AND NOT starts_with(running.route, '0.') -- Duroxide runs those
+    FOR UPDATE SKIP LOCKED
+  ));
+
+  v_ids := ARRAY(
+    SELECT i.instance_id FROM dx_routes_of_messages() AS present
+    CROSS JOIN LATERAL (
+      SELECT message.id, message.instance_id FROM orchestrator_queue AS message
+      WHERE message.route = present.route
+        AND message.lock_token IS NULL
+        AND message.work_item LIKE '{"StartOrchestration"%'
+      OFFSET 0
+    ) AS q
+    JOIN instances AS i ON i.instance_id = q.instance_id
+    JOIN orchestrator_queue AS start ON start.id = q.id
+    WHERE regexp_replace(present.route, '^\S+ \S+ ', '') = p_name
+      AND i.limit_name = p_name
+      AND i.limit_route IS NULL
+      AND i.status = 'Running'
+      AND start.lock_token IS NULL
+      AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = i.instance_id LIMIT 1) IS NULL
+    FOR UPDATE OF start, i SKIP LOCKED
+  );
+  IF v_ids <> '{}' THEN
+    UPDATE instances AS i
+    SET limit_route = i.route, route = '~' || i.route,
+        limit_place = COALESCE(
+          i.limit_place,
+          (
+            SELECT dx_limit_place(
+              floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint, abs(q.id)
+            )
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
+            LIMIT 1
+          )
+        )
+    WHERE i.instance_id = ANY (v_ids);
+    -- A claim moves those that another transaction has locked.
+    UPDATE orchestrator_queue AS q SET route = '~' || q.route
+    WHERE q.id = ANY (ARRAY(
+      SELECT message.id FROM orchestrator_queue AS message
+      WHERE message.instance_id = ANY (v_ids) AND message.lock_token IS NULL AND NOT starts_with(message.route, '~')
+      FOR UPDATE SKIP LOCKED
+    ));
+  END IF;
+  PERFORM dx_notify('orch_work', ARRAY[p_now]);
+END
+$$;
+
+-- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
+-- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
+--
+-- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+--
+-- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
+-- activities without a limit. Announces it to all processes.
+-- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
+-- rows, worker rows by id.
+CREATE OR REPLACE FUNCTION dx_set_limit(
+  p_kind text,                     -- activity, orchestration or task
+  p_name text,
+  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
+                                   --   burst} or null
+  p_replaces boolean DEFAULT true,
+  p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
+  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
+  IF NOT FOUND AND NOT p_replaces THEN
+    RETURN false;
+  END IF;
+
+  UPDATE limits AS l
+  SET since = v_now,
+      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
+      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
+      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
+      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
+      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
+      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
+      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
+      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
+  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
+      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
+    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
+      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE l.kind = p_kind AND l.name = p_name;
+
+  DELETE FROM limit_keys AS k
+  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
+  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
+  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
+  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
+  CROSS JOIN LATERAL jsonb_to_record(own.value)
+    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
+  WHERE own.value <> 'null'
+  ON CONFLICT (kind, name, key) DO UPDATE
+  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
+      burst = EXCLUDED.burst;
+
+  IF p_kind = 'activity' THEN
+    PERFORM dx_limit_activities(p_name, v_now);
+  ELSIF p_kind = 'task' THEN
+    PERFORM dx_limit_tasks(p_name, v_now_ms);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_limit_instances(p_name, v_now);
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- Whether anything waits for a slot of a limit.
+--
+-- Bound: one look at an index. Locks: none.
+CREATE OR REPLACE FUNCTION dx_is_limit_awaited(
+  p_kind text, p_name text         -- as in dx_set_limit
+) RETURNS boolean LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN CASE p_kind
+    WHEN 'activity' THEN EXISTS (
+      SELECT FROM worker_queue AS w
+      WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = p_name
+    )
+    WHEN 'orchestration' THEN EXISTS (
+      SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+    )
+  END;
+END
+$$;
+
+-- Counts the slots of a limit that are in use: from the rows that have one.
+--
+-- Bound: p_most of them. Locks: none.
+CREATE OR REPLACE FUNCTION dx_count_slots(
+  p_kind text, p_name text,        -- as in dx_set_limit
+  p_key text,                      -- null: of all keys
+  p_most bigint                    -- counts no further; null: all
+) RETURNS bigint LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN CASE
+    WHEN p_kind = 'activity' AND p_key IS NULL THEN (
+      SELECT count(*)
+      FROM (
+        SELECT FROM worker_queue AS w
+        WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = p_name
+        LIMIT p_most
+      ) AS admitted
+    )
+    WHEN p_kind = 'activity' THEN (
+      SELECT count(*)
+      FROM (
+        SELECT FROM worker_queue AS w
+        WHERE w.limit_name IS NOT NULL
+          AND w.visible_at < 'infinity'
+          AND w.limit_name = p_name
+          AND w.limit_key = p_key
+        LIMIT p_most
+      ) AS admitted
+    )
+    WHEN p_kind = 'orchestration' AND p_key IS NULL THEN (
+      SELECT count(*)
+      FROM (
+        SELECT FROM instances AS i
+        WHERE i.limit_name IS NOT NULL AND i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
+        LIMIT p_most
+      ) AS admitted
+    )
+    WHEN p_kind = 'orchestration' THEN (
+      SELECT count(*)
+      FROM (
+        SELECT FROM instances AS i
+        WHERE i.limit_name IS NOT NULL
+          AND i.limit_route IS NULL
+          AND i.status = 'Running'
+          AND i.limit_name = p_name
+          AND i.limit_key = p_key
+        LIMIT p_most
+      ) AS admitted
+    )
+  END;
+END
+$$;
+
+-- Says which of these, all of one kind and about to be stored, have slots of their limits at once: where no limit is near, they
+-- need not wait for a claim to admit them, and may be handed over.
+--
+-- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
+--
+-- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
+-- four transactions may admit at once, 250 slots each, as long as 1,000 slots stay free besides. A key counts like all
+-- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
+--
+-- Bound: what has slots of these names, up to their limits. Locks: advisory locks of limits, shared, and
+-- one of four of their parts (try).
+CREATE OR REPLACE FUNCTION dx_admit_at_once(
+  p_kind text,                     -- activity or orchestration
+  p_names text[],                  -- null where Duroxide runs it, or where it is to wait
+  p_keys text[]                    -- of the same length
+) RETURNS boolean[] LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_answers boolean[];
+  v_name text;
+  v_limit limits;
+  v_key text;
+  v_asked integer;
+  v_concurrency integer;
+  v_room bigint;
+  v_had_room boolean;
+  v_refused text[];                -- keys
+BEGIN
+  FOR v_name IN
+    SELECT l.name FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
+    ORDER BY l.name COLLATE "C"
+  LOOP
+    v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
+    v_room := CASE
+      WHEN dx_is_limit_awaited(p_kind, v_name)
+        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
+        OR NOT (
+          pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
+          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
+        ) THEN 0
+      ELSE 250
+    END;
+    -- Under the locks: this sees what was changed and admitted before.
+    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
+    IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
+      v_room := 0;
+    ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
+      v_room := least(
+        250, v_limit.concurrency - 1000 - dx_count_slots(p_kind, v_name, NULL, v_limit.concurrency)
+      );
+    END IF;
+
+    v_had_room := v_room > 0;
+    v_refused := '{}';
+    FOR v_key, v_asked IN
+      SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
+      WHERE asked.name = v_name AND v_room > 0
+      GROUP BY 1
+    LOOP
+      v_concurrency := v_limit.key_concurrency;
+      SELECT CASE WHEN k.rate IS NULL THEN k.concurrency ELSE 0 END INTO v_concurrency FROM limit_keys AS k
+      WHERE k.kind = p_kind AND k.name = v_name AND k.key = v_key AND k.is_own;
+      IF NOT FOUND THEN
+        v_concurrency := v_limit.key_concurrency;
+      END IF;
+      IF v_room >= v_asked
+        AND (
+          v_concurrency IS NULL
+          OR v_concurrency - 1000 - v_asked >= dx_count_slots(p_kind, v_name, v_key, v_concurrency)
+        )
+      THEN
+        v_room := v_room - v_asked;
+      ELSE
+        v_refused := v_refused || v_key;
+      END IF;
+    END LOOP;
+    v_answers := ARRAY(
+      SELECT
+        asked.answer
+          AND (asked.name = v_name AND (v_had_room IS FALSE OR COALESCE(asked.key, '') = ANY (v_refused))) IS NOT TRUE
+      FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
+        AS asked (answer, name, key, position)
+      ORDER BY asked.position
+    );
+  END LOOP;
+  RETURN v_answers;
+END
+$$;
+
+-- Says which of these instances, about to be created, wait for a slot of their limits: returns the place of each, 0 for
+-- one that need not wait. Those that start later always wait. A part of dx_start_orchestrations and dx_store_instances.
+--
+-- Bound: dx_admit_at_once. Locks: the same.
+CREATE OR REPLACE FUNCTION dx_park_instances(
+  p_instances dx_instance[],       -- with limit_name
+  p_delays bigint[],               -- milliseconds from now, of starts by their field turn; null for children alone
+  p_now_ms bigint
+) RETURNS bigint[] LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_names text[];
+  v_keys text[];
+  v_delays bigint[];
+  v_admitted boolean[];
+BEGIN
+  SELECT
+    array_agg(asked.limit_name ORDER BY asked.ordinality), array_agg(asked.limit_key ORDER BY asked.ordinality),
+    array_agg(asked.delay ORDER BY asked.ordinality)
+  INTO v_names, v_keys, v_delays
+  FROM (
+    SELECT
+      instance.*, CASE WHEN instance.is_child OR p_delays IS NULL THEN 0 ELSE p_delays[instance.turn] END AS delay
+    FROM unnest(p_instances) WITH ORDINALITY AS instance
+  ) AS asked;
+  v_admitted := dx_admit_at_once(
+    'orchestration',
+    ARRAY(
+      SELECT CASE WHEN asked.delay = 0 THEN asked.name END
+      FROM ROWS FROM (unnest(v_names), unnest(v_delays)) WITH ORDINALITY AS asked (name, delay, position)
+      ORDER BY asked.position
+    ),
+    v_keys
+  );
+  RETURN ARRAY(
+    SELECT
+      CASE
+        WHEN asked.name IS NOT NULL AND (asked.delay > 0 OR asked.is_admitted IS FALSE) THEN dx_limit_place(
+          least(p_now_ms + asked.delay, 8000000000000), nextval('orchestrator_queue_id_seq')
+        )
+        ELSE 0
+      END
+    FROM ROWS FROM (unnest(v_names), unnest(v_delays), unnest(v_admitted)) WITH ORDINALITY
+      AS asked (name, delay, is_admitted, position)
+    ORDER BY asked.position
   );
 END
 $$;
@@ -1536,7 +2073,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_create_instances(
   p_instances dx_instance[],
   p_texts text[],                  -- as in dx_store_turns
-  p_now timestamptz
+  p_now timestamptz,
+  p_places bigint[] DEFAULT NULL   -- of dx_park_instances; null: none waits for a limit
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
@@ -1558,14 +2096,22 @@ BEGIN
   created AS (
     INSERT INTO instances (
       instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-      parent_instance_id, custom_status, custom_status_version, route, status
+      parent_instance_id, custom_status, custom_status_version, route, status, limit_name, limit_key, limit_route,
+      limit_place
     )
     SELECT
       free.instance_id, free.orchestration_name, free.orchestration_version, 1, p_now, p_now, free.parent_instance_id,
       free.custom_status, free.custom_status_version,
       -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
-      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
-      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at]))
+      CASE WHEN p_places[free.ordinality] > 0 THEN '~' ELSE '' END
+        || dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer),
+      dx_status(free.status, COALESCE(free.output, p_texts[free.text_at])), free.limit_name,
+      CASE WHEN free.limit_name IS NULL THEN free.limit_key ELSE COALESCE(free.limit_key, '') END,
+      CASE
+        WHEN p_places[free.ordinality] > 0
+          THEN dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.served_version, free.or_newer)
+      END,
+      NULLIF(p_places[free.ordinality], 0)
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
@@ -1607,7 +2153,8 @@ $$;
 -- all but first turns, whose caller has created these rows.
 --
 -- Returns the ids of the instances that were started; null without any.
--- Bound: the turns, and the messages given. Locks: instance rows by id where they are missing; as dx_create_instances;
+-- Bound: the turns, and the messages given; with limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once;
+-- instance rows by id where they are missing; as dx_create_instances;
 -- then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
@@ -1620,6 +2167,8 @@ AS $$
 DECLARE
   v_created text[] := '{}';
   v_children dx_instance[];
+  v_child dx_instance;
+  v_places bigint[];               -- of those that wait for a limit
   v_positions bigint[];
   v_started text[];
 BEGIN
@@ -1634,7 +2183,15 @@ BEGIN
       SELECT
         turn.instance_id, turn.orchestration_name, turn.orchestration_version, turn.execution_id, p_now, p_now,
         turn.parent_instance_id, turn.custom_status, COALESCE(turn.sets_custom_status, false)::integer,
-        COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), 'Running')
+        COALESCE(
+          dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])),
+          -- An earlier turn may have named no instance.
+          (
+            SELECT dx_status(e.status, e.output) FROM executions AS e
+            WHERE e.instance_id = turn.instance_id AND e.execution_id = turn.execution_id
+          ),
+          'Running'
+        )
       FROM unnest(p_turns) AS turn
       WHERE turn.execution_id IS NOT NULL
         AND turn.orchestration_name IS NOT NULL
@@ -1660,7 +2217,13 @@ BEGIN
 
   v_children := dx_instances_of_children(p_turns, p_orchestrator_items);
   IF v_children IS NOT NULL THEN
-    v_positions := dx_create_instances(v_children, NULL, p_now);
+    FOREACH v_child IN ARRAY v_children LOOP
+      IF v_child.limit_name IS NOT NULL THEN
+        v_places := dx_park_instances(v_children, NULL, floor(extract(epoch FROM p_now) * 1000)::bigint);
+        EXIT;
+      END IF;
+    END LOOP;
+    v_positions := dx_create_instances(v_children, NULL, p_now, v_places);
     SELECT array_agg(v_children[created.position].instance_id) INTO v_started
     FROM unnest(v_positions) AS created (position);
   END IF;
@@ -1676,7 +2239,8 @@ BEGIN
       current_execution_id = greatest(i.current_execution_id, turn.execution_id), updated_at = p_now,
       custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
       custom_status_version = i.custom_status_version + COALESCE(turn.sets_custom_status, false)::integer,
-      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status)
+      status = COALESCE(dx_status(turn.status, COALESCE(turn.output, p_texts[turn.text_at])), i.status),
+      limit_place = NULL
   FROM (
     SELECT turn.*, turn.orchestration_name IS NOT NULL AND turn.orchestration_version IS NOT NULL AS names
     FROM unnest(p_turns) AS turn WHERE turn.execution_id IS NOT NULL
@@ -1807,18 +2371,6 @@ BEGIN
 END
 $$;
 
--- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
--- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
--- abandon such an activity until it counts as poison.
--- Bound: one look into the catalog. Locks: none.
-CREATE OR REPLACE FUNCTION dx_no_tag() RETURNS text LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;
-END
-$$;
-
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
 -- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
 -- waits at all.
@@ -1923,105 +2475,6 @@ BEGIN
 END
 $$;
 
--- Says which of these activities, about to be stored, have slots of their limits at once: where no limit is near, they
--- need not wait for a claim to admit them, and may be handed over.
---
--- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
---
--- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
--- four transactions may admit at once, 250 activities each, as long as 1,000 slots stay free besides. A key counts like all
--- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
---
--- Bound: the activities of these names that have slots, up to their limits. Locks: advisory locks of limits, shared, and
--- one of four of their parts (try).
-CREATE OR REPLACE FUNCTION dx_admit_at_once(
-  p_names text[],                  -- null where Duroxide runs it
-  p_keys text[]                    -- of the same length
-) RETURNS boolean[] LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_answers boolean[];
-  v_name text;
-  v_limit limits;
-  v_key text;
-  v_asked integer;
-  v_concurrency integer;
-  v_room bigint;
-BEGIN
-  FOR v_name IN
-    SELECT l.name FROM limits AS l WHERE l.kind = 'activity' AND l.name = ANY (p_names)
-    ORDER BY l.name COLLATE "C"
-  LOOP
-    v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
-    v_room := CASE
-      WHEN EXISTS (
-        SELECT FROM worker_queue AS w
-        WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = v_name
-      )
-        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock('activity', v_name))
-        OR NOT (
-          pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 1))
-          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 2))
-          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 3))
-          OR pg_try_advisory_xact_lock(dx_limit_lock('activity', v_name, 4))
-        ) THEN 0
-      ELSE 250
-    END;
-    -- Under the locks: this sees what was changed and admitted before.
-    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'activity' AND l.name = v_name;
-    IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
-      v_room := 0;
-    ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
-      SELECT least(250, v_limit.concurrency - 1000 - count(*)) INTO v_room
-      FROM (
-        SELECT FROM worker_queue AS w
-        WHERE w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = v_name
-        LIMIT v_limit.concurrency
-      ) AS admitted;
-    END IF;
-
-    FOR v_key, v_asked IN
-      SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
-      WHERE asked.name = v_name
-      GROUP BY 1
-    LOOP
-      v_concurrency := v_limit.key_concurrency;
-      SELECT CASE WHEN k.rate IS NULL THEN k.concurrency ELSE 0 END INTO v_concurrency FROM limit_keys AS k
-      WHERE k.kind = 'activity' AND k.name = v_name AND k.key = v_key AND k.is_own;
-      IF NOT FOUND THEN
-        v_concurrency := v_limit.key_concurrency;
-      END IF;
-      IF v_room >= v_asked
-        AND (
-          v_concurrency IS NULL
-          OR v_concurrency - 1000 - v_asked >= (
-            SELECT count(*)
-            FROM (
-              SELECT FROM worker_queue AS w
-              WHERE w.limit_name IS NOT NULL
-                AND w.visible_at < 'infinity'
-                AND w.limit_name = v_name
-                AND w.limit_key = v_key
-              LIMIT v_concurrency
-            ) AS admitted
-          )
-        )
-      THEN
-        v_room := v_room - v_asked;
-      ELSE
-        FOR v_position IN 1 .. cardinality(p_names) LOOP
-          IF p_names[v_position] = v_name AND COALESCE(p_keys[v_position], '') = v_key THEN
-            v_answers[v_position] := false;
-          END IF;
-        END LOOP;
-      END IF;
-    END LOOP;
-  END LOOP;
-  RETURN v_answers;
-END
-$$;
-
 -- Stores the activities that turns schedule, and hands some of them over to the caller. A part of dx_store_turns, which
 -- says which ones.
 --
@@ -2057,6 +2510,7 @@ BEGIN
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
     v_admitted := dx_admit_at_once(
+      'activity',
       array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
       array_agg(a.limit_key ORDER BY a.position)
     )
@@ -2337,7 +2791,14 @@ BEGIN
         ELSE 1
       END,
       message.instance_id, COALESCE(message.work_item, p_texts[message.text_at]), due.at, v_now,
-      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = message.instance_id), '')
+      COALESCE(
+        (
+          -- The start waits with its instance; a claim finds out what to do with another message.
+          SELECT CASE WHEN message.instance_id = ANY (p_started) THEN i.route ELSE COALESCE(i.limit_route, i.route) END
+          FROM instances AS i WHERE i.instance_id = message.instance_id
+        ),
+        ''
+      )
     FROM (
       SELECT m.*
       FROM ROWS FROM (
@@ -2866,6 +3327,986 @@ BEGIN
 END
 $$;
 
+-- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
+-- every version. Build metadata is ignored.
+--
+-- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
+-- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
+-- than the release. A number has its length in front, and is lower than a word.
+CREATE OR REPLACE FUNCTION dx_semantic_version(p_version text) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE
+    WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
+      (
+        SELECT string_agg(lpad(part.digits, 9, '0'), '.' ORDER BY part.place)
+        FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+'), '.')) WITH ORDINALITY AS part (digits, place)
+      )
+        || COALESCE(
+          (
+            SELECT string_agg(
+              CASE
+                WHEN part.identifier ~ '^[0-9]+$' THEN ' 1' || lpad(length(part.identifier)::text, 4, '0')
+                ELSE ' 2'
+              END || part.identifier,
+              ''
+              ORDER BY part.place
+            )
+            FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+-([^+]*)'), '.'))
+              WITH ORDINALITY AS part (identifier, place)
+          ),
+          '~'
+        )
+    ELSE ''
+  END
+$$;
+
+-- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them: by the version that an instance is pinned to, and by its
+-- program (dx_route).
+--
+-- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_served_routes(
+  p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
+  p_max_version integer[], p_names text[], p_versions text[], p_orphans boolean
+) RETURNS TABLE (route text) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT present.route FROM dx_routes_of_messages() AS present
+  CROSS JOIN LATERAL (
+    SELECT
+      ltrim(split_part(present.route, ' ', 1), '~') AS pinned,
+      substr(present.route, strpos(present.route, ' ')) AS program
+  ) AS part
+  WHERE (present.route <> '' OR p_orphans)
+    AND (
+      p_min_version IS NULL
+      OR CASE
+        WHEN part.pinned IN ('', '-') THEN true
+        WHEN part.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+          string_to_array(part.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        -- A row written by hand; claims must not fail for that.
+        ELSE false
+      END
+    )
+    AND CASE
+      WHEN p_names IS NULL THEN true
+      WHEN part.program LIKE ' >%' THEN EXISTS (
+        SELECT FROM unnest(p_names, p_versions) AS served (name, version)
+        WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
+          AND dx_semantic_version(served.version) COLLATE "C"
+            >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))
+      )
+      ELSE part.program = ANY (
+        ARRAY(
+          SELECT unnest(ARRAY[' =' || served.version || ' ' || served.name, ' * ' || served.name])
+          FROM unnest(p_names, p_versions) AS served (name, version)
+        )
+      )
+    END
+$$;
+
+-- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
+-- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
+-- own route.
+-- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
+CREATE OR REPLACE FUNCTION dx_next_instances(
+  p_routes text[],
+  p_after_at timestamptz,          -- the scan begins behind this message
+  p_after_id bigint,
+  p_crowded text[],                -- instances to leave out
+  p_most integer,
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now timestamptz, p_now_ms bigint
+) RETURNS TABLE (
+  instance_id text, messages bigint, visible_at timestamptz, id bigint, attempt_count integer, route text,
+  free boolean, instance_route text
+) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  WITH message AS MATERIALIZED (
+    SELECT visible.instance_id, visible.visible_at, visible.id, visible.attempt_count, wanted.route
+    FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND (q.visible_at, q.id) > (p_after_at, p_after_id)
+        AND q.instance_id <> ALL (p_crowded)
+      ORDER BY q.visible_at, q.id LIMIT p_most
+    ) AS visible
+    ORDER BY visible.visible_at, visible.id LIMIT p_most
+  ),
+  numbered AS (SELECT message.*, row_number() OVER () AS position FROM message)
+  SELECT
+    looked.*,
+    CASE
+      WHEN looked.free THEN (SELECT i.route FROM instances AS i WHERE i.instance_id = looked.instance_id)
+    END
+  FROM (
+    SELECT
+      met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
+      (
+        SELECT l.instance_id FROM instance_locks AS l
+        WHERE l.instance_id = met.instance_id
+          AND (l.locked_until > p_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
+      ) IS NULL AS free
+    FROM (
+      SELECT
+        numbered.instance_id, count(*) AS messages, min(numbered.visible_at) AS visible_at,
+        min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
+        -- Messages that arrived before a start have no route.
+        max(numbered.route) AS route
+      FROM numbered
+      GROUP BY numbered.instance_id
+    ) AS met
+    ORDER BY met.first
+  ) AS looked
+$$;
+
+-- Lets instances that waited for a slot of a limit begin: with a slot, or without a limit. The caller has locked them.
+--
+-- Bound: the instances given, and their queued messages. Locks: these messages.
+CREATE OR REPLACE FUNCTION dx_unpark_instances(
+  p_instance_ids text[],
+  p_has_slot boolean               -- false: their limit was removed, or they only end
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  UPDATE orchestrator_queue AS q SET route = substr(q.route, 2)
+  WHERE q.instance_id = ANY (p_instance_ids) AND starts_with(q.route, '~');
+  UPDATE instances AS i
+  SET route = i.limit_route, limit_route = NULL, limit_name = CASE WHEN p_has_slot THEN i.limit_name END,
+      limit_place = CASE WHEN p_has_slot THEN i.limit_place END
+  WHERE i.instance_id = ANY (p_instance_ids);
+END
+$$;
+
+-- Decides on visible messages of an instance that waits for a slot of a limit: they wait with the instance, but a
+-- cancellation or an interruption lets the instance go at once, without a slot, because it only ends. A part of
+-- dx_fetch_orchestration_items.
+--
+-- Returns Released if it goes, Waits if not, and Held while another transaction has locked the instance.
+-- Bound: the queued messages of the instance. Locks: the instance (skip locked), then these messages.
+CREATE OR REPLACE FUNCTION dx_meet_parked(p_instance_id text) RETURNS text LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_route text;
+BEGIN
+  SELECT i.limit_route INTO v_route FROM instances AS i WHERE i.instance_id = p_instance_id FOR UPDATE SKIP LOCKED;
+  IF v_route IS NULL THEN
+    -- It has a slot meanwhile, or gets one.
+    RETURN 'Held';
+  END IF;
+  -- The quotes of a payload are escaped.
+  IF EXISTS (
+    SELECT FROM orchestrator_queue AS q
+    WHERE q.instance_id = p_instance_id
+      AND (q.work_item LIKE '{"CancelInstance"%' OR q.work_item ~ '"name": ?"duroxide-prisma/interrupt"')
+  ) THEN
+    PERFORM dx_unpark_instances(ARRAY[p_instance_id], false);
+    RETURN 'Released';
+  END IF;
+  UPDATE orchestrator_queue AS q SET route = '~' || v_route
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id FROM orchestrator_queue AS message
+    WHERE message.instance_id = p_instance_id AND NOT starts_with(message.route, '~')
+    FOR UPDATE SKIP LOCKED
+  ));
+  RETURN 'Waits';
+END
+$$;
+
+-- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction
+-- holds the message.
+--
+-- Bound: one row. Locks: the message (skip locked).
+CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS boolean LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  UPDATE orchestrator_queue AS q SET route = p_route
+  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
+  WHERE q.id = locked.id AND q.route <> p_route;
+  RETURN FOUND;
+END
+$$;
+
+-- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
+-- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
+-- Bound: one row of instances and executions; the text of a start. Locks: none.
+CREATE OR REPLACE FUNCTION dx_message_route(p_instance_id text, p_work_item text) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_route text;
+  v_item jsonb;
+BEGIN
+  SELECT COALESCE(
+    -- Of one that waits for a limit, the route it will have: a claim finds out what to do with the message.
+    NULLIF(COALESCE(i.limit_route, i.route), ''),
+    -- Duroxide wrote this row.
+    (
+      SELECT dx_route(
+        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
+        i.orchestration_version, false
+      )
+      FROM executions AS e
+      WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+    ),
+    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
+  )
+  INTO v_route
+  FROM instances AS i WHERE i.instance_id = p_instance_id;
+  IF v_route IS NOT NULL THEN
+    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
+  END IF;
+  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
+    BEGIN
+      v_item := p_work_item::jsonb;
+      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
+      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
+    EXCEPTION
+      -- The text is not JSON, or too deep. An insert must not fail for that.
+      WHEN data_exception OR program_limit_exceeded THEN
+        v_route := NULL;
+    END;
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- process serves names this long.
+    IF octet_length(v_route) <= 2400 THEN
+      RETURN v_route;
+    END IF;
+  END IF;
+  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
+  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
+    RETURN '- ?';
+  END IF;
+  RETURN '';
+END
+$$;
+
+-- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
+-- other transaction has locked. Null: another process has taken all of the instances.
+--
+-- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
+-- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
+--
+-- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their
+-- messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_take_instances(
+  p_instances text[],
+  p_instance_routes text[],        -- of the message that led to each of them
+  p_routes text[],                 -- that the process takes
+  p_secret text,                   -- of the locks
+  p_until_ms bigint,
+  p_max_bytes bigint,              -- at least one message is returned
+  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
+  p_now_ms bigint
+) RETURNS bigint[] LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_held text[];
+  v_owned text[] := '{}';
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
+  v_batch bigint[];
+  v_free bigint[];
+BEGIN
+  SELECT array_agg(l.instance_id) INTO v_held FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances);
+  IF v_held IS NOT NULL THEN
+    WITH expired AS (
+      SELECT l.instance_id FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_held)
+        AND l.locked_until <= p_now_ms
+        AND (p_takes_over OR l.lock_token = '')
+      ORDER BY l.instance_id COLLATE "C" FOR UPDATE SKIP LOCKED
+    ),
+    taken_over AS (
+      UPDATE instance_locks AS l
+      SET lock_token = p_secret, locked_until = p_until_ms, locked_at = p_now_ms
+      FROM expired WHERE l.instance_id = expired.instance_id
+      RETURNING l.instance_id
+    )
+    SELECT COALESCE(array_agg(instance_id), '{}') INTO v_owned FROM taken_over;
+  END IF;
+  WITH owned AS (
+    INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+    SELECT taken.instance_id, p_secret, p_until_ms, p_now_ms
+    FROM unnest(p_instances) AS taken (instance_id)
+    WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
+    ORDER BY taken.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
+  )
+  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}') INTO v_owned FROM owned;
+  IF v_owned = '{}' THEN
+    RETURN NULL;
+  END IF;
+
+  SELECT array_agg(sized.id ORDER BY sized.before, sized.id) INTO v_batch
+  FROM (
+    SELECT
+      due.id,
+      -- Bytes of the messages before this one.
+      sum(due.bytes) OVER (ORDER BY owned.position, due.place, due.id) - due.bytes AS before
+    FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
+    CROSS JOIN LATERAL (
+      -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
+      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its
+      -- messages are of holders that lost theirs.
+      (
+        SELECT
+          prompt.id, prompt.bytes,
+          COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
+        FROM (
+          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
+          ORDER BY q.id LIMIT 4096
+        ) AS prompt
+      )
+      UNION ALL
+      (
+        SELECT q.id, octet_length(q.work_item), q.due_at FROM orchestrator_queue AS q
+        WHERE q.instance_id = owned.instance_id AND q.due_at > '-infinity' AND q.due_at <= v_now
+        ORDER BY q.due_at, q.id LIMIT 4096
+      )
+      ORDER BY place, id LIMIT 4096
+    ) AS due
+    WHERE owned.instance_id = ANY (v_owned)
+      -- The version may have changed before the instance was locked.
+      AND COALESCE(
+        (
+          SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+          FROM instances AS i WHERE i.instance_id = owned.instance_id
+        ),
+        owned.route
+      ) = ANY (p_routes)
+  ) AS sized
+  WHERE sized.before = 0 OR sized.before < p_max_bytes;
+  SELECT array_agg(free.id) INTO v_free
+  FROM (
+    SELECT q.id FROM orchestrator_queue AS q
+    WHERE q.id = ANY (v_batch)
+      AND NOT starts_with(q.route, '~') -- a limit was set meanwhile, and its start waits for a slot
+    ORDER BY q.id FOR UPDATE SKIP LOCKED
+  ) AS free;
+  IF cardinality(v_free) < cardinality(v_batch) THEN
+    -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+    -- to keep their order.
+    SELECT array_agg(behind.id) INTO v_free
+    FROM (
+      SELECT
+        q.id,
+        bool_and(q.id = ANY (v_free)) OVER (PARTITION BY q.instance_id ORDER BY chosen.position) AS in_order
+      FROM unnest(v_batch) WITH ORDINALITY AS chosen (id, position)
+      JOIN orchestrator_queue AS q ON q.id = chosen.id
+    ) AS behind
+    WHERE behind.in_order;
+  END IF;
+  RETURN COALESCE(v_free, '{}');
+END
+$$;
+
+-- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
+-- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none.
+CREATE OR REPLACE FUNCTION dx_turn_inputs(
+  p_instance_id text,
+  p_history_limit integer          -- as in dx_fetch_orchestration_items
+) RETURNS TABLE (
+  orchestration_name text, orchestration_version text, execution_id bigint, history json, is_whole boolean,
+  key_values json
+) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  SELECT
+    i.orchestration_name, i.orchestration_version, execution.execution_id,
+    CASE
+      WHEN known.is_whole THEN (
+        SELECT json_agg(event.event_data)
+        FROM (
+          SELECT h.event_data FROM history AS h
+          WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id
+        ) AS event
+      )
+      ELSE (
+        SELECT json_build_array(h.event_data) FROM history AS h
+        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
+        ORDER BY h.event_id DESC LIMIT 1
+      )
+    END,
+    known.is_whole,
+    (
+      SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+      FROM kv_store AS s WHERE s.instance_id = p_instance_id
+    )
+  FROM (SELECT 1) AS always
+  LEFT JOIN instances AS i ON i.instance_id = p_instance_id
+  CROSS JOIN LATERAL (
+    SELECT COALESCE(
+      i.current_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
+    ) AS execution_id
+  ) AS execution
+  CROSS JOIN LATERAL (
+    -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+    -- what the instance is.
+    SELECT CASE
+      WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+      WHEN (
+        SELECT h.event_id FROM history AS h
+        WHERE h.instance_id = p_instance_id
+          AND h.execution_id = execution.execution_id
+          AND h.event_id > p_history_limit
+        LIMIT 1
+      ) IS NOT NULL THEN false
+      ELSE (
+        SELECT COALESCE(sum(octet_length(h.event_data)), 0) FROM history AS h
+        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
+      ) <= 1048576
+    END AS is_whole
+  ) AS known
+$$;
+
+-- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled
+-- their messages or pinned their version.
+--
+-- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
+CREATE OR REPLACE FUNCTION dx_release_instances(
+  p_instances text[],
+  p_secret text                    -- of the locks
+) RETURNS void LANGUAGE sql VOLATILE
+-- settings of the caller
+AS $$
+  DELETE FROM instance_locks AS l
+  WHERE l.instance_id = ANY (p_instances)
+    AND l.lock_token = p_secret
+    AND NOT EXISTS (
+      SELECT FROM orchestrator_queue AS q
+      WHERE q.instance_id = l.instance_id AND q.lock_token = p_secret
+    );
+$$;
+
+-- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the
+-- clock was set back since they were stored. One that arrives with a start that is to wait stays.
+--
+-- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_bring_messages_forward(p_routes text[], p_now timestamptz) RETURNS integer
+LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_count integer;
+BEGIN
+  UPDATE orchestrator_queue AS q SET visible_at = p_now
+  WHERE q.id = ANY (ARRAY(
+    SELECT free.id FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT message.id, message.instance_id, message.due_at FROM orchestrator_queue AS message
+      WHERE message.route = wanted.route AND message.visible_at > p_now
+      ORDER BY message.visible_at, message.id LIMIT 100
+    ) AS next
+    CROSS JOIN LATERAL (
+      SELECT message.id FROM orchestrator_queue AS message
+      WHERE message.id = next.id
+      FOR UPDATE SKIP LOCKED
+    ) AS free
+    WHERE next.due_at = '-infinity'
+      -- Unless it arrives with a start that is to wait.
+      AND (
+        (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
+        OR (
+          SELECT start.id FROM orchestrator_queue AS start
+          WHERE start.instance_id = next.instance_id
+            AND start.due_at > p_now
+            AND start.work_item LIKE '{"StartOrchestration"%'
+          LIMIT 1
+        ) IS NULL
+      )
+  ));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
+-- Returns when the first message of these routes became visible that no process holds; null without one.
+-- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
+CREATE OR REPLACE FUNCTION dx_oldest_message(
+  p_routes text[], p_now timestamptz,
+  p_now_ms bigint                  -- the same time
+) RETURNS timestamptz LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN (
+    SELECT min(oldest.visible_at) FROM unnest(p_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.visible_at FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= p_now
+        AND dx_is_free(q.lock_token, q.locked_until, p_now_ms)
+      ORDER BY q.visible_at, q.id LIMIT 1
+    ) AS oldest
+  );
+END
+$$;
+
+-- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
+--
+-- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
+-- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. One row
+-- of nulls means that a later look may find more: only such ones are there, or the claim has looked behind a mark. The
+-- visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts are
+-- returned as stored; this function does not parse them.
+--
+-- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
+-- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
+-- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
+--
+-- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
+-- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
+--
+-- Before, it gives free slots of limits to starts that wait for one (dx_admit_instances).
+--
+-- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible routes, ended by the
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
+-- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
+-- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
+-- ones skip the dead ones that an open transaction keeps (1 microsecond each).
+--
+-- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
+-- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
+  p_limit integer,                 -- instances, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
+  p_max_version integer[],         -- newest pinned version to take, included
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
+  p_versions text[] DEFAULT NULL,
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
+  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
+  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
+  p_now_ms bigint DEFAULT NULL
+) RETURNS TABLE (
+  out_instance_id text,
+  out_lock_token text,             -- <36 characters of the lock>.<instance id>
+  out_now_ms bigint,               -- the clock of this claim
+  out_orchestration_name text,     -- null when there is no instances row
+  out_orchestration_version text, out_execution_id bigint,
+  out_history json,                -- event texts by event id; null without any
+  out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
+  out_message_ids json,            -- row ids, ascending
+  out_messages json,               -- work item texts, in the order of out_message_ids
+  out_enqueued_at_ms json,         -- when each of them was enqueued
+  out_attempt_counts json,         -- deliveries of each of them, this one included
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_started timestamptz := clock_timestamp();
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_until_ms bigint;
+  v_secret text := gen_random_uuid()::text;
+  v_routes text[];
+  v_parked text[]; -- of instances that wait for limits, without the ~
+  v_admission record;
+  v_met text;
+  v_candidate record;
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
+  v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
+  v_found boolean;
+  v_seen text[] := '{}';
+  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
+  v_locked text[];
+  v_locked_routes text[];
+  v_missing integer := p_limit;
+  v_claimed integer;
+  v_held boolean := false; -- whether another transaction has locked some
+  v_bytes bigint := 0;
+  v_messages bigint[];
+  v_suspects integer := 0; -- that are claimed
+  v_most integer := 2147483647; -- suspects that may be
+  v_key text; -- what this claim asks for
+  v_mark text[];
+  -- Index entries read, including those of dead rows; null where the server does not count.
+  v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
+BEGIN
+  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN
+    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+    v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
+  END IF;
+  IF v_mark IS NULL THEN
+    SELECT
+      array_agg(served.route) FILTER (WHERE NOT starts_with(served.route, '~')),
+      array_agg(substr(served.route, 2)) FILTER (WHERE starts_with(served.route, '~'))
+    INTO v_routes, v_parked
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
+  ELSE
+    v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
+    v_routes := v_mark[2:];
+    SELECT array_agg(substr(served.route, 2)) INTO v_parked
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
+    WHERE starts_with(served.route, '~');
+  END IF;
+  IF v_parked IS NOT NULL THEN
+    SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
+    IF v_admission.out_routes IS NOT NULL THEN
+      -- Their messages may be older than a mark.
+      v_after_at := '-infinity';
+      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admission.out_routes));
+    END IF;
+    v_held := v_admission.out_is_held;
+  END IF;
+
+  WHILE v_routes IS NOT NULL LOOP
+    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
+    v_locked := '{}';
+    v_locked_routes := '{}';
+    v_found := false;
+    FOR v_candidate IN
+      SELECT *
+      FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
+    LOOP
+      v_found := true;
+      v_after_at := v_candidate.visible_at;
+      v_after_id := v_candidate.id;
+      IF v_candidate.messages > 4 THEN
+        v_crowded := v_crowded || v_candidate.instance_id;
+      END IF;
+      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
+      IF starts_with(v_candidate.instance_route, '~') THEN
+        v_met := dx_meet_parked(v_candidate.instance_id);
+        v_held := v_held OR v_met = 'Held';
+        IF v_met = 'Released' THEN
+          -- Its messages may be older than those that come now.
+          v_after_at := '-infinity';
+          v_after_id := -9223372036854775808;
+          EXIT;
+        END IF;
+        CONTINUE;
+      END IF;
+      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
+        -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
+        -- them to no row of theirs, or to one that is locked here.
+        IF dx_reroute_message(v_candidate.id, v_candidate.instance_route) THEN
+          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
+        END IF;
+        CONTINUE;
+      END IF;
+      v_seen := v_seen || v_candidate.instance_id;
+      IF v_candidate.attempt_count >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_candidate.attempt_count, p_suspects));
+        CONTINUE WHEN v_suspects >= v_most;
+      END IF;
+      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        v_locked_routes := v_locked_routes || v_candidate.route;
+        v_suspects := v_suspects + (v_candidate.attempt_count >= 2)::integer;
+        EXIT WHEN cardinality(v_locked) >= v_missing;
+      ELSE
+        v_held := true;
+      END IF;
+    END LOOP;
+    EXIT WHEN NOT v_found;
+    v_rows := least(greatest(2 * v_rows, 16), 10000);
+    CONTINUE WHEN v_locked = '{}';
+    -- The lock counts from here, so the time spent on skipping other instances does not shorten it.
+    v_until_ms := p_lock_timeout_ms
+      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    v_messages := dx_take_instances(
+      v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
+    );
+    v_held := v_held OR v_messages IS NULL;
+    CONTINUE WHEN v_messages IS NULL;
+    RETURN QUERY
+    WITH marked AS (
+      UPDATE orchestrator_queue AS q
+      SET lock_token = v_secret, locked_until = v_until_ms, attempt_count = q.attempt_count + 1
+      WHERE q.id = ANY (v_messages)
+      RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
+    ),
+    batch AS (
+      SELECT
+        marked.instance_id, json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
+        json_agg(marked.work_item ORDER BY marked.id) AS messages,
+        json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
+      FROM marked GROUP BY marked.instance_id
+    )
+    SELECT
+      batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
+      turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
+    FROM batch
+    CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
+    ORDER BY array_position(v_seen, batch.instance_id);
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed < cardinality(v_locked) THEN
+      v_held := true;
+      PERFORM dx_release_instances(v_locked, v_secret);
+    END IF;
+    v_missing := v_missing - v_claimed;
+    EXIT WHEN v_missing <= 0;
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0) INTO v_bytes
+    FROM orchestrator_queue AS q WHERE q.id = ANY (v_messages);
+    -- Return what is claimed before its lock expires.
+    EXIT WHEN v_bytes >= p_max_bytes
+      OR (
+        v_claimed > 0
+        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
+      );
+  END LOOP;
+
+  IF v_missing = p_limit AND (v_held OR v_mark IS NOT NULL) THEN
+    RETURN NEXT;
+  END IF;
+
+  v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+  IF v_missing = p_limit
+    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms)) THEN
+    v_claimed := dx_bring_messages_forward(v_routes, v_now);
+    IF v_claimed > 0 THEN
+      RETURN QUERY SELECT * FROM dx_fetch_orchestration_items(
+        p_limit, p_lock_timeout_ms, p_min_version, p_max_version, p_names, p_versions, p_suspects, p_max_bytes,
+        p_orphans, p_takes_over, p_history_limit, p_now_ms
+      );
+      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
+      RETURN;
+    END IF;
+  END IF;
+
+  IF v_mark IS NULL AND p_now_ms IS NULL
+    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000 THEN
+    PERFORM dx_set_mark(
+      'duroxide_prisma.orchestrator_queue', v_key, v_started, dx_oldest_message(v_routes, v_now, v_now_ms), v_routes
+    );
+  END IF;
+END
+$$;
+
+-- Lists the limits and routes of instances that wait for a slot, in order.
+--
+-- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_parked_instances() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+-- settings of the caller
+AS $$
+  WITH RECURSIVE present AS (
+    (
+      SELECT i.limit_name, i.limit_route FROM instances AS i
+      WHERE i.limit_route IS NOT NULL
+      ORDER BY i.limit_name, i.limit_route LIMIT 1
+    )
+    UNION ALL
+    SELECT next.limit_name, next.limit_route
+    FROM present
+    CROSS JOIN LATERAL (
+      SELECT i.limit_name, i.limit_route FROM instances AS i
+      WHERE i.limit_route IS NOT NULL AND (i.limit_name, i.limit_route) > (present.limit_name, present.limit_route)
+      ORDER BY i.limit_name, i.limit_route LIMIT 1
+    ) AS next
+  )
+  SELECT present.limit_name, present.limit_route FROM present
+$$;
+
+-- Gives slots of limits to instances that wait for one, as far as a claim has use for them: they get the route on which
+-- claims take them. A part of dx_fetch_orchestration_items. As dx_admit_activities, which says why keys take turns.
+--
+-- An instance has its slot until it is not Running, or its row is deleted, by any program. So slots are counted, not
+-- kept: a process that dies leaves its instances, which go on elsewhere and count once.
+--
+-- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
+--
+-- Bound: the instances of these limits that have slots; 1,000 keys of each, for each the instances of it that have
+-- slots, up to its limit; their queued messages. Locks: rows of limits by name (skip locked), then the advisory locks of
+-- these limits (try), instances (skip locked), their messages. Statements that admit at once share the advisory locks
+-- (dx_admit_at_once).
+CREATE OR REPLACE FUNCTION dx_admit_instances(
+  p_limit integer,                 -- as in dx_fetch_orchestration_items
+  p_routes text[],                 -- on which the caller takes instances
+  p_now_ms bigint,
+  OUT out_routes text[],           -- of those that were admitted; null without any
+  OUT out_is_held boolean          -- whether a later claim may admit more although nothing happens before
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_name text;
+  v_routes text[];
+  v_limit limits;
+  v_key limit_keys;
+  v_next record;
+  -- The place in the round: behind the instance of this key at this place.
+  v_at_key text;
+  v_at_place bigint;
+  v_last_place CONSTANT bigint := 9223372036854775807;
+  v_due CONSTANT bigint := dx_limit_place(p_now_ms, 1048575);
+  v_visits integer;
+  v_has_admitted boolean;
+  v_room bigint;                   -- how many more the claim has use for
+  v_slots bigint;                  -- how many more all keys together may have; null: any number
+  v_next_ms bigint;
+  v_token_ms double precision;     -- when the next token is free; null without a rate
+  v_ids text[];
+BEGIN
+  out_is_held := false;
+  FOR v_name, v_routes IN
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_instances() AS parked
+    WHERE parked.route = ANY (p_routes)
+    GROUP BY parked.limit_name
+    ORDER BY parked.limit_name COLLATE "C"
+  LOOP
+    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name
+    FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name) IS NULL THEN
+      v_ids := ARRAY(
+        SELECT i.instance_id FROM instances AS i
+        WHERE i.limit_route IS NOT NULL AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+      );
+      PERFORM dx_unpark_instances(v_ids, false);
+      out_routes := out_routes || v_routes;
+      out_is_held := true;
+      CONTINUE;
+    END IF;
+    IF v_limit.name IS NULL OR NOT pg_try_advisory_xact_lock(dx_limit_lock('orchestration', v_name)) THEN
+      out_is_held := true;
+      CONTINUE;
+    END IF;
+
+    v_room := p_limit - (
+      SELECT count(*) FROM instances AS i
+      WHERE i.limit_place IS NOT NULL
+        AND i.limit_route IS NULL
+        AND i.limit_name = v_name
+        AND i.route = ANY (v_routes)
+        AND (
+          SELECT l.instance_id FROM instance_locks AS l
+          WHERE l.instance_id = i.instance_id AND l.locked_until > p_now_ms
+        ) IS NULL
+    );
+    v_slots := v_limit.concurrency - dx_count_slots('orchestration', v_name, NULL, v_limit.concurrency);
+    v_limit.free_ms := dx_tokens_back_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst, p_now_ms);
+    v_next_ms := NULL;
+    v_at_key := v_limit.last_key;
+    v_at_place := v_last_place;
+    v_visits := 0;
+    v_has_admitted := true;
+    WHILE v_room > 0 AND COALESCE(v_slots, 1) > 0 LOOP
+      IF v_visits = 1000 THEN
+        out_is_held := true;
+        EXIT;
+      END IF;
+      SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
+      CROSS JOIN LATERAL (
+        SELECT i.limit_key, i.limit_place, i.instance_id, i.limit_route FROM instances AS i
+        WHERE i.limit_route IS NOT NULL
+          AND i.limit_name = v_name
+          AND i.limit_route = own.route
+          AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
+        ORDER BY i.limit_key, i.limit_place LIMIT 1
+      ) AS waiting
+      ORDER BY waiting.limit_key, waiting.limit_place LIMIT 1;
+      IF NOT FOUND THEN
+        -- The round begins again, unless none in it could be admitted.
+        EXIT WHEN NOT v_has_admitted;
+        v_has_admitted := false;
+        v_at_key := '';
+        v_at_place := -1;
+        CONTINUE;
+      END IF;
+      v_at_key := v_next.limit_key;
+      v_at_place := v_last_place;
+      v_visits := v_visits + 1;
+      -- It starts later; not if only the clock was set back.
+      CONTINUE WHEN v_next.limit_place > v_due AND EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = v_next.instance_id AND q.due_at > to_timestamp(p_now_ms::float8 / 1000)
+      );
+
+      SELECT k.* INTO v_key FROM limit_keys AS k
+      WHERE k.kind = 'orchestration' AND k.name = v_name AND k.key = v_at_key;
+      IF v_key.is_own IS NOT TRUE THEN
+        v_key.concurrency := v_limit.key_concurrency;
+        v_key.rate := v_limit.key_rate;
+        v_key.rate_ms := v_limit.key_rate_ms;
+        v_key.burst := v_limit.key_burst;
+      END IF;
+      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_token_ms > p_now_ms THEN
+        v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+        EXIT;
+      END IF;
+      -- Its turn: now, or if its own bound holds it back, in the next round.
+      v_limit.last_key := v_at_key;
+      CONTINUE WHEN v_key.concurrency <= dx_count_slots('orchestration', v_name, v_at_key, v_key.concurrency);
+      IF v_key.rate IS NOT NULL THEN
+        v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
+        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        IF v_token_ms > p_now_ms THEN
+          v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
+          CONTINUE;
+        END IF;
+      END IF;
+
+      v_ids := ARRAY(
+        SELECT i.instance_id FROM instances AS i
+        WHERE i.instance_id = v_next.instance_id AND i.limit_route IS NOT NULL
+        FOR UPDATE SKIP LOCKED
+      );
+      IF v_ids = '{}' THEN
+        out_is_held := true;
+        CONTINUE;
+      END IF;
+      PERFORM dx_unpark_instances(v_ids, true);
+
+      v_has_admitted := true;
+      v_slots := v_slots - 1;
+      v_room := v_room - 1;
+      out_routes := out_routes || v_next.limit_route;
+      v_limit.free_ms := v_limit.free_ms + v_limit.rate_ms::float8 / v_limit.rate;
+      IF v_key.rate IS NOT NULL THEN
+        INSERT INTO limit_keys (kind, name, key, is_own, free_ms)
+        VALUES ('orchestration', v_name, v_at_key, false, v_key.free_ms + v_key.rate_ms::float8 / v_key.rate)
+        ON CONFLICT (kind, name, key) DO UPDATE SET free_ms = EXCLUDED.free_ms;
+      END IF;
+    END LOOP;
+
+    IF v_visits > 0 THEN
+      UPDATE limits AS l
+      SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
+      WHERE l.kind = 'orchestration' AND l.name = v_name;
+      -- Tokens that are back need no row; so rows of keys do not add up.
+      IF v_limit.key_rate IS NOT NULL THEN
+        DELETE FROM limit_keys AS k
+        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+        WHERE k.ctid = ANY (ARRAY(
+          SELECT old.ctid FROM limit_keys AS old
+          WHERE old.kind = 'orchestration' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
+          ORDER BY old.free_ms LIMIT 10
+          FOR UPDATE
+        ));
+      END IF;
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- Returns the names of tasks that have limits.
 CREATE OR REPLACE FUNCTION dx_limited_tasks() RETURNS text[] LANGUAGE sql STABLE
 -- settings of the caller
@@ -2964,65 +4405,6 @@ BEGIN
     ) AS task
     GROUP BY task.part;
   END IF;
-END
-$$;
-
--- Returns the payload of the wake-ups of a task.
-CREATE OR REPLACE FUNCTION dx_wakeup_of(
-  p_id uuid,
-  p_wakeup jsonb                   -- that of the task; null without one
-) RETURNS jsonb LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  SELECT COALESCE(p_wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', p_id))
-$$;
-
--- Writes wake-ups of a task that waits for a slot of its limit: each stands for any task of its name.
---
--- Returns whether one waits; null if it has not found one among 1,000 keys.
--- Bound: 1,000 keys. Locks: none.
-CREATE OR REPLACE FUNCTION dx_wake_limited_task(
-  p_name text, p_count bigint,
-  p_key text,                      -- that was served last: it looks behind it first
-  p_now_ms bigint,
-  p_at_ms bigint                   -- when they are delivered
-) RETURNS boolean LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_key text := p_key;
-  v_at timestamptz := 'infinity';
-  v_has_wrapped boolean := false;
-  v_next record;
-BEGIN
-  FOR v_visit IN 1 .. 1000 LOOP
-    SELECT t.limit_key, t.run_at, t.id, t.queue, t.wakeup INTO v_next FROM queue_tasks AS t
-    WHERE t.has_slot IS NOT NULL
-      AND t.name = p_name
-      AND NOT t.has_slot
-      AND (t.limit_key, t.run_at) > (v_key, v_at)
-      AND t.lost < 2
-    ORDER BY t.limit_key, t.run_at, t.id LIMIT 1;
-    IF NOT FOUND THEN
-      IF v_has_wrapped THEN
-        RETURN false;
-      END IF;
-      v_has_wrapped := true;
-      v_key := '';
-      v_at := '-infinity';
-      CONTINUE;
-    END IF;
-    v_key := v_next.limit_key;
-    v_at := 'infinity';
-    IF v_next.run_at <= v_now THEN
-      INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-      SELECT v_next.queue, dx_wakeup_of(v_next.id, v_next.wakeup), v_now, to_timestamp(p_at_ms::float8 / 1000)
-      FROM generate_series(1, p_count);
-      RETURN true;
-    END IF;
-  END LOOP;
-  RETURN NULL;
 END
 $$;
 
@@ -3742,6 +5124,7 @@ BEGIN
   END IF;
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
     v_admitted := dx_admit_at_once(
+      'activity',
       array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY
@@ -4391,48 +5774,6 @@ BEGIN
     ) AS ended
   ) AS part
   GROUP BY part.number;
-END
-$$;
-
--- Gives messages of the future that are not to wait (due_at) the present time, among the next 100 of each route: the
--- clock was set back since they were stored. One that arrives with a start that is to wait stays.
---
--- Returns how many there were. Bound: 100 rows per route. Locks: these messages (skip locked).
-CREATE OR REPLACE FUNCTION dx_bring_messages_forward(p_routes text[], p_now timestamptz) RETURNS integer
-LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_count integer;
-BEGIN
-  UPDATE orchestrator_queue AS q SET visible_at = p_now
-  WHERE q.id = ANY (ARRAY(
-    SELECT free.id FROM unnest(p_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT message.id, message.instance_id, message.due_at FROM orchestrator_queue AS message
-      WHERE message.route = wanted.route AND message.visible_at > p_now
-      ORDER BY message.visible_at, message.id LIMIT 100
-    ) AS next
-    CROSS JOIN LATERAL (
-      SELECT message.id FROM orchestrator_queue AS message
-      WHERE message.id = next.id
-      FOR UPDATE SKIP LOCKED
-    ) AS free
-    WHERE next.due_at = '-infinity'
-      -- Unless it arrives with a start that is to wait.
-      AND (
-        (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
-        OR (
-          SELECT start.id FROM orchestrator_queue AS start
-          WHERE start.instance_id = next.instance_id
-            AND start.due_at > p_now
-            AND start.work_item LIKE '{"StartOrchestration"%'
-          LIMIT 1
-        ) IS NULL
-      )
-  ));
-  GET DIAGNOSTICS v_count = ROW_COUNT;
-  RETURN v_count;
 END
 $$;
 
@@ -5659,7 +7000,15 @@ BEGIN
   DELETE FROM instance_locks AS l WHERE l.instance_id = p_instance_id AND l.locked_until <> dx_no_end();
   UPDATE instances AS i
   SET updated_at = v_now, status = 'Running', custom_status = p_custom_status,
-      custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer
+      custom_status_version = i.custom_status_version + (i.custom_status IS DISTINCT FROM p_custom_status)::integer,
+      -- It does not wait for a slot, and counts.
+      limit_name = limited.name, limit_key = COALESCE(i.limit_key, CASE WHEN limited.name IS NOT NULL THEN '' END)
+  FROM (
+    SELECT (
+      SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = instance.orchestration_name
+    ) AS name
+    FROM instances AS instance WHERE instance.instance_id = p_instance_id
+  ) AS limited
   WHERE i.instance_id = p_instance_id;
   UPDATE executions AS e SET status = 'Running', output = NULL, completed_at = NULL
   WHERE e.instance_id = p_instance_id AND e.execution_id = p_execution_id;
@@ -6011,7 +7360,9 @@ DECLARE
 BEGIN
   IF (
     SELECT i.parent_instance_id IS NULL AND (
-      i.status IN ('Failed', 'Cancelled') OR p_which = 'Ended' AND i.status = 'Completed'
+      i.status IN ('Failed', 'Cancelled')
+      -- Has ended, too, without a message that continues it.
+      OR p_which = 'Ended' AND NOT EXISTS (SELECT FROM dx_running_instances(ARRAY[p_instance_id]))
     )
     FROM instances AS i WHERE i.instance_id = p_instance_id
   ) IS NOT TRUE THEN
@@ -6460,668 +7811,6 @@ BEGIN
 END
 $$;
 
--- Lists the routes that have queued messages, in order.
---
--- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_routes_of_messages() RETURNS TABLE (route text) LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  WITH RECURSIVE present AS (
-    (SELECT q.route FROM orchestrator_queue AS q ORDER BY q.route LIMIT 1)
-    UNION ALL
-    SELECT (
-      SELECT q.route FROM orchestrator_queue AS q
-      WHERE q.route > present.route
-      ORDER BY q.route LIMIT 1
-    )
-    FROM present WHERE present.route IS NOT NULL
-  )
-  SELECT present.route FROM present
-  WHERE present.route IS NOT NULL
-$$;
-
--- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
--- every version. Build metadata is ignored.
---
--- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
--- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
--- than the release. A number has its length in front, and is lower than a word.
-CREATE OR REPLACE FUNCTION dx_semantic_version(p_version text) RETURNS text LANGUAGE sql IMMUTABLE
-AS $$
-  SELECT CASE
-    WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
-      (
-        SELECT string_agg(lpad(part.digits, 9, '0'), '.' ORDER BY part.place)
-        FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+'), '.')) WITH ORDINALITY AS part (digits, place)
-      )
-        || COALESCE(
-          (
-            SELECT string_agg(
-              CASE
-                WHEN part.identifier ~ '^[0-9]+$' THEN ' 1' || lpad(length(part.identifier)::text, 4, '0')
-                ELSE ' 2'
-              END || part.identifier,
-              ''
-              ORDER BY part.place
-            )
-            FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+-([^+]*)'), '.'))
-              WITH ORDINALITY AS part (identifier, place)
-          ),
-          '~'
-        )
-    ELSE ''
-  END
-$$;
-
--- Lists the routes of queued messages that a process takes: by the version that an instance is pinned to, and by its
--- program (dx_route).
---
--- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_served_routes(
-  p_min_version integer[],         -- this and the following: as in dx_fetch_orchestration_items
-  p_max_version integer[], p_names text[], p_versions text[], p_orphans boolean
-) RETURNS TABLE (route text) LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  SELECT present.route FROM dx_routes_of_messages() AS present
-  CROSS JOIN LATERAL (
-    SELECT
-      split_part(present.route, ' ', 1) AS pinned,
-      substr(present.route, strpos(present.route, ' ')) AS program
-  ) AS part
-  WHERE (present.route <> '' OR p_orphans)
-    AND (
-      p_min_version IS NULL
-      OR CASE
-        WHEN part.pinned IN ('', '-') THEN true
-        WHEN part.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
-          string_to_array(part.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-        -- A row written by hand; claims must not fail for that.
-        ELSE false
-      END
-    )
-    AND CASE
-      WHEN p_names IS NULL THEN true
-      WHEN part.program LIKE ' >%' THEN EXISTS (
-        SELECT FROM unnest(p_names, p_versions) AS served (name, version)
-        WHERE served.name = substr(part.program, strpos(substr(part.program, 2), ' ') + 2)
-          AND dx_semantic_version(served.version) COLLATE "C"
-            >= dx_semantic_version(substr(split_part(substr(part.program, 2), ' ', 1), 2))
-      )
-      ELSE part.program = ANY (
-        ARRAY(
-          SELECT unnest(ARRAY[' =' || served.version || ' ' || served.name, ' * ' || served.name])
-          FROM unnest(p_names, p_versions) AS served (name, version)
-        )
-      )
-    END
-$$;
-
--- Returns the instances of the next p_most visible messages of these routes, ordered by their oldest one: its place in
--- the scan and its route; how many of the messages are theirs; whether no live lock holds the instance, and if so its
--- own route.
--- Bound: p_most messages per route, and one look at the lock and the row of each instance. Locks: none.
-CREATE OR REPLACE FUNCTION dx_next_instances(
-  p_routes text[],
-  p_after_at timestamptz,          -- the scan begins behind this message
-  p_after_id bigint,
-  p_crowded text[],                -- instances to leave out
-  p_most integer,
-  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
-  p_now timestamptz, p_now_ms bigint
-) RETURNS TABLE (
-  instance_id text, messages bigint, visible_at timestamptz, id bigint, attempt_count integer, route text,
-  free boolean, instance_route text
-) LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  WITH message AS MATERIALIZED (
-    SELECT visible.instance_id, visible.visible_at, visible.id, visible.attempt_count, wanted.route
-    FROM unnest(p_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT q.instance_id, q.visible_at, q.id, q.attempt_count FROM orchestrator_queue AS q
-      WHERE q.route = wanted.route
-        AND q.visible_at <= p_now
-        AND (q.visible_at, q.id) > (p_after_at, p_after_id)
-        AND q.instance_id <> ALL (p_crowded)
-      ORDER BY q.visible_at, q.id LIMIT p_most
-    ) AS visible
-    ORDER BY visible.visible_at, visible.id LIMIT p_most
-  ),
-  numbered AS (SELECT message.*, row_number() OVER () AS position FROM message)
-  SELECT
-    looked.*,
-    CASE
-      WHEN looked.free THEN (SELECT i.route FROM instances AS i WHERE i.instance_id = looked.instance_id)
-    END
-  FROM (
-    SELECT
-      met.instance_id, met.messages, met.visible_at, met.first[2], met.first[3]::integer, met.route,
-      (
-        SELECT l.instance_id FROM instance_locks AS l
-        WHERE l.instance_id = met.instance_id
-          AND (l.locked_until > p_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
-      ) IS NULL AS free
-    FROM (
-      SELECT
-        numbered.instance_id, count(*) AS messages, min(numbered.visible_at) AS visible_at,
-        min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-        -- Messages that arrived before a start have no route.
-        max(numbered.route) AS route
-      FROM numbered
-      GROUP BY numbered.instance_id
-    ) AS met
-    ORDER BY met.first
-  ) AS looked
-$$;
-
--- Gives a queued message another route. Returns whether it got it: not if it has it already, or if another transaction
--- holds the message.
---
--- Bound: one row. Locks: the message (skip locked).
-CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS boolean LANGUAGE plpgsql
--- settings of the caller
-AS $$
-BEGIN
-  UPDATE orchestrator_queue AS q SET route = p_route
-  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
-  WHERE q.id = locked.id AND q.route <> p_route;
-  RETURN FOUND;
-END
-$$;
-
--- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
--- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
--- Bound: one row of instances and executions; the text of a start. Locks: none.
-CREATE OR REPLACE FUNCTION dx_message_route(p_instance_id text, p_work_item text) RETURNS text
-LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-AS $$
-DECLARE
-  v_route text;
-  v_item jsonb;
-BEGIN
-  SELECT COALESCE(
-    NULLIF(i.route, ''),
-    -- Duroxide wrote this row.
-    (
-      SELECT dx_route(
-        e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch, i.orchestration_name,
-        i.orchestration_version, false
-      )
-      FROM executions AS e
-      WHERE e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-    ),
-    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
-  )
-  INTO v_route
-  FROM instances AS i WHERE i.instance_id = p_instance_id;
-  IF v_route IS NOT NULL THEN
-    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
-  END IF;
-  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
-    BEGIN
-      v_item := p_work_item::jsonb;
-      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
-      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
-    EXCEPTION
-      -- The text is not JSON, or too deep. An insert must not fail for that.
-      WHEN data_exception OR program_limit_exceeded THEN
-        v_route := NULL;
-    END;
-    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
-    -- process serves names this long.
-    IF octet_length(v_route) <= 2400 THEN
-      RETURN v_route;
-    END IF;
-  END IF;
-  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
-  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
-    RETURN '- ?';
-  END IF;
-  RETURN '';
-END
-$$;
-
--- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
--- other transaction has locked. Null: another process has taken all of the instances.
---
--- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
--- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
---
--- Bound: p_max_bytes of messages, at most 4,096 per instance. Locks: lock rows of the instances (skip locked), their
--- messages (skip locked). Nothing waits.
-CREATE OR REPLACE FUNCTION dx_take_instances(
-  p_instances text[],
-  p_instance_routes text[],        -- of the message that led to each of them
-  p_routes text[],                 -- that the process takes
-  p_secret text,                   -- of the locks
-  p_until_ms bigint,
-  p_max_bytes bigint,              -- at least one message is returned
-  p_takes_over boolean,            -- as in dx_fetch_orchestration_items
-  p_now_ms bigint
-) RETURNS bigint[] LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_held text[];
-  v_owned text[] := '{}';
-  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
-  v_batch bigint[];
-  v_free bigint[];
-BEGIN
-  SELECT array_agg(l.instance_id) INTO v_held FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instances);
-  IF v_held IS NOT NULL THEN
-    WITH expired AS (
-      SELECT l.instance_id FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_held)
-        AND l.locked_until <= p_now_ms
-        AND (p_takes_over OR l.lock_token = '')
-      ORDER BY l.instance_id COLLATE "C" FOR UPDATE SKIP LOCKED
-    ),
-    taken_over AS (
-      UPDATE instance_locks AS l
-      SET lock_token = p_secret, locked_until = p_until_ms, locked_at = p_now_ms
-      FROM expired WHERE l.instance_id = expired.instance_id
-      RETURNING l.instance_id
-    )
-    SELECT COALESCE(array_agg(instance_id), '{}') INTO v_owned FROM taken_over;
-  END IF;
-  WITH owned AS (
-    INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
-    SELECT taken.instance_id, p_secret, p_until_ms, p_now_ms
-    FROM unnest(p_instances) AS taken (instance_id)
-    WHERE v_held IS NULL OR taken.instance_id <> ALL (v_held)
-    ORDER BY taken.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING RETURNING instance_id
-  )
-  SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}') INTO v_owned FROM owned;
-  IF v_owned = '{}' THEN
-    RETURN NULL;
-  END IF;
-
-  SELECT array_agg(sized.id ORDER BY sized.before, sized.id) INTO v_batch
-  FROM (
-    SELECT
-      due.id,
-      -- Bytes of the messages before this one.
-      sum(due.bytes) OVER (ORDER BY owned.position, due.place, due.id) - due.bytes AS before
-    FROM unnest(p_instances, p_instance_routes) WITH ORDINALITY AS owned (instance_id, route, position)
-    CROSS JOIN LATERAL (
-      -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
-      -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its
-      -- messages are of holders that lost theirs.
-      (
-        SELECT
-          prompt.id, prompt.bytes,
-          COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
-        FROM (
-          SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
-          ORDER BY q.id LIMIT 4096
-        ) AS prompt
-      )
-      UNION ALL
-      (
-        SELECT q.id, octet_length(q.work_item), q.due_at FROM orchestrator_queue AS q
-        WHERE q.instance_id = owned.instance_id AND q.due_at > '-infinity' AND q.due_at <= v_now
-        ORDER BY q.due_at, q.id LIMIT 4096
-      )
-      ORDER BY place, id LIMIT 4096
-    ) AS due
-    WHERE owned.instance_id = ANY (v_owned)
-      -- The version may have changed before the instance was locked.
-      AND COALESCE(
-        (
-          SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-          FROM instances AS i WHERE i.instance_id = owned.instance_id
-        ),
-        owned.route
-      ) = ANY (p_routes)
-  ) AS sized
-  WHERE sized.before = 0 OR sized.before < p_max_bytes;
-  SELECT array_agg(free.id) INTO v_free
-  FROM (
-    SELECT q.id FROM orchestrator_queue AS q
-    WHERE q.id = ANY (v_batch)
-    ORDER BY q.id FOR UPDATE SKIP LOCKED
-  ) AS free;
-  IF cardinality(v_free) < cardinality(v_batch) THEN
-    -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
-    -- to keep their order.
-    SELECT array_agg(behind.id) INTO v_free
-    FROM (
-      SELECT
-        q.id,
-        bool_and(q.id = ANY (v_free)) OVER (PARTITION BY q.instance_id ORDER BY chosen.position) AS in_order
-      FROM unnest(v_batch) WITH ORDINALITY AS chosen (id, position)
-      JOIN orchestrator_queue AS q ON q.id = chosen.id
-    ) AS behind
-    WHERE behind.in_order;
-  END IF;
-  RETURN COALESCE(v_free, '{}');
-END
-$$;
-
--- Returns what a turn of an instance reads besides its messages: one row, also without a row of the instance.
--- Bound: the history up to p_history_limit and 1 MiB, and the values. Locks: none.
-CREATE OR REPLACE FUNCTION dx_turn_inputs(
-  p_instance_id text,
-  p_history_limit integer          -- as in dx_fetch_orchestration_items
-) RETURNS TABLE (
-  orchestration_name text, orchestration_version text, execution_id bigint, history json, is_whole boolean,
-  key_values json
-) LANGUAGE sql STABLE
--- settings of the caller
-AS $$
-  SELECT
-    i.orchestration_name, i.orchestration_version, execution.execution_id,
-    CASE
-      WHEN known.is_whole THEN (
-        SELECT json_agg(event.event_data)
-        FROM (
-          SELECT h.event_data FROM history AS h
-          WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
-          ORDER BY h.event_id
-        ) AS event
-      )
-      ELSE (
-        SELECT json_build_array(h.event_data) FROM history AS h
-        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
-        ORDER BY h.event_id DESC LIMIT 1
-      )
-    END,
-    known.is_whole,
-    (
-      SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
-      FROM kv_store AS s WHERE s.instance_id = p_instance_id
-    )
-  FROM (SELECT 1) AS always
-  LEFT JOIN instances AS i ON i.instance_id = p_instance_id
-  CROSS JOIN LATERAL (
-    SELECT COALESCE(
-      i.current_execution_id, (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id), 1
-    ) AS execution_id
-  ) AS execution
-  CROSS JOIN LATERAL (
-    -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
-    -- what the instance is.
-    SELECT CASE
-      WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
-      WHEN (
-        SELECT h.event_id FROM history AS h
-        WHERE h.instance_id = p_instance_id
-          AND h.execution_id = execution.execution_id
-          AND h.event_id > p_history_limit
-        LIMIT 1
-      ) IS NOT NULL THEN false
-      ELSE (
-        SELECT COALESCE(sum(octet_length(h.event_data)), 0) FROM history AS h
-        WHERE h.instance_id = p_instance_id AND h.execution_id = execution.execution_id
-      ) <= 1048576
-    END AS is_whole
-  ) AS known
-$$;
-
--- Ends the locks of a claim on instances of which it got no message: before they were locked, another process settled
--- their messages or pinned their version.
---
--- Bound: the locks given, and the queued messages of their instances. Locks: the lock rows.
-CREATE OR REPLACE FUNCTION dx_release_instances(
-  p_instances text[],
-  p_secret text                    -- of the locks
-) RETURNS void LANGUAGE sql VOLATILE
--- settings of the caller
-AS $$
-  DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (p_instances)
-    AND l.lock_token = p_secret
-    AND NOT EXISTS (
-      SELECT FROM orchestrator_queue AS q
-      WHERE q.instance_id = l.instance_id AND q.lock_token = p_secret
-    );
-$$;
-
--- Returns when the first message of these routes became visible that no process holds; null without one.
--- Bound: per route, the visible messages that processes hold in front of the first other one. Locks: none.
-CREATE OR REPLACE FUNCTION dx_oldest_message(
-  p_routes text[], p_now timestamptz,
-  p_now_ms bigint                  -- the same time
-) RETURNS timestamptz LANGUAGE plpgsql STABLE
--- settings of the caller
-AS $$
-BEGIN
-  RETURN (
-    SELECT min(oldest.visible_at) FROM unnest(p_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT q.visible_at FROM orchestrator_queue AS q
-      WHERE q.route = wanted.route
-        AND q.visible_at <= p_now
-        AND dx_is_free(q.lock_token, q.locked_until, p_now_ms)
-      ORDER BY q.visible_at, q.id LIMIT 1
-    ) AS oldest
-  );
-END
-$$;
-
--- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
---
--- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. One row
--- of nulls means that a later look may find more: only such ones are there, or the claim has looked behind a mark. The
--- visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts are
--- returned as stored; this function does not parse them.
---
--- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
--- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
--- (dx_group_of). Without p_takes_over, an expired lock that has a holder counts as a live one; a pause has none.
---
--- Whatever the clock does, a claimed instance gets messages that are not to wait (due_at) in the order of their ids. A
--- claim that finds nothing may look ahead (dx_looks_ahead): it brings forward those that a clock set back has delayed.
---
--- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
--- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
--- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
--- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
--- ones skip the dead ones that an open transaction keeps (1 microsecond each).
---
--- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
--- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
-CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
-  p_limit integer,                 -- instances, >= 1
-  p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
-  p_max_version integer[],         -- newest pinned version to take, included
-  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
-  p_versions text[] DEFAULT NULL,
-  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
-  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
-  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
-  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
-  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
-  p_now_ms bigint DEFAULT NULL
-) RETURNS TABLE (
-  out_instance_id text,
-  out_lock_token text,             -- <36 characters of the lock>.<instance id>
-  out_now_ms bigint,               -- the clock of this claim
-  out_orchestration_name text,     -- null when there is no instances row
-  out_orchestration_version text, out_execution_id bigint,
-  out_history json,                -- event texts by event id; null without any
-  out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
-  out_message_ids json,            -- row ids, ascending
-  out_messages json,               -- work item texts, in the order of out_message_ids
-  out_enqueued_at_ms json,         -- when each of them was enqueued
-  out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
-) LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_started timestamptz := clock_timestamp();
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_until_ms bigint;
-  v_secret text := gen_random_uuid()::text;
-  v_routes text[];
-  v_candidate record;
-  v_after_at timestamptz := '-infinity';
-  v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
-  v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
-  v_found boolean;
-  v_seen text[] := '{}';
-  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
-  v_locked text[];
-  v_locked_routes text[];
-  v_missing integer := p_limit;
-  v_claimed integer;
-  v_held boolean := false; -- whether another transaction has locked some
-  v_bytes bigint := 0;
-  v_messages bigint[];
-  v_suspects integer := 0; -- that are claimed
-  v_most integer := 2147483647; -- suspects that may be
-  v_key text; -- what this claim asks for
-  v_mark text[];
-  -- Index entries read, including those of dead rows; null where the server does not count.
-  v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
-BEGIN
-  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-    v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
-  END IF;
-  IF v_mark IS NULL THEN
-    SELECT array_agg(served.route) INTO v_routes
-    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served;
-  ELSE
-    v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
-    v_routes := v_mark[2:];
-  END IF;
-
-  WHILE v_routes IS NOT NULL LOOP
-    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
-    v_locked := '{}';
-    v_locked_routes := '{}';
-    v_found := false;
-    FOR v_candidate IN
-      SELECT *
-      FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
-    LOOP
-      v_found := true;
-      v_after_at := v_candidate.visible_at;
-      v_after_id := v_candidate.id;
-      IF v_candidate.messages > 4 THEN
-        v_crowded := v_crowded || v_candidate.instance_id;
-      END IF;
-      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
-      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
-        -- them to no row of theirs, or to one that is locked here.
-        IF dx_reroute_message(v_candidate.id, v_candidate.instance_route) THEN
-          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
-        END IF;
-        CONTINUE;
-      END IF;
-      v_seen := v_seen || v_candidate.instance_id;
-      IF v_candidate.attempt_count >= 2 THEN
-        v_most := least(v_most, dx_group_of(v_candidate.attempt_count, p_suspects));
-        CONTINUE WHEN v_suspects >= v_most;
-      END IF;
-      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
-      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
-        v_locked := v_locked || v_candidate.instance_id;
-        v_locked_routes := v_locked_routes || v_candidate.route;
-        v_suspects := v_suspects + (v_candidate.attempt_count >= 2)::integer;
-        EXIT WHEN cardinality(v_locked) >= v_missing;
-      ELSE
-        v_held := true;
-      END IF;
-    END LOOP;
-    EXIT WHEN NOT v_found;
-    v_rows := least(greatest(2 * v_rows, 16), 10000);
-    CONTINUE WHEN v_locked = '{}';
-    -- The lock counts from here, so the time spent on skipping other instances does not shorten it.
-    v_until_ms := p_lock_timeout_ms
-      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_messages := dx_take_instances(
-      v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
-    );
-    v_held := v_held OR v_messages IS NULL;
-    CONTINUE WHEN v_messages IS NULL;
-    RETURN QUERY
-    WITH marked AS (
-      UPDATE orchestrator_queue AS q
-      SET lock_token = v_secret, locked_until = v_until_ms, attempt_count = q.attempt_count + 1
-      WHERE q.id = ANY (v_messages)
-      RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
-    ),
-    batch AS (
-      SELECT
-        marked.instance_id, json_agg(marked.id ORDER BY marked.id) AS message_ids,
-        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
-        json_agg(marked.work_item ORDER BY marked.id) AS messages,
-        json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
-      FROM marked GROUP BY marked.instance_id
-    )
-    SELECT
-      batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
-      turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
-      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
-    FROM batch
-    CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
-    ORDER BY array_position(v_seen, batch.instance_id);
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_locked) THEN
-      v_held := true;
-      PERFORM dx_release_instances(v_locked, v_secret);
-    END IF;
-    v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing <= 0;
-    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0) INTO v_bytes
-    FROM orchestrator_queue AS q WHERE q.id = ANY (v_messages);
-    -- Return what is claimed before its lock expires.
-    EXIT WHEN v_bytes >= p_max_bytes
-      OR (
-        v_claimed > 0
-        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
-      );
-  END LOOP;
-
-  IF v_missing = p_limit AND (v_held OR v_mark IS NOT NULL) THEN
-    RETURN NEXT;
-  END IF;
-
-  v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-  IF v_missing = p_limit
-    AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms)) THEN
-    v_claimed := dx_bring_messages_forward(v_routes, v_now);
-    IF v_claimed > 0 THEN
-      RETURN QUERY SELECT * FROM dx_fetch_orchestration_items(
-        p_limit, p_lock_timeout_ms, p_min_version, p_max_version, p_names, p_versions, p_suspects, p_max_bytes,
-        p_orphans, p_takes_over, p_history_limit, p_now_ms
-      );
-      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- may be more
-      RETURN;
-    END IF;
-  END IF;
-
-  IF v_mark IS NULL AND p_now_ms IS NULL
-    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000 THEN
-    PERFORM dx_set_mark(
-      'duroxide_prisma.orchestrator_queue', v_key, v_started, dx_oldest_message(v_routes, v_now, v_now_ms), v_routes
-    );
-  END IF;
-END
-$$;
-
 -- Starts instances as dx_start_orchestrations does, some of them with more: at a time, in place of an ended instance of
 -- the same id, or with a message. A part of dx_start_orchestrations.
 --
@@ -7234,6 +7923,9 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_id CONSTANT text := p_start ->> 'instance_id';
+  v_is_taken boolean;
+  v_limit text;                    -- its name if it has a limit
+  v_admitted boolean[];
 BEGIN
   IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
     OR NOT dx_is_plain(p_turn, p_worker_items)
@@ -7251,24 +7943,35 @@ BEGIN
   END IF;
 
   -- This sees everything that was committed before we took the advisory lock.
-  IF (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
-    OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
-    OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL
-  THEN
+  SELECT
+    (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_id) IS NOT NULL
+      OR (SELECT e.status FROM executions AS e WHERE e.instance_id = v_id LIMIT 1) IS NOT NULL
+      OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
+      OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
+      OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL,
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_start ->> 'orchestration_name')
+  INTO v_is_taken, v_limit;
+  IF v_is_taken THEN
     RETURN NULL;
+  END IF;
+  IF v_limit IS NOT NULL THEN
+    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key']);
+    IF v_admitted[1] IS FALSE THEN
+      RETURN NULL;
+    END IF;
   END IF;
 
   INSERT INTO instances (
-    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route
+    instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at, route,
+    limit_name, limit_key
   )
   VALUES (
     v_id, p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', 1, v_now, v_now,
     dx_route(
       (p_turn ->> 'major')::integer, (p_turn ->> 'minor')::integer, (p_turn ->> 'patch')::integer,
       p_turn ->> 'orchestration_name', p_turn ->> 'orchestration_version', false
-    )
+    ),
+    v_limit, COALESCE(p_start ->> 'limit_key', CASE WHEN v_limit IS NOT NULL THEN '' END)
   )
   ON CONFLICT (instance_id) DO NOTHING;
   IF NOT FOUND THEN
@@ -7321,7 +8024,14 @@ BEGIN
             ELSE start.orchestration_version
           END
         ),
-        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes
+        says.continues AND (first.turn).next_version IS NULL, start.ordinality, false, start.attributes,
+        -- What Duroxide runs has no limit.
+        CASE
+          WHEN start.major > 0 THEN (
+            SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = start.orchestration_name
+          )
+        END,
+        start.limit_key
       )::dx_instance
       ORDER BY start.ordinality
     )
@@ -7418,10 +8128,10 @@ $$;
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
 -- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or
+-- turn is stored if its limit, if it has one, has a slot at once (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction claims or
 -- deletes it. Otherwise its start is stored as one without a first turn.
 --
--- Messages that arrived before the start become claimable with it, not earlier.
+-- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
 -- dx_start_with_more.
@@ -7454,6 +8164,8 @@ DECLARE
   -- The first turns, by position of the start; without an execution where the start is stored without it.
   v_turns dx_turn[];
   v_instances dx_instance[];
+  v_has_limits boolean;            -- whether any orchestration has limits
+  v_places bigint[];               -- of those that wait for a limit
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -7482,7 +8194,10 @@ BEGIN
     );
   END IF;
 
-  v_starts := ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start);
+  SELECT
+    ARRAY(SELECT start FROM jsonb_populate_recordset(NULL::dx_start, p_starts) AS start),
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' LIMIT 1) IS NOT NULL
+  INTO v_starts, v_has_limits;
   IF p_turns IS NOT NULL THEN
     v_turns := dx_check_first_turns(
       ARRAY(SELECT turn FROM jsonb_populate_recordset(NULL::dx_turn, p_turns) AS turn),
@@ -7491,8 +8206,27 @@ BEGIN
   END IF;
 
   -- The children of first turns with the starts, because all are inserted in one order.
-  v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
-  v_created := dx_create_instances(v_instances, p_texts, v_now);
+  LOOP
+    v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
+    EXIT WHEN NOT v_has_limits;
+    v_places := dx_park_instances(
+      v_instances,
+      ARRAY(
+        SELECT greatest(COALESCE(start.delay_ms, 0), 0) FROM unnest(v_starts) WITH ORDINALITY AS start
+        ORDER BY start.ordinality
+      ),
+      v_now_ms
+    );
+    -- Without a slot no first turn; nor are its children created then.
+    FOR v_position IN
+      SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
+      WHERE turn.execution_id IS NOT NULL AND v_places[turn.ordinality] > 0
+    LOOP
+      v_turns[v_position].execution_id := NULL;
+    END LOOP;
+    EXIT WHEN NOT FOUND;
+  END LOOP;
+  v_created := dx_create_instances(v_instances, p_texts, v_now, v_places);
   SELECT
     array_agg(instance.turn) FILTER (WHERE NOT instance.is_child),
     array_agg(instance.instance_id) FILTER (WHERE instance.is_child),
@@ -7700,10 +8434,11 @@ $$;
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: nothing is stored under it, no message either. Bound: the events and values given.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
 -- Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
+  p_of text,                       -- the instance it is made from
   p_orchestration_name text,
   p_orchestration_version text,
   p_execution_id bigint,
@@ -7734,17 +8469,22 @@ BEGIN
     OR EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM instance_locks AS l WHERE l.instance_id = p_instance_id)
     OR EXISTS (SELECT FROM orchestrator_queue AS q WHERE q.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_store AS s WHERE s.instance_id = p_instance_id)
+    OR EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = p_instance_id)
   THEN
     RETURN false;
   END IF;
   INSERT INTO instances (
     instance_id, orchestration_name, orchestration_version, current_execution_id, created_at, updated_at,
-    custom_status, custom_status_version, route
+    custom_status, custom_status_version, route, limit_name, limit_key
   )
   VALUES (
     p_instance_id, p_orchestration_name, p_orchestration_version, p_execution_id, v_now, v_now,
     p_custom_status, (p_custom_status IS NOT NULL)::integer,
-    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false)
+    dx_route(p_major, p_minor, p_patch, p_orchestration_name, p_orchestration_version, false),
+    -- It does not wait for a slot, and counts.
+    (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_orchestration_name),
+    COALESCE((SELECT i.limit_key FROM instances AS i WHERE i.instance_id = p_of), '')
   )
   ON CONFLICT (instance_id) DO NOTHING;
   IF NOT FOUND THEN
@@ -7985,76 +8725,6 @@ BEGIN
 END
 $$;
 
--- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from now
--- on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
---
--- Bound: the queued activities of the name. Locks: worker rows by id.
-CREATE OR REPLACE FUNCTION dx_limit_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_is_shared boolean := dx_no_tag() IS NOT NULL;
-BEGIN
-  UPDATE worker_queue AS w
-  SET limit_name = p_name, limit_key = COALESCE(w.limit_key, ''),
-      visible_at = CASE WHEN w.lock_token IS NULL THEN 'infinity' ELSE w.visible_at END
-  WHERE w.id = ANY (ARRAY(
-    SELECT queued.id
-    FROM (SELECT routes.route FROM dx_routes_of_activities() AS routes UNION SELECT * FROM dx_routes_of_sessions())
-      AS present (route)
-    CROSS JOIN LATERAL (
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND one.session_id IS NULL
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-      UNION ALL
-      SELECT one.id FROM worker_queue AS one
-      WHERE one.route = present.route AND num_nulls(one.session_id) = 0
-        AND dx_is_taken(one.route, one.tag, ARRAY[p_name], true, NULL)
-        AND NOT (v_is_shared AND one.tag IS NULL)
-    ) AS queued
-    WHERE dx_is_served(present.route, ARRAY[p_name], true, NULL)
-    ORDER BY queued.id
-  ));
-  PERFORM dx_notify('worker_work', ARRAY[p_now]);
-END
-$$;
-
--- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits for
--- one. A part of dx_set_limit.
---
--- A task that another transaction has locked stays as it is until its next attempt.
--- Bound: the tasks that have not ended. Locks: the tasks of the name (skip locked).
-CREATE OR REPLACE FUNCTION dx_limit_tasks(p_name text, p_now_ms bigint) RETURNS void LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_count bigint;
-BEGIN
-  UPDATE queue_tasks AS t SET has_slot = t.status = 'Running', limit_key = COALESCE(t.limit_key, '')
-  WHERE t.id = ANY (ARRAY(
-    SELECT open.id FROM queue_tasks AS open
-    WHERE open.look_at IS NOT NULL AND open.name = p_name AND num_nulls(open.has_slot) = 1
-    FOR NO KEY UPDATE SKIP LOCKED
-  ));
-  v_count := (
-    SELECT count(*)
-    FROM (
-      SELECT FROM queue_tasks AS t
-      WHERE t.has_slot IS NOT NULL AND t.name = p_name AND NOT t.has_slot AND t.run_at <= v_now
-      LIMIT 100
-    ) AS waiting
-  );
-  UPDATE limits AS l SET next_ms = NULL, has_waiting = l.has_waiting OR v_count > 0
-  WHERE l.kind = 'task' AND l.name = p_name;
-  IF v_count > 0 THEN
-    -- What they begin wakes others.
-    PERFORM dx_wake_limited_task(p_name, v_count, '', p_now_ms, p_now_ms);
-  END IF;
-END
-$$;
-
 -- Those of the messages that name a task with one of these names which has a limit, and that say no more than that one
 -- of its name may begin: it waits for a slot, runs, or has ended.
 --
@@ -8140,6 +8810,19 @@ BEGIN
   PERFORM pg_notify(
     dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
   );
+  RETURN NULL;
+END
+$$;
+
+-- Trigger: notifies listeners that a slot of a limit of orchestrations is free, if an instance waits for one. Our own
+-- statements as well: few instances end while others wait.
+CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF EXISTS (SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name) THEN
+    PERFORM dx_notify('orch_work', ARRAY[now()]);
+  END IF;
   RETURN NULL;
 END
 $$;
@@ -8626,7 +9309,7 @@ BEGIN
     WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
   ) AS message
-  WHERE present.route <> '' AND NOT starts_with(present.route, '0.');
+  WHERE present.route <> '' AND NOT starts_with(present.route, '0.') AND NOT starts_with(present.route, '~');
 
   -- Each condition on the session fits one index only.
   WITH free AS (
@@ -9027,7 +9710,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key
-  p_most_keys integer
+  p_most_keys integer,
+  p_now_ms bigint DEFAULT NULL
 ) RETURNS json LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -9037,6 +9721,8 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
   RETURN (
     SELECT COALESCE(
@@ -9089,7 +9775,17 @@ BEGIN
             WHERE l.kind = 'activity' AND w.limit_name IS NOT NULL AND w.visible_at < 'infinity' AND w.limit_name = l.name
             UNION ALL
             SELECT t.limit_key, NOT t.has_slot, greatest(t.run_at, t.created_at) FROM queue_tasks AS t
-            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name AND (t.has_slot OR t.run_at <= now())
+            WHERE l.kind = 'task' AND t.has_slot IS NOT NULL AND t.name = l.name
+              AND (t.has_slot OR t.run_at <= to_timestamp(v_now_ms::float8 / 1000))
+            UNION ALL
+            -- Those that start later do not wait yet.
+            SELECT i.limit_key, true, to_timestamp((i.limit_place >> 20)::float8 / 1000) FROM instances AS i
+            WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL AND i.limit_name = l.name
+              AND i.limit_place >> 20 <= v_now_ms
+            UNION ALL
+            SELECT i.limit_key, false, i.created_at FROM instances AS i
+            WHERE l.kind = 'orchestration' AND i.limit_name IS NOT NULL AND i.limit_route IS NULL
+              AND i.status = 'Running' AND i.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each
@@ -9257,6 +9953,12 @@ BEGIN
       WHERE l.lock_token = '' AND l.locked_until > v_now_ms AND l.locked_until < dx_no_end()
       ORDER BY l.locked_until LIMIT 1
     )
+  );
+
+  -- A token of a limit is back.
+  out_orchestrator_ms := least(
+    out_orchestrator_ms,
+    (SELECT min(l.next_ms) FROM limits AS l WHERE l.kind = 'orchestration' AND l.next_ms > v_now_ms)
   );
 
   -- Each condition on the session fits one index only.
@@ -9957,6 +10659,27 @@ BEGIN
 END
 $$;
 
+-- Lets the instances begin that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it to
+-- all processes. Those that run keep its name: where it is set again, they count again.
+--
+-- Bound: the instances that wait, and their messages. Locks: these instances (skip locked; claims release the others),
+-- then their messages.
+CREATE OR REPLACE FUNCTION dx_release_limited_instances(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  PERFORM dx_unpark_instances(
+    ARRAY(
+      SELECT i.instance_id FROM instances AS i
+      WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+      FOR UPDATE SKIP LOCKED
+    ),
+    false
+  );
+  PERFORM dx_notify('orch_work', ARRAY[p_now]);
+END
+$$;
+
 -- Wakes the tasks that wait for a slot of a limit, which was removed: from now on they have none. A part of
 -- dx_remove_limit.
 --
@@ -9978,79 +10701,6 @@ BEGIN
     WHERE limited.has_slot IS NOT NULL AND limited.name = p_name
     FOR NO KEY UPDATE SKIP LOCKED
   ));
-END
-$$;
-
--- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
--- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
---
--- Returns whether it has changed something: without p_replaces, limits that are there already stay.
---
--- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes.
--- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
--- rows, worker rows by id.
-CREATE OR REPLACE FUNCTION dx_set_limit(
-  p_kind text,                     -- activity, orchestration or task
-  p_name text,
-  p_changes jsonb,                 -- {total, each_key, keys: {<key>: bound}}, each bound {concurrency, rate, rate_ms,
-                                   --   burst} or null
-  p_replaces boolean DEFAULT true,
-  p_now_ms bigint DEFAULT NULL
-) RETURNS boolean LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-BEGIN
-  PERFORM pg_advisory_xact_lock(dx_limit_lock(p_kind, p_name));
-  INSERT INTO limits (kind, name, since) VALUES (p_kind, p_name, v_now) ON CONFLICT (kind, name) DO NOTHING;
-  IF NOT FOUND AND NOT p_replaces THEN
-    RETURN false;
-  END IF;
-
-  UPDATE limits AS l
-  SET since = v_now,
-      concurrency = CASE WHEN changes.total THEN all_keys.concurrency ELSE l.concurrency END,
-      rate = CASE WHEN changes.total THEN all_keys.rate ELSE l.rate END,
-      rate_ms = CASE WHEN changes.total THEN all_keys.rate_ms ELSE l.rate_ms END,
-      burst = CASE WHEN changes.total THEN all_keys.burst ELSE l.burst END,
-      key_concurrency = CASE WHEN changes.each_key THEN one_key.concurrency ELSE l.key_concurrency END,
-      key_rate = CASE WHEN changes.each_key THEN one_key.rate ELSE l.key_rate END,
-      key_rate_ms = CASE WHEN changes.each_key THEN one_key.rate_ms ELSE l.key_rate_ms END,
-      key_burst = CASE WHEN changes.each_key THEN one_key.burst ELSE l.key_burst END
-  FROM (SELECT p_changes ? 'total' AS total, p_changes ? 'each_key' AS each_key) AS changes,
-    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'total', 'null'), '{}'))
-      AS all_keys (concurrency integer, rate integer, rate_ms bigint, burst integer),
-    jsonb_to_record(COALESCE(NULLIF(p_changes -> 'each_key', 'null'), '{}'))
-      AS one_key (concurrency integer, rate integer, rate_ms bigint, burst integer)
-  WHERE l.kind = p_kind AND l.name = p_name;
-
-  DELETE FROM limit_keys AS k
-  WHERE k.kind = p_kind AND k.name = p_name AND k.is_own AND p_changes -> 'keys' -> k.key = 'null';
-  INSERT INTO limit_keys (kind, name, key, is_own, concurrency, rate, rate_ms, burst)
-  SELECT p_kind, p_name, own.key, true, bound.concurrency, bound.rate, bound.rate_ms, bound.burst
-  FROM jsonb_each(COALESCE(p_changes -> 'keys', '{}')) AS own (key, value)
-  CROSS JOIN LATERAL jsonb_to_record(own.value)
-    AS bound (concurrency integer, rate integer, rate_ms bigint, burst integer)
-  WHERE own.value <> 'null'
-  ON CONFLICT (kind, name, key) DO UPDATE
-  SET is_own = true, concurrency = EXCLUDED.concurrency, rate = EXCLUDED.rate, rate_ms = EXCLUDED.rate_ms,
-      burst = EXCLUDED.burst;
-
-  IF p_kind = 'activity' THEN
-    PERFORM dx_limit_activities(p_name, v_now);
-  ELSIF p_kind = 'task' THEN
-    PERFORM dx_limit_tasks(p_name, v_now_ms);
-  END IF;
-  RETURN true;
 END
 $$;
 
@@ -10085,6 +10735,8 @@ BEGIN
     PERFORM dx_release_activities(p_name, v_now);
   ELSIF p_kind = 'task' THEN
     PERFORM dx_release_tasks(p_name, v_now_ms);
+  ELSIF p_kind = 'orchestration' THEN
+    PERFORM dx_release_limited_instances(p_name, v_now);
   END IF;
   RETURN true;
 END

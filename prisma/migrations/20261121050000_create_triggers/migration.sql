@@ -41,11 +41,21 @@ CREATE TRIGGER dx_notify_free_slot AFTER DELETE ON worker_queue
   )
   EXECUTE FUNCTION dx_notify_free_slot();
 
+-- The end of an instance that has a slot, by whomever.
+CREATE TRIGGER dx_notify_free_instance_slot AFTER UPDATE OF status ON instances
+  FOR EACH ROW WHEN (
+    OLD.limit_name IS NOT NULL AND OLD.limit_route IS NULL AND OLD.status = 'Running' AND NEW.status <> 'Running'
+  )
+  EXECUTE FUNCTION dx_notify_free_instance_slot();
+CREATE TRIGGER dx_notify_deleted_instance_slot AFTER DELETE ON instances
+  FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL AND OLD.limit_route IS NULL AND OLD.status = 'Running')
+  EXECUTE FUNCTION dx_notify_free_instance_slot();
+
 -- The function compares the status: a longer condition costs each statement more.
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
 
--- Whoever deletes an instance, also Duroxide, deletes its streams: they are too big to be left behind.
+-- Deletes the streams of a deleted instance, also if Duroxide deletes it: they are too big to be left behind.
 CREATE TRIGGER dx_delete_streams AFTER DELETE ON instances REFERENCING OLD TABLE AS gone
   FOR EACH STATEMENT EXECUTE FUNCTION dx_delete_streams();
 

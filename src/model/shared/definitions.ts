@@ -34,6 +34,13 @@ export const idOf = (
   start: { readonly instanceId?: string | undefined; readonly payload?: unknown }
 ): string => start.instanceId ?? definition.instanceId?.(start.payload as never) ?? ""
 
+/** How a definition derives the key of an instance for its limits; undefined without one. */
+export type LimitKey = ((payload: never) => string) | undefined
+
+/** The key of a start, unchecked; nothing without one. */
+export const limitKeyOf = (definition: { readonly limitKey: LimitKey }, payload: unknown): { limitKey?: string } =>
+  definition.limitKey === undefined ? {} : { limitKey: definition.limitKey(payload as never) }
+
 /** Throws a `RangeError` if the name cannot be stored. `kind` says what it names, such as `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
   const problem = problemOfName(name, maxNameBytes)

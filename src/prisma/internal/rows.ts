@@ -215,6 +215,7 @@ export const messageRow = (texts: Texts) => (message: EncodedMessage) => ({
     orchestration_version: message.start.orchestrationVersion,
     parent_instance_id: message.start.parentInstanceId,
     attributes: message.start.attributes?.map(attributeRow),
+    limit_key: message.start.limitKey,
     ...message.start.pinnedVersion
   },
   ...workItemOf(message.workItem, texts)

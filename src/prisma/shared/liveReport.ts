@@ -187,7 +187,8 @@ const messagesSql = (schemaSql: Prisma.Sql) =>
         WHERE l.instance_id = q.instance_id
       ) AS l ON true
     ) AS item
-    WHERE present.route <> ''
+    -- Those of instances that wait for a limit begin with ~.
+    WHERE present.route <> '' AND NOT starts_with(present.route, '~')
     GROUP BY present.route`
 
 const activitiesSql = (schemaSql: Prisma.Sql) => {

@@ -182,6 +182,8 @@ export interface StartedInstance {
   readonly pinnedVersion: CoreVersion
   /** Those that it begins with. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
+  /** The key by which a limit of the orchestration counts it. Absent: none. */
+  readonly limitKey?: string
 }
 
 /**
@@ -191,8 +193,8 @@ export interface StartedInstance {
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a
  * session, not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the
  * call, none is handed over: no activity overtakes another for which no slot is kept. A store that has too many under
- * way to know may hand over none. An activity that waits for a slot of a limit is not handed over, nor one that the set
- * also cancels. A delivery counts as after a claim.
+ * way to know may hand over none. Not handed over, nor counted among the first, is an activity that waits for a slot of
+ * a limit, or that a turn of the set cancels, stored or not. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -329,10 +331,12 @@ export interface OrchestrationStart {
   readonly message?: { readonly workItem: string; readonly bounds?: Bounds }
   /** Attributes that it begins with, stored with the instance. Absent: none. */
   readonly attributes?: ReadonlyArray<AttributeChange>
+  /** The key by which a limit of the orchestration counts it. Absent: none. */
+  readonly limitKey?: string
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
-   * needs an id under which nothing is stored, no message, lock or history, and a `clockMs` within 2 seconds of the
-   * store's clock; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
+   * needs an id under which nothing is stored, no message, lock or history, a `clockMs` within 2 seconds of the store's
+   * clock, and a slot at once if the orchestration has limits; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
    * driver may always ignore it. A set first
    * creates all its instances and inserts its start messages; then its first turns are stored in the steps of an ack.
    */

@@ -135,7 +135,11 @@ const queues = (driver: Driver) => {
     checked("getQueuedWork", [check.text("instanceId", instanceId)], () =>
       Effect.gen(function*() {
         const messages = yield* driver.readMessages({ instanceId, limit: mostMessages, maxBytes: longestMessage })
-        return { messages: messages.map(decodeMessage), activities: yield* driver.readActivities(instanceId) }
+        return {
+          messages: messages.map(decodeMessage),
+          activities: yield* driver.readActivities(instanceId),
+          waitsForLimit: yield* driver.readLimitWait(instanceId)
+        }
       }))
 
   const getQueueLoads: Service["getQueueLoads"] = Effect.gen(function*() {

@@ -142,7 +142,8 @@ const startedBy = (
       orchestrationVersion: item.version,
       parentInstanceId: item.parentInstance,
       pinnedVersion,
-      ...(item.attributes !== undefined && { attributes: changesOf(item.attributes) })
+      ...(item.attributes !== undefined && { attributes: changesOf(item.attributes) }),
+      ...(item.limitKey !== undefined && { limitKey: item.limitKey })
     }
   }
 }

@@ -82,14 +82,16 @@ const atOneMoment = Effect.fnUntraced(function*(reads: Reads, instanceId: string
 
 const mostTries = 5
 
-/** With the limit that an activity waits for. */
+/** With the limit that is waited for. */
 const withLimit = (reads: Reads, cause: Cause) =>
-  cause._tag !== "ActivityLimited"
-    ? Effect.succeed(cause)
-    : Effect.map(
+  cause._tag === "ActivityLimited"
+    ? Effect.map(
       reads.getLimit("activity", cause.activity.name, cause.key),
       (limit) => Cause.ActivityLimited({ ...cause, limit })
     )
+    : cause._tag === "Limited"
+    ? Effect.map(reads.getLimit("orchestration", cause.name, cause.key), (limit) => Cause.Limited({ ...cause, limit }))
+    : Effect.succeed(cause)
 
 interface Found {
   readonly state: InstanceInfo
@@ -116,8 +118,11 @@ const causeOf = (found: Found): Cause => {
     const asked = start?.item?._tag === "StartOrchestration" ? start.item.version : null
     const version = state.orchestrationVersion ?? asked
     const servedBy = serversOfOrchestration(processes, state.orchestrationName, version)
+    const { waitsForLimit } = found.queued
     return servedBy === 0
       ? Cause.Unserved({ name: state.orchestrationName, version })
+      : waitsForLimit !== null
+      ? Cause.Limited({ name: state.orchestrationName, ...waitsForLimit, sinceMs: start!.visibleAtMs, limit: null })
       : Cause.Queued({ sinceMs: Math.min(...due.map(({ visibleAtMs }) => visibleAtMs)), servedBy })
   }
   if (start !== undefined) return Cause.StartsLater({ atMs: start.visibleAtMs })
@@ -336,6 +341,8 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
       `has messages, and no living process serves ${one.name}${one.version === null ? "" : ` ${one.version}`}`,
     Queued: ({ servedBy, sinceMs }) =>
       `has had messages ${since(sinceMs, nowMs)}, and waits for a free slot; ${processes(servedBy)} ${name}`,
+    Limited: ({ ahead, key, limit, sinceMs }) =>
+      `waits for ${limit === null ? "a slot" : slotOf(limit, key)}, ${ahead} before it, ${since(sinceMs, nowMs)}`,
     StartsLater: ({ atMs }) => `starts at ${at(atMs, nowMs)}`,
     ActivityUnserved: ({ activity }) =>
       `waits for ${named(activity)}, which no living process takes, ${since(activity.scheduledAtMs, nowMs)}${

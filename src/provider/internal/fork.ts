@@ -89,6 +89,7 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
   ).map(({ eventId }) => eventId)
   const isForked = yield* driver.forkInstance({
     instanceId: newId,
+    of: instanceId,
     orchestrationName: started.name,
     orchestrationVersion: started.version,
     executionId: state.executionId,

@@ -6,6 +6,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Metrics from "../../model/Metrics.ts"
 import * as interruptSignal from "../../model/shared/interruptSignal.ts"
+import { problemOfLimitKey } from "../../model/shared/limits.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Queue } from "../../waking/Notifier.ts"
@@ -203,6 +204,7 @@ const problemsOf = ({ delay, message, pinnedVersion, start, startAtMs }: Start):
   check.version("pinnedVersion", pinnedVersion),
   check.delay(delay),
   check.instant("startAtMs", startAtMs),
+  start.limitKey === undefined ? undefined : limitKeyProblem(start.limitKey),
   startAtMs !== undefined && Option.isSome(delay)
     ? ["startAtMs", "it comes with a delay: give one of them"]
     : undefined,
@@ -210,6 +212,11 @@ const problemsOf = ({ delay, message, pinnedVersion, start, startAtMs }: Start):
     ? undefined
     : ["message", "it is for another instance than its start"]
 ]
+
+const limitKeyProblem = (key: string): check.Problem => {
+  const problem = problemOfLimitKey(key)
+  return problem === undefined ? undefined : ["limitKey", problem]
+}
 
 const encoded = ({ delay, message, pinnedVersion, replaces, start, startAtMs }: Start): OrchestrationStart => ({
   instanceId: start.instance,
@@ -221,7 +228,8 @@ const encoded = ({ delay, message, pinnedVersion, replaces, start, startAtMs }: 
   ...(startAtMs !== undefined && { startAtMs: Math.ceil(startAtMs) }),
   ...(replaces !== undefined && { replaces }),
   ...(message !== undefined && { message: { workItem: encodeItem(message), bounds } }),
-  ...(start.attributes !== undefined && { attributes: changesOf(start.attributes) })
+  ...(start.attributes !== undefined && { attributes: changesOf(start.attributes) }),
+  ...(start.limitKey !== undefined && { limitKey: start.limitKey })
 })
 
 /** Whether the start may bring its first turn along. */

@@ -5,6 +5,7 @@ import type { BlockReport } from "../../model/Block.ts"
 import type { TagFilter } from "../../model/Instance.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type {
+  ActivityKey,
   ClaimedWorkItem,
   EncodedActivity,
   FetchWorkItems,
@@ -130,17 +131,23 @@ export const waiting = ({ activities }: tables.Tables, now: number): ReadonlyArr
 export const isServed = (activity: EncodedActivity, { activities, tags }: HandOver): boolean =>
   activities.includes(activity.name) && accepts(tags, activity.tag)
 
+/** Whether it is the activity of a schedule event. */
+export const isOf = (activity: EncodedActivity, key: ActivityKey): boolean =>
+  activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
+  activity.activityId === key.activityId
+
 /** Claims new activities, given by their row ids. */
 export const handOver = (
   store: tables.Tables,
   ids: ReadonlyArray<number>,
   request: HandOver,
+  cancelled: ReadonlyArray<ActivityKey>,
   now: number
 ): ReadonlyArray<HandedOver> =>
   ids.map((id, index) => ({ id, index, activity: store.activities.get(id)! }))
     .filter(({ activity }) =>
       activity.sessionId === null && activity.servedBy === undefined && !limits.isParked(activity) &&
-      isServed(activity, request)
+      isServed(activity, request) && !cancelled.some((key) => isOf(activity, key))
     )
     .slice(0, request.limit)
     .map(({ activity, id, index }) => ({

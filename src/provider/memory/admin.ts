@@ -22,6 +22,7 @@ import type {
   Selection
 } from "../AdminDriver.ts"
 import * as deletions from "./deletions.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import * as limits from "./limits.ts"
 import * as messagesOf from "./messages.ts"
 import * as readsOf from "./reads.ts"
@@ -160,7 +161,7 @@ const queues = (store: tables.Tables) => {
       [...groupsOf(messages.values(), (message) => JSON.stringify(programOf(store, message))).values()]
         .map((rows) => ({
           ...programOf(store, rows[0]!),
-          ...loadOf(rows, now, (row) => isDue(row, now), (row) => isLocked(row, now))
+          ...loadOf(rows, now, (row) => isDue(row, now) && row.waits === undefined, (row) => isLocked(row, now))
         }))
         .sort((a, b) =>
           inOrder(a.orchestration, b.orchestration, "last") || inOrder(a.version, b.version, "first") ||
@@ -203,6 +204,8 @@ const queues = (store: tables.Tables) => {
           .map((message) => shown(message, maxBytes, now))
       }),
 
+    readLimitWait: (instanceId) => Effect.sync(() => limitedInstances.waitOf(store, instanceId)),
+
     readActivities: (instanceId) =>
       tables.statement((now) =>
         [...activities.values()].flatMap((activity) => {
@@ -233,11 +236,11 @@ const limitsOf = (store: tables.Tables) =>
       }),
 
     readLimits: ({ key, mostKeys, of }) =>
-      Effect.sync(() =>
+      tables.statement((now) =>
         kinds.filter((kind) => of === null || of.kind === kind).flatMap((kind) =>
           [...store.limits[kind].keys()].sort()
             .filter((name) => of === null || name === of.name)
-            .flatMap((name) => limits.read(store, kind, name, key, mostKeys) ?? [])
+            .flatMap((name) => limits.read(store, kind, name, key, mostKeys, now) ?? [])
         )
       )
   }) satisfies Partial<AdminDriver["Service"]>
@@ -345,6 +348,8 @@ const ofDeletions = (store: tables.Tables) => {
         if (instance.customStatus !== cut.customStatus) instance.customStatusVersion++
         instance.customStatus = cut.customStatus
         instance.updatedAtMs = now
+        delete instance.limitName
+        Object.assign(instance, limitedInstances.counted(store, instance.name))
         const execution = tables.executionOf(store, instanceId, executionId)
         if (execution !== undefined) Object.assign(execution, { status: "Running", output: null, completedAtMs: null })
         const events = history.get(instanceId)?.get(executionId)
@@ -379,7 +384,8 @@ const ofDeletions = (store: tables.Tables) => {
     forkInstance: ({ executionId, instanceId, ...fork }) =>
       tables.statement((now) => {
         const isTaken = instances.has(instanceId) || executions.has(instanceId) || history.has(instanceId) ||
-          locks.has(instanceId) || [...store.messages.values()].some((message) => message.instanceId === instanceId)
+          locks.has(instanceId) || [...store.messages.values()].some((message) => message.instanceId === instanceId) ||
+          [store.stored, store.changed].some((values) => (values.get(instanceId)?.size ?? 0) > 0)
         if (isTaken) return false
         instances.set(instanceId, {
           ...tables.newInstance(fork.orchestrationName, now),
@@ -387,7 +393,9 @@ const ofDeletions = (store: tables.Tables) => {
           asksFor: fork.orchestrationVersion,
           executionId,
           customStatus: fork.customStatus,
-          customStatusVersion: fork.customStatus === null ? 0 : 1
+          customStatusVersion: fork.customStatus === null ? 0 : 1,
+          limitKey: instances.get(fork.of)?.limitKey ?? "",
+          ...limitedInstances.counted(store, fork.orchestrationName)
         })
         tables.changeAttributes(store, instanceId, fork.attributes)
         tables.createExecution(store, instanceId, executionId, now).pinned = fork.pinnedVersion

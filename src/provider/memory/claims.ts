@@ -5,6 +5,7 @@ import * as coreVersion from "../../model/shared/coreVersion.ts"
 import { isOlder } from "../../model/shared/versions.ts"
 import { makeAdmission } from "../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../ProviderDriver.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import { isParked } from "./limits.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
 import * as tables from "./tables.ts"
@@ -119,26 +120,59 @@ const fetch = (
   options: FetchOrchestrationItems,
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
-  const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects, takesOver = true, versions } = options
-  const visible = [...store.messages]
-    .filter(([, message]) =>
-      tables.isDue(message, now) && (message.visibleAtMs <= now || !startsLater(store, message.instanceId, now)) && (
-        isServed(store, message, serves) ??
-          (serves === undefined && (orphans || store.history.has(message.instanceId)))
+  limitedInstances.admit(store, options, (instanceId) => {
+    const start = [...store.messages.values()].find((message) => message.instanceId === instanceId)
+    return start !== undefined && isFor(store, start, options)
+  }, now)
+  const claimed = claimVisible(store, options, now)
+  return claimed.length === 0 && bringForward(store, options, now) ? claimVisible(store, options, now) : claimed
+}
+
+/** Gives messages that are not to wait the present time, if a clock that was set back has delayed them. */
+const bringForward = (store: tables.Tables, options: FetchOrchestrationItems, now: number): boolean => {
+  const delayed = [...store.messages.values()].filter((message) =>
+    message.visibleAtMs > now && message.waits === undefined && tables.isDue(message, now) &&
+    isFor(store, message, options) &&
+    // Unless it arrives with a start that is to wait.
+    (store.history.has(message.instanceId) || !startsLater(store, message.instanceId, now))
+  )
+  for (const message of delayed) message.visibleAtMs = now
+  return delayed.length > 0
+}
+
+const claimVisible = (
+  store: tables.Tables,
+  options: FetchOrchestrationItems,
+  now: number
+): ReadonlyArray<ClaimedInstance> => {
+  const { limit, maxBytes = defaultMaxBytes, suspects, takesOver = true } = options
+  const visibleNow = () =>
+    [...store.messages]
+      .filter(([, message]) =>
+        message.visibleAtMs <= now && message.waits === undefined && isFor(store, message, options)
       )
-    )
-    .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
-    .map(([, message]) => message)
+      .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+      .map(([, message]) => message)
   const claimed: Array<ClaimedInstance> = []
   const admission = makeAdmission(suspects)
+  const seen = new Set<string>()
   let bytes = 0
-  for (const instanceId of new Set(visible.map(({ instanceId }) => instanceId))) {
+  let visible = visibleNow()
+  let ids = [...new Set(visible.map(({ instanceId }) => instanceId))]
+  while (ids.length > 0) {
+    const instanceId = ids.shift()!
     if (claimed.length === limit || bytes >= maxBytes) break
     const lock = store.locks.get(instanceId)
     if (lock !== undefined && (lock.untilMs > now || !takesOver && lock.token !== "")) continue
-    const executionId = store.instances.get(instanceId)?.executionId ?? 0
-    const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
-    if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) continue
+    const instance = store.instances.get(instanceId)
+    if (instance !== undefined && limitedInstances.isParked(instance)) {
+      if (!limitedInstances.meet(store, instanceId)) continue
+      // It goes: it may be older than those that come now.
+      visible = visibleNow()
+      ids = [...new Set(visible.map(({ instanceId }) => instanceId))].filter((id) => !seen.has(id))
+      continue
+    }
+    seen.add(instanceId)
     const first = visible.find((message) => message.instanceId === instanceId)!
     if (!admission(first.attemptCount)) continue
     const item = claim(store, instanceId, options, now, maxBytes - bytes)
@@ -199,6 +233,18 @@ const claim = (
       lastUpdatedAtMs
     }))
   }
+}
+
+/** Whether the claim may take the message. */
+const isFor = (
+  store: tables.Tables,
+  message: tables.Message,
+  { orphans = false, serves, versions }: FetchOrchestrationItems
+): boolean => {
+  const { instanceId } = message
+  const pinned = tables.currentOf(store, instanceId)?.pinned ?? null
+  if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) return false
+  return isServed(store, message, serves) ?? (serves === undefined && (orphans || store.history.has(instanceId)))
 }
 
 /** Whether a process that serves `served` may take the message; undefined when nothing says what it is for. */

@@ -61,7 +61,7 @@ export const remove = (store: tables.Tables, instanceIds: ReadonlyArray<string>)
     paused.delete(tables.pausedKey(keyOf(PauseTarget.Instance({ instanceId }))))
   }
   // Slots of theirs may be free.
-  if (store.limits.activity.size > 0) tables.announce(store)
+  if (store.limits.activity.size + store.limits.orchestration.size > 0) tables.announce(store)
   return { _tag: "Deleted", deleted }
 }
 

@@ -4,7 +4,30 @@
 import type { LimitKind } from "../../model/Limit.ts"
 import type { BoundRow, EncodedChanges, LimitRow } from "../../model/shared/limits.ts"
 import type { EncodedActivity } from "../ProviderDriver.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import * as tables from "./tables.ts"
+
+/** What one limit has, as a claim sees it. */
+export interface Line {
+  readonly name: string
+  readonly limit: tables.Limit
+  /** Those that wait and that the claim takes, the oldest of each key first. */
+  readonly waiting: ReadonlyArray<Waiting>
+  /** How many have a slot, of all keys or of one. */
+  readonly inUse: (key?: string) => number
+  /** How many of these have not begun, and hold their tokens. */
+  readonly notBegun: (key?: string) => number
+  /** How many more the claim has use for. */
+  readonly room: number
+}
+
+export interface Waiting {
+  readonly key: string
+  /** False if it is to begin later. */
+  readonly isDue: boolean
+  readonly isWaiting: () => boolean
+  readonly admit: () => void
+}
 
 /** What a claim needs and may take. */
 export interface Wanted {
@@ -21,12 +44,8 @@ export const atOnce = (store: tables.Tables): (activity: EncodedActivity) => boo
   return (activity) => {
     const limit = limitOf(store, activity)
     if (limit === undefined) return true
-    const { eachKey, total } = limit
-    if (waiting.has(activity.name) || hasRate(total) || hasRate(eachKey)) return false
-    const key = keyOf(activity)
-    const own = limit.own.get(key)
-    const [inUse, ofKey] = [slots(store, activity.name), slots(store, activity.name, key)]
-    return !hasRate(own ?? null) && hasRoom(total, inUse.length) && hasRoom(own ?? eachKey, ofKey.length)
+    return !waiting.has(activity.name) &&
+      hasSlotAtOnce(limit, keyOf(activity), (key) => slots(store, activity.name, key).length)
   }
 }
 
@@ -65,11 +84,78 @@ export const admit = (store: tables.Tables, wanted: Wanted, now: number): number
     if (limit === undefined) {
       for (const activity of ofName) release(activity, now)
     } else {
-      const nextMs = admitOf(store, name, limit, ofName, wanted, now)
+      const nextMs = admitOf(lineOf(store, name, limit, ofName, wanted, now), now)
       if (nextMs !== undefined) next.push(nextMs)
     }
   }
   return next.length === 0 ? undefined : Math.min(...next)
+}
+
+/** Gives slots of one limit. Returns when the first token is back that one waits for. */
+export const admitOf = ({ inUse, limit, notBegun, waiting, ...line }: Line, now: number): number | undefined => {
+  let nextMs: number | undefined
+  const awaits = (tokenMs: number) => {
+    nextMs = Math.min(nextMs ?? Infinity, Math.ceil(tokenMs))
+  }
+  let { room } = line
+  let freeMs = tokensBack(limit.total, limit.freeMs, notBegun(), now)
+  const keys = [...new Set(waiting.map(({ key }) => key))].sort()
+  const behind = keys.findIndex((key) => key > limit.lastKey)
+  let round = behind === -1 ? [] : keys.slice(behind)
+  let hasAdmitted = true
+  let hasVisited = false
+  while (room > 0 && inUse() < (limit.total?.concurrency ?? Infinity)) {
+    const key = round.shift()
+    if (key === undefined) {
+      if (!hasAdmitted || keys.length === 0) break
+      hasAdmitted = false
+      round = [...keys]
+      continue
+    }
+    const next = waiting.find((one) => one.isWaiting() && one.key === key)
+    if (next === undefined) continue
+    hasVisited = true
+    if (!next.isDue) continue
+    if (tokenAt(limit.total, freeMs) > now) {
+      awaits(tokenAt(limit.total, freeMs))
+      break
+    }
+    // Its turn: now, or if its own bound holds it back, in the next round.
+    limit.lastKey = key
+    const bound = limit.own.get(key) ?? limit.eachKey
+    if (inUse(key) >= (bound?.concurrency ?? Infinity)) continue
+    const keyFreeMs = tokensBack(bound, limit.keyFreeMs.get(key) ?? 0, notBegun(key), now)
+    if (tokenAt(bound, keyFreeMs) > now) {
+      awaits(tokenAt(bound, keyFreeMs))
+      continue
+    }
+    next.admit()
+    hasAdmitted = true
+    room--
+    if (hasRate(limit.total)) freeMs += intervalOf(limit.total)
+    if (hasRate(bound)) limit.keyFreeMs.set(key, keyFreeMs + intervalOf(bound))
+  }
+  if (hasVisited) {
+    limit.freeMs = freeMs
+    limit.nextMs = nextMs
+    if (hasRate(limit.eachKey)) {
+      for (const [key, freeMs] of limit.keyFreeMs) {
+        if (freeMs <= now && !limit.own.has(key)) limit.keyFreeMs.delete(key)
+      }
+    }
+  }
+  return nextMs
+}
+
+/** Whether one more of a key has a slot at once, where so many have one and none of the limit waits. */
+export const hasSlotAtOnce = (
+  { eachKey, own, total }: tables.Limit,
+  key: string,
+  inUse: (key?: string) => number
+): boolean => {
+  const ofKey = own.get(key)
+  return !hasRate(total) && !hasRate(eachKey) && !hasRate(ofKey ?? null) && hasRoom(total, inUse()) &&
+    hasRoom(ofKey ?? eachKey, inUse(key))
 }
 
 export const set = (
@@ -96,6 +182,7 @@ export const set = (
     if (bound !== null) limit.own.set(key, bound)
     else if (limit.own.delete(key)) limit.keyFreeMs.delete(key)
   }
+  if (kind === "orchestration") limitedInstances.limit(store, name)
   if (kind !== "activity") return
   for (const activity of store.activities.values()) {
     if (activity.name !== name || activity.servedBy !== undefined) continue
@@ -108,6 +195,7 @@ export const remove = (store: tables.Tables, kind: LimitKind, name: string, now:
   for (const activity of kind === "activity" ? store.activities.values() : []) {
     if (activity.limitName === name && isParked(activity)) release(activity, now)
   }
+  if (kind === "orchestration") limitedInstances.releaseAll(store, name)
   return store.limits[kind].delete(name)
 }
 
@@ -116,15 +204,20 @@ export const read = (
   kind: LimitKind,
   name: string,
   key: string | null,
-  mostKeys: number
+  mostKeys: number,
+  now: number
 ): LimitRow | undefined => {
   const limit = store.limits[kind].get(name)
   if (limit === undefined) return undefined
-  const queued = kind !== "activity" ? [] : [...store.activities.values()].filter(({ limitName }) => limitName === name)
-  const uses = [...new Set([...queued.map(keyOf), ...limit.own.keys()])].map((of) => ({
+  const used = kind === "activity"
+    ? usesOfActivities(store, name)
+    : kind === "orchestration"
+    ? limitedInstances.uses(store, name, now)
+    : []
+  const uses = [...new Set([...used.map(({ key }) => key), ...limit.own.keys()])].map((of) => ({
     key: of,
     own: limit.own.get(of) ?? null,
-    ...useOf(queued.filter((activity) => keyOf(activity) === of))
+    ...useOf(used.filter(({ key }) => key === of))
   })).sort((a, b) => b.waiting - a.waiting || b.inUse - a.inUse || (a.key < b.key ? -1 : 1))
   return {
     kind,
@@ -132,79 +225,13 @@ export const read = (
     sinceMs: limit.sinceMs,
     total: orNone(limit.total),
     eachKey: orNone(limit.eachKey),
-    ...useOf(queued),
+    ...useOf(used),
     keyCount: uses.filter((use) => use.key !== "").length,
     keys: uses.filter((use, place) => key === null ? use.own !== null || place < mostKeys : use.key === key)
   }
 }
 
 // internal
-
-const admitOf = (
-  store: tables.Tables,
-  name: string,
-  limit: tables.Limit,
-  parked: ReadonlyArray<tables.Activity>,
-  wanted: Wanted,
-  now: number
-): number | undefined => {
-  let nextMs: number | undefined
-  const awaits = (tokenMs: number) => {
-    nextMs = Math.min(nextMs ?? Infinity, Math.ceil(tokenMs))
-  }
-  const mayClaim = (activity: tables.Activity) =>
-    activity.visibleAtMs <= now && tables.isFree(activity, now) && wanted.isServed(activity)
-  const notBegun = (activities: ReadonlyArray<tables.Activity>) =>
-    activities.filter((one) => one.attemptCount === 0 && one.visibleAtMs <= now && tables.isFree(one, now)).length
-  let room = wanted.most - slots(store, name).filter(mayClaim).length
-  let freeMs = tokensBack(limit.total, limit.freeMs, notBegun(slots(store, name)), now)
-  const keys = [...new Set(parked.map(keyOf))].sort()
-  const behind = keys.findIndex((key) => key > limit.lastKey)
-  let round = behind === -1 ? [] : keys.slice(behind)
-  let hasAdmitted = true
-  let hasVisited = false
-  while (room > 0 && slots(store, name).length < (limit.total?.concurrency ?? Infinity)) {
-    const key = round.shift()
-    if (key === undefined) {
-      if (!hasAdmitted || keys.length === 0) break
-      hasAdmitted = false
-      round = [...keys]
-      continue
-    }
-    const activity = parked.find((one) => isParked(one) && keyOf(one) === key)
-    if (activity === undefined) continue
-    hasVisited = true
-    if (tokenAt(limit.total, freeMs) > now) {
-      awaits(tokenAt(limit.total, freeMs))
-      break
-    }
-    // Its turn: now, or if its own bound holds it back, in the next round.
-    limit.lastKey = key
-    const bound = limit.own.get(key) ?? limit.eachKey
-    const ofKey = slots(store, name, key)
-    if (ofKey.length >= (bound?.concurrency ?? Infinity)) continue
-    const keyFreeMs = tokensBack(bound, limit.keyFreeMs.get(key) ?? 0, notBegun(ofKey), now)
-    if (tokenAt(bound, keyFreeMs) > now) {
-      awaits(tokenAt(bound, keyFreeMs))
-      continue
-    }
-    activity.visibleAtMs = Math.min(activity.createdAtMs, now)
-    hasAdmitted = true
-    room--
-    if (hasRate(limit.total)) freeMs += intervalOf(limit.total)
-    if (hasRate(bound)) limit.keyFreeMs.set(key, keyFreeMs + intervalOf(bound))
-  }
-  if (hasVisited) {
-    limit.freeMs = freeMs
-    limit.nextMs = nextMs
-    if (hasRate(limit.eachKey)) {
-      for (const [key, freeMs] of limit.keyFreeMs) {
-        if (freeMs <= now && !limit.own.has(key)) limit.keyFreeMs.delete(key)
-      }
-    }
-  }
-  return nextMs
-}
 
 export const keyOf = ({ limitKey = "" }: EncodedActivity): string => limitKey
 
@@ -219,12 +246,54 @@ const release = (activity: tables.Activity, now: number) => {
   delete activity.limitName
 }
 
-const useOf = (queued: ReadonlyArray<tables.Activity>) => {
-  const parked = queued.filter(isParked)
+/** One that has a slot, or that waits since then. */
+export interface Use {
+  readonly key: string
+  readonly waitsSinceMs: number | null
+}
+
+const usesOfActivities = ({ activities }: tables.Tables, name: string): ReadonlyArray<Use> =>
+  [...activities.values()].filter(({ limitName }) => limitName === name).map((activity) => ({
+    key: keyOf(activity),
+    waitsSinceMs: isParked(activity) ? activity.createdAtMs : null
+  }))
+
+const useOf = (used: ReadonlyArray<Use>) => {
+  const waiting = used.flatMap(({ waitsSinceMs }) => waitsSinceMs ?? [])
   return {
-    inUse: queued.length - parked.length,
-    waiting: parked.length,
-    oldestMs: parked.length === 0 ? null : Math.min(...parked.map(({ createdAtMs }) => createdAtMs))
+    inUse: used.length - waiting.length,
+    waiting: waiting.length,
+    oldestMs: waiting.length === 0 ? null : Math.min(...waiting)
+  }
+}
+
+const lineOf = (
+  store: tables.Tables,
+  name: string,
+  limit: tables.Limit,
+  parked: ReadonlyArray<tables.Activity>,
+  wanted: Wanted,
+  now: number
+): Line => {
+  const mayClaim = (activity: tables.Activity) =>
+    activity.visibleAtMs <= now && tables.isFree(activity, now) && wanted.isServed(activity)
+  return {
+    name,
+    limit,
+    waiting: parked.map((activity) => ({
+      key: keyOf(activity),
+      isDue: true,
+      isWaiting: () => isParked(activity),
+      admit: () => {
+        activity.visibleAtMs = Math.min(activity.createdAtMs, now)
+      }
+    })),
+    inUse: (key) => slots(store, name, key).length,
+    notBegun: (key) =>
+      slots(store, name, key).filter((one) =>
+        one.attemptCount === 0 && one.visibleAtMs <= now && tables.isFree(one, now)
+      ).length,
+    room: wanted.most - slots(store, name).filter(mayClaim).length
   }
 }
 

@@ -2,6 +2,7 @@
  * The queue of messages to instances: what is sent, when it is visible, what a start makes of it.
  */
 import type { EncodedMessage, OrchestrationStart, ProviderDriver, StartedInstance } from "../ProviderDriver.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -76,13 +77,19 @@ export const startInstance = (
   instanceId: string,
   start: StartedInstance,
   now: number,
-  queued: ReadonlySet<string> = queuedStarts(store)
+  { dueAtMs = now, hasSlot, queued = queuedStarts(store) }: {
+    readonly queued?: ReadonlySet<string>
+    /** Whether it need not wait for a slot of its limit. */
+    readonly hasSlot: boolean
+    readonly dueAtMs?: number
+  }
 ): boolean => {
   if (store.instances.has(instanceId) || store.executions.has(instanceId) || queued.has(instanceId)) return false
   store.instances.set(instanceId, {
     ...tables.newInstance(start.orchestrationName, now),
     asksFor: start.orchestrationVersion,
-    parentInstanceId: start.parentInstanceId
+    parentInstanceId: start.parentInstanceId,
+    ...limitedInstances.rowOf(store, start, hasSlot, dueAtMs)
   })
   tables.createExecution(store, instanceId, 1, now).pinned = start.pinnedVersion
   tables.changeAttributes(store, instanceId, start.attributes)
@@ -104,9 +111,19 @@ export const insertStart = (
     now,
     hasDue(store, instanceId, now)
   )
+  waitForSlot(store, instanceId)
   if (first.visibleAtMs <= now) return
   for (const message of earlier) {
     if (first.visibleAtMs > tables.dueAtMs(message)) arriveWith(first, message)
+  }
+}
+
+/** What came before or with a start that waits for a slot of its limit waits with it. */
+export const waitForSlot = ({ instances, messages }: tables.Tables, instanceId: string): void => {
+  const instance = instances.get(instanceId)
+  if (instance === undefined || !limitedInstances.isParked(instance)) return
+  for (const message of messages.values()) {
+    if (message.instanceId === instanceId && message.lock === null) message.waits = true
   }
 }
 

@@ -70,6 +70,7 @@ export const make = (store: tables.Tables) =>
       nowMs: now,
       orchestratorMs: earliest(now, [
         ...[...store.messages.values()].map(({ visibleAtMs }) => visibleAtMs),
+        ...[...store.limits.orchestration.values()].flatMap(({ nextMs }) => nextMs ?? []),
         // Pauses.
         ...[...store.locks.values()].filter(({ token, untilMs }) => token === "" && untilMs < tables.noEndMs).map((
           { untilMs }

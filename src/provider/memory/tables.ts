@@ -34,6 +34,11 @@ export interface Instance {
   takesNewer: boolean
   readonly createdAtMs: number
   updatedAtMs: number
+  /** Its name, if it has a limit, and the key of its start. */
+  limitName?: string
+  readonly limitKey?: string
+  /** Until its first turn: its place among those that wait for a slot, and whether it does. */
+  place?: { readonly dueAtMs: number; readonly number: number; isParked: boolean }
 }
 
 export interface Execution {
@@ -54,6 +59,8 @@ export interface Queued {
 export interface Message extends Queued {
   readonly instanceId: string
   readonly workItem: string
+  /** It waits with its instance for a slot of a limit. */
+  waits?: true
 }
 
 export interface Activity extends Queued, EncodedActivity {
@@ -70,7 +77,7 @@ export interface Limit {
   sinceMs: number
   /** When all used tokens are back, also by key. */
   freeMs: number
-  /** When the next token is back that an activity waits for. */
+  /** When the next token is back that something waits for. */
   nextMs: number | undefined
   readonly keyFreeMs: Map<string, number>
   /** The key that was served last. */

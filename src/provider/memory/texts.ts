@@ -10,6 +10,10 @@ export const isTimer = (workItem: string): boolean => workItem.startsWith(`{"Tim
 
 export const isStart = (workItem: string): boolean => workItem.startsWith(`{"StartOrchestration"`)
 
+/** Whether it ends its instance, or asks it to end. The quotes of a payload are escaped. */
+export const isCancellation = (workItem: string): boolean =>
+  workItem.startsWith(`{"CancelInstance"`) || /"name": ?"duroxide-prisma\/interrupt"/.test(workItem)
+
 export const isContinueAsNew = (workItem: string): boolean => workItem.startsWith(`{"ContinueAsNew"`)
 
 /** Whether it begins an execution. */

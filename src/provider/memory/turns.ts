@@ -9,12 +9,14 @@ import type {
   OrchestrationAck,
   ProviderDriver,
   Settled,
+  StartedInstance,
   UnclaimedTurn
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import * as limits from "./limits.ts"
-import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"
+import { batchOf, hasDue, insert, queuedStarts, startInstance, waitForSlot } from "./messages.ts"
 import * as streams from "./streams.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
@@ -44,13 +46,17 @@ export interface Storing {
   readonly finish: () => void
 }
 
-/** Before anything else that the statement does: it looks at who waits already. */
-export const begin = (store: tables.Tables, now: number): Storing => {
+/**
+ * Before anything else that the statement does: it looks at who waits already. `cancelled` are the activities that a
+ * turn of the set cancels, stored or not: none of them is handed over.
+ */
+export const begin = (store: tables.Tables, now: number, cancelled: ReadonlyArray<ActivityKey> = []): Storing => {
   const done: Array<StoredTurn> = []
   const settled = new Set<string>()
   const queued = queuedStarts(store)
   const waiting = activities.waiting(store, now)
   const hasSlot = limits.atOnce(store)
+  const mayBegin = limitedInstances.atOnce(store)
   return {
     store: (instanceId, turn, handOver = null) => {
       storeTurn(store, turn, instanceId, now)
@@ -59,10 +65,10 @@ export const begin = (store: tables.Tables, now: number): Storing => {
       return handOver === null ||
           waiting.filter((activity) => activities.isServed(activity, handOver)).length > handOver.spare
         ? []
-        : activities.handOver(store, ids, handOver, now)
+        : activities.handOver(store, ids, handOver, cancelled, now)
     },
     settled,
-    finish: () => finishAll(store, done, settled, queued, now)
+    finish: () => finishAll(store, done, settled, queued, mayBegin, now)
   }
 }
 
@@ -78,16 +84,19 @@ const finishAll = (
   done: ReadonlyArray<StoredTurn>,
   settled: ReadonlySet<string>,
   queued: ReadonlySet<string>,
+  mayBegin: (start: StartedInstance) => boolean,
   now: number
 ): void => {
   for (const { turn } of done) turn.cancelledActivities.forEach((key) => cancelActivity(store, key))
+  const hasEnded = done.some(({ turn: { status } }) => status === "Completed" || status === "Failed")
+  if (hasEnded && store.limits.orchestration.size > 0) tables.announce(store)
   for (const { instanceId, turn } of done) {
     // The timers of an ended execution would wait for their time, wake the instance, and be dropped then.
     if (turn.status !== null && turn.status !== "Running") dropMessages(store, instanceId, now, texts.isTimer)
   }
   for (const { turn } of done) {
     for (const { instanceId, start } of turn.orchestratorItems) {
-      if (start !== undefined) startInstance(store, instanceId, start, now, queued)
+      if (start !== undefined) startInstance(store, instanceId, start, now, { queued, hasSlot: mayBegin(start) })
     }
   }
   for (const { instanceId, turn } of done) requeue(store, instanceId, turn, now)
@@ -100,6 +109,7 @@ const finishAll = (
       const { instanceId } = item
       const isKnown = store.instances.has(instanceId)
       sendMessage(store, item, now, waiting.has(instanceId) || !isKnown && hasDue(store, instanceId, now))
+      if (item.start !== undefined) waitForSlot(store, instanceId)
     }
   }
   for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
@@ -149,6 +159,7 @@ const storeTurn = (
   if (instance !== undefined) {
     instance.executionId = Math.max(instance.executionId, executionId)
     instance.updatedAtMs = now
+    delete instance.place
     if (isNew || turn.orchestrationName !== null || turn.pinnedVersion !== null) {
       instance.asksFor = instance.version
       instance.takesNewer = false
@@ -176,11 +187,9 @@ const storeTurn = (
   }
 }
 
-const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
-  for (const [id, activity] of activities) {
-    const isMeant = activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
-      activity.activityId === key.activityId
-    if (isMeant) activities.delete(id)
+const cancelActivity = (store: tables.Tables, key: ActivityKey) => {
+  for (const [id, activity] of store.activities) {
+    if (activities.isOf(activity, key)) store.activities.delete(id)
   }
 }
 

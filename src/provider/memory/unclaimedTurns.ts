@@ -13,6 +13,7 @@ import type {
 } from "../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import * as deletions from "./deletions.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import { enqueue, insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as turns from "./turns.ts"
@@ -31,7 +32,7 @@ const advanceAll = (
   optimistic: ReadonlyArray<OptimisticTurn>,
   now: number
 ): ReadonlyArray<OptimisticAnswer> => {
-  const storing = turns.begin(store, now)
+  const storing = turns.begin(store, now, optimistic.flatMap(({ turn }) => turn.cancelledActivities))
   const advanced = new Set<string>()
   const stored = optimistic.map((one) => {
     const { handOver, instanceId, results, turn } = one
@@ -44,7 +45,7 @@ const advanceAll = (
   return optimistic.map(({ instanceId, results, turn }, position): OptimisticAnswer => {
     const handedOver = stored[position]!
     return handedOver !== null
-      ? { _tag: "Advanced", nowMs: now, handedOver: stillThere(store, handedOver, now) }
+      ? { _tag: "Advanced", nowMs: now, handedOver }
       : {
         _tag: "Queued",
         results: results.map(({ lockToken, workItem }) => {
@@ -86,14 +87,25 @@ const startAll = (
   for (const { instanceId, replaces } of starts) {
     if (replaces !== undefined) deletions.removeEnded(store, instanceId, replaces)
   }
-  const storing = turns.begin(store, now)
+  const storing = turns.begin(store, now, starts.flatMap(({ firstTurn }) => firstTurn?.turn.cancelledActivities ?? []))
   const queued = queuedStarts(store)
+  const mayBegin = limitedInstances.atOnce(store)
   const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
     const { attributes = [], firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
-    const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null, attributes }
-    if (!startInstance(store, instanceId, created, now, queued)) return "AlreadyExists"
+    const created = {
+      orchestrationName,
+      orchestrationVersion,
+      pinnedVersion,
+      parentInstanceId: null,
+      attributes,
+      ...(start.limitKey !== undefined && { limitKey: start.limitKey })
+    }
+    const dueAtMs = Math.max(now, start.startAtMs ?? 0, now + (start.delayMs ?? 0))
+    const hasSlot = dueAtMs <= now && mayBegin(created)
+    if (!startInstance(store, instanceId, created, now, { queued, hasSlot, dueAtMs })) return "AlreadyExists"
     const isOff = firstTurn !== undefined && isMistimed(firstTurn.turn, now)
-    if (firstTurn !== undefined && !isOff && isUntouched(store, start)) {
+    const isWaiting = limitedInstances.isParked(store.instances.get(instanceId)!)
+    if (firstTurn !== undefined && !isOff && !isWaiting && isUntouched(store, start)) {
       return storing.store(instanceId, firstTurn.turn, firstTurn.handOver)
     }
     insertStart(store, start, now)
@@ -102,7 +114,7 @@ const startAll = (
   storing.finish()
   return answers.map((answer, i) => {
     if (typeof answer !== "string" && !("nowMs" in answer)) {
-      return { _tag: "Begun", nowMs: now, handedOver: stillThere(store, answer, now) }
+      return { _tag: "Begun", nowMs: now, handedOver: answer }
     }
     const { instanceId, message } = starts[i]!
     return message === undefined ? answer : send(store, instanceId, message, answer, now)
@@ -131,10 +143,3 @@ const isUntouched = (store: tables.Tables, { delayMs, firstTurn, instanceId }: O
   !store.history.has(instanceId) &&
   ![...store.messages.values()].some((message) => message.instanceId === instanceId) &&
   !tables.hasTaken(store, instanceId, firstTurn!.turn.executionId, firstTurn!.turn.history)
-
-/** Without those that the turns of the set have cancelled. */
-const stillThere = (
-  store: tables.Tables,
-  handedOver: ReadonlyArray<HandedOver>,
-  now: number
-): ReadonlyArray<HandedOver> => handedOver.filter(({ lockToken }) => activities.isHeld(store, lockToken, now))

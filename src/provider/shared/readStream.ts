@@ -11,9 +11,9 @@ import type { StreamPosition } from "../ProviderDriver.ts"
 import { InstanceNotFound, ProviderError } from "../ProviderError.ts"
 
 /**
- * A stream does not have the chunk that the reader asks for next. Either newer chunks needed the room before the reader
- * came to it: read on from `firstOffset`. Or there is no such offset, because the instance was deleted and started
- * again: the offset belongs to another stream, so read from the beginning.
+ * A stream does not have the chunk that the reader asks for. Either it was deleted because newer chunks needed the
+ * room: continue from `firstOffset`. Or the instance was deleted and started again, and the offset is one of the old
+ * stream: read from the beginning.
  *
  * @category errors
  * @since 0.3.0

@@ -7,7 +7,7 @@ import type { RunInfo, ScheduleInfo } from "./info.ts"
 import type { Schedule } from "./made.ts"
 
 /**
- * Schedules and what became of them, in order of their names.
+ * Schedules in order of their names.
  *
  * @category models
  * @since 0.3.0
@@ -26,9 +26,9 @@ export interface Page {
  */
 export interface Service {
   /**
-   * Stores a schedule. `ifExists` says what happens to another one of the name: `refuse` fails with `ScheduleExists`,
-   * `replace` gives it this definition. Then a new timing counts from now on; its pause and its runs stay. Defaults to
-   * `refuse`. A schedule whose payload is made by code is fired by processes that have it in `Schedules.layer`.
+   * Stores a schedule. If another schedule has this name, `ifExists: "refuse"` fails with `ScheduleExists`, and
+   * `"replace"` replaces its definition: a new timing counts from now on; a pause and the list of runs stay. Defaults
+   * to `refuse`. If the payload is a function, only processes that have the schedule in `Schedules.layer` fire it.
    */
   readonly create: (
     schedule: Schedule,
@@ -37,7 +37,7 @@ export interface Service {
     "Created" | "Replaced" | "Unchanged",
     ScheduleExists | PayloadMismatch | PayloadTooLarge | ProviderError
   >
-  /** The schedules by name in order. `next`: how many of the next occurrences, up to 100; defaults to 1. */
+  /** Lists schedules by name. `next` is how many of the next occurrences it returns, up to 100; defaults to 1. */
   readonly list: (options?: {
     readonly after?: string | undefined
     /** Defaults to 100, at most 1,000. */
@@ -48,34 +48,34 @@ export interface Service {
     name: string,
     options?: { readonly next?: number | undefined }
   ) => Effect.Effect<Option.Option<ScheduleInfo>, ProviderError>
-  /** The last runs of a schedule, the newest first; 100 are kept. `limit` defaults to 100. */
+  /** Reads the last runs of a schedule, the newest first; 100 are kept. `limit` defaults to 100. */
   readonly runs: (
     name: string,
     options?: { readonly limit?: number | undefined }
   ) => Effect.Effect<ReadonlyArray<RunInfo>, ScheduleNotFound | ProviderError>
-  /** Occurrences during a pause do not start, neither then nor later. False if it was paused already. */
+  /** Pauses the schedule. Occurrences during a pause never start. Returns false if it was paused already. */
   readonly pause: (
     name: string,
     options?: { readonly reason?: string | undefined }
   ) => Effect.Effect<boolean, ScheduleNotFound | ProviderError>
-  /** False if it was not paused. */
+  /** Resumes the schedule. Returns false if it was not paused. */
   readonly resume: (name: string) => Effect.Effect<boolean, ScheduleNotFound | ProviderError>
   /**
-   * Asks for a run now, by the rule for overlaps; also of a paused schedule. A scheduler starts it. Returns the id of
-   * the instance that it starts, or the key of the task. A call that is repeated asks for another run.
+   * Asks for a run now, also of a paused schedule; `overlap` applies. A scheduler starts it. Returns the id of the
+   * instance that it starts, or the key of the task. A repeated call asks for another run.
    */
   readonly runNow: (name: string) => Effect.Effect<string, ScheduleNotFound | ProviderError>
   /**
-   * The occurrences of the timing from one time to another, both included. Fails with `InvalidInput` if there are more
-   * than 10,000.
+   * Returns the occurrences of the timing from one time to another, both included. Fails with `InvalidInput` if there
+   * are more than 10,000.
    */
   readonly occurrences: (
     name: string,
     range: { readonly from: Date; readonly to: Date }
   ) => Effect.Effect<ReadonlyArray<Date>, ScheduleNotFound | ProviderError>
   /**
-   * Asks for these occurrences, as far as they are settled; returns how many they are. They start beside each other and
-   * whatever runs, 100 at a time. One whose instance or task exists starts nothing.
+   * Asks for the past occurrences of this range, and returns how many there are. `overlap` does not apply: they start
+   * 100 at a time. An occurrence whose instance or task exists starts nothing.
    */
   readonly backfill: (
     name: string,

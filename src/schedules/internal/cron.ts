@@ -3,8 +3,9 @@
  *
  * **Daylight saving**
  *
- * A time of the day that the clocks leave out comes at the next one that exists; one that they repeat comes the first
- * time. An expression whose field of hours begins with `*` names an interval, which continues through both hours.
+ * A time of the day that the clocks leave out is due later by what they go forward; of several such times, only the
+ * first. A time that they repeat is due the first time. An expression whose field of hours begins with `*` names an
+ * interval, which continues through both hours.
  */
 import * as Cron from "effect/Cron"
 import * as Result from "effect/Result"
@@ -12,7 +13,7 @@ import * as Result from "effect/Result"
 export interface Occurrences {
   /** Those after this time, in order. */
   readonly after: (ms: number) => Iterable<number>
-  /** The last one that is not after this time; undefined if there is none. */
+  /** The last one that is not after this time; undefined if all are. */
   readonly atOrBefore: (ms: number) => number | undefined
 }
 

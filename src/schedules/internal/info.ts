@@ -16,7 +16,7 @@ import { nextOf, occurrencesOf } from "./timing.ts"
 export interface ScheduleInfo {
   readonly name: string
   /**
-   * `Overdue`: an occurrence is more than a minute late, `problem` says why. `Ended`: no occurrence follows.
+   * `Overdue`: an occurrence is more than a minute late, and `problem` says why. `Ended`: no occurrence follows.
    */
   readonly state: "Active" | "Paused" | "Overdue" | "Ended"
   /** Why no process fires it; undefined unless it is overdue. */
@@ -35,19 +35,19 @@ export interface ScheduleInfo {
   readonly queued: Date | undefined
   /** Runs by hand and backfills that no scheduler has begun or finished. */
   readonly requests: number
-  /** Whether what it started last has not ended. */
+  /** Whether its last run has not ended. */
   readonly isRunning: boolean
   readonly lastRun: RunInfo | undefined
 }
 
 /**
- * What became of an occurrence.
+ * What happened to an occurrence.
  *
  * **Details**
  *
  * `Started` has the id of what it started. `Skipped` and `Refused` (its payload could not be made) have a `note` that
  * says why. `Queued` waits for the end of the run before it, and changes later. `Missed` stands for all occurrences
- * from `since` to `occurrence`, which nothing could fire in time and the rule for catching up leaves out.
+ * from `since` to `occurrence`: they were late, and `catchUp` left them out.
  *
  * @category models
  * @since 0.3.0

@@ -151,6 +151,15 @@ export const handover = topic("handover", {
     yield* wait()
   }),
 
+  a_cancelled_one_does_not_count_among_the_limit: Effect.gen(function*() {
+    const handedOver = yield* advances("i", yield* working("i"), {
+      ...next({ limit: 1 }, {}, {}),
+      cancelled: [{ instanceId: "i", executionId: 1, activityId: 4 }]
+    })
+    yield* receives(handedOver, [5])
+    yield* wait()
+  }),
+
   none_of_a_turn_that_is_not_stored: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* poke("i")

@@ -182,7 +182,11 @@ export const queueViews = topic("queueViews", {
     const [claimed] = (yield* admin.getQueuedWork("i")).activities
     assert.deepInclude(claimed, { executionId: 1, eventId: 3, attemptCount: 1, isDue: true })
     assert.isAbove(claimed?.lockedUntilMs ?? 0, claimed?.visibleAtMs ?? 0)
-    assert.deepStrictEqual(yield* admin.getQueuedWork("unknown"), { messages: [], activities: [] })
+    assert.deepStrictEqual(yield* admin.getQueuedWork("unknown"), {
+      messages: [],
+      activities: [],
+      waitsForLimit: null
+    })
   }),
 
   queued_work_has_all_timers_and_fifty_other_messages: Effect.gen(function*() {

@@ -15,6 +15,7 @@ import {
   claimInstance,
   complete,
   completed,
+  continueAsNewItem,
   create,
   done,
   elapse,
@@ -23,6 +24,7 @@ import {
   fails,
   listed,
   named,
+  send,
   stamp,
   started,
   startItem,
@@ -141,6 +143,17 @@ export const starts = topic("starts", {
     assert.strictEqual(yield* start("child", { replaces: "Ended" }), "AlreadyExists")
     assert.strictEqual(yield* start("i", { replaces: "Ended" }), "Started")
     assert.deepStrictEqual(yield* listed(), ["i"])
+  }),
+
+  an_instance_whose_next_execution_nothing_begins_is_replaced: Effect.gen(function*() {
+    yield* create("i")
+    yield* turn("i", { metadata: named({ status: "ContinuedAsNew" }) })
+    yield* send(continueAsNewItem("i"))
+    assert.strictEqual(yield* start("i", { replaces: "Ended" }), "AlreadyExists")
+    yield* ack(yield* claimInstance("i"))
+    assert.strictEqual(yield* start("i", { replaces: "Failed" }), "AlreadyExists")
+    assert.strictEqual(yield* start("i", { replaces: "Ended" }), "Started")
+    assert.deepStrictEqual((yield* claimInstance("i")).item.history, [])
   }),
 
   a_set_replaces_and_starts_together: Effect.gen(function*() {

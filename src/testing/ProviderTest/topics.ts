@@ -14,6 +14,7 @@ import { explanations } from "./explanations.ts"
 import { firstTurns } from "./firstTurns.ts"
 import { handover } from "./handover.ts"
 import { instanceCreation } from "./instanceCreation.ts"
+import { instanceLimits } from "./instanceLimits.ts"
 import { instanceLocking } from "./instanceLocking.ts"
 import { kvStore } from "./kvStore.ts"
 import { limits } from "./limits.ts"
@@ -49,6 +50,7 @@ export const topics = {
   firstTurns,
   handover,
   instanceCreation,
+  instanceLimits,
   instanceLocking,
   kvStore,
   limits,

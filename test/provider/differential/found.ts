@@ -42,20 +42,28 @@ const unclaimed = (changes: Partial<UnclaimedTurn> = {}): UnclaimedTurn => ({
 
 const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({ token: { open }, ...unclaimed(), ...changes })
 
+type Start = Extract<Operation, { readonly call: "startOrchestrations" }>["starts"][number]
+
+const startWith = (instanceId: string, more: Partial<Start>): Operation => ({
+  call: "startOrchestrations",
+  starts: [{
+    instanceId,
+    orchestrationVersion: null,
+    pinnedVersion: { major: 0, minor: 0, patch: 0 },
+    delayMs: null,
+    ...more
+  }]
+})
+
 const start = (
   instanceId: string,
   firstTurn: UnclaimedTurn | null = null,
   orchestrationVersion: string | null = null
-): Operation => ({
-  call: "startOrchestrations",
-  starts: [{
-    instanceId,
+): Operation =>
+  startWith(instanceId, {
     orchestrationVersion,
-    pinnedVersion: { major: 0, minor: 0, patch: 0 },
-    delayMs: null,
     ...(firstTurn !== null && { firstTurn: { turn: firstTurn, handOver: null } })
-  }]
-})
+  })
 
 const advance = (...turns: ReadonlyArray<Partial<OptimisticTurn>>): Operation => ({
   call: "advanceOrchestrations",
@@ -79,6 +87,14 @@ const claim: Extract<Operation, { readonly call: "fetchOrchestrationItems" }> = 
   versions: null,
   orphans: true,
   maxBytes: 1_000_000
+}
+
+const claimActivity: Operation = {
+  call: "fetchWorkItems",
+  limit: 1,
+  lockTimeoutMs: 1000,
+  tags: { _tag: "Any" },
+  session: null
 }
 
 export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
@@ -128,7 +144,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
 
   "renewWorkItemLocks: of two renewals of one lock the last counts": [
     { call: "enqueueForWorker", activities: [activity()] },
-    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
+    claimActivity,
     {
       call: "renewWorkItemLocks",
       items: [{ token: { open: 0 }, extendForMs: 10 }, { token: { open: 0 }, extendForMs: 5000 }]
@@ -169,6 +185,15 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { ...claim, takesOver: false }
   ],
 
+  "ackOrchestrationItems: an instance that comes after the end of its execution has ended": [
+    send(message("a")),
+    claim,
+    ack(turn(0, { orchestrationName: null, status: "Completed" })),
+    send(message("a")),
+    claim,
+    ack(turn(0))
+  ],
+
   "deleteInstances: an unreadable start fails nothing": [
     send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },
@@ -190,7 +215,56 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
   "advanceOrchestrations: an execution without events has no last one": [
     start("a", unclaimed()),
     { call: "enqueueForWorker", activities: [activity()] },
-    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
+    claimActivity,
     advance({})
+  ],
+
+  "advanceOrchestrations: an activity that the turn cancels does not count among those handed over": [
+    start("a"),
+    claim,
+    ack(turn(0, { history: [{ eventId: 1, type: "OrchestrationStarted" }], workerItems: [activity()] })),
+    claimActivity,
+    advance({
+      turn: unclaimed({
+        workerItems: [activity({ activityId: 2 }), activity({ activityId: 3 })],
+        cancelledActivities: [{ instanceId: "a", executionId: 1, activityId: 2 }]
+      }),
+      handOver: { limit: 1, spare: 0, lockTimeoutMs: 1000, activities: ["One"], tags: { _tag: "Any" } }
+    })
+  ],
+
+  "startOrchestrations: an instance whose next execution nothing begins has ended, and is replaced": [
+    start("a"),
+    claim,
+    ack(turn(0, { status: "ContinuedAsNew" })),
+    startWith("a", { replaces: "Ended" })
+  ],
+
+  "fetchOrchestrationItems: a claim that finds nothing looks for what arrives with a start": [
+    startWith("a", { delayMs: 1000 }),
+    startWith("a", { hasMessage: true }),
+    { call: "wait", ms: 1000 },
+    claim,
+    claim
+  ],
+
+  "forkInstance: an id of which values are left is taken": [
+    send(message("a")),
+    claim,
+    ack(turn(0, {
+      orchestrationName: null,
+      keyValues: [{ action: "set", key: "K", value: "v", lastUpdatedAtMs: 1 }],
+      status: "Failed"
+    })),
+    { call: "pruneExecutions", instanceId: "a", keepLast: null, completedAgoMs: null },
+    {
+      call: "forkInstance",
+      instanceId: "a",
+      executionId: 1,
+      customStatus: null,
+      stored: null,
+      changed: null,
+      messages: 1
+    }
   ]
 }

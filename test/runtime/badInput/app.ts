@@ -86,6 +86,8 @@ const work = Work.toLayer(Effect.fn(function*(what) {
 export const Echo = Orchestration.make("Echo", text)
 /** `Echo` as defined by a caller with another version of the code. */
 export const OtherEcho = Orchestration.make("Echo", { payload: Schema.Int, success: Schema.Int })
+/** `Echo` as defined by a caller that gives it limits by its payload. */
+export const KeyedEcho = Orchestration.make("Echo", { ...text, limitKey: (key) => key })
 export const Waits = Orchestration.make("Waits", { success: Schema.String })
 export const Waits2 = Orchestration.make("Waits", { success: Schema.String, version: "2.0.0" })
 export const Reads = Orchestration.make("Reads", { success: Schema.String })

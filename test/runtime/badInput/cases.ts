@@ -132,6 +132,14 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "start with NUL or half a surrogate pair in the payload": Effect.fnUntraced(function*(client, instanceId) {
       assert.strictEqual(yield* client.execute(App.Echo, { instanceId, payload: App.odd }), App.odd)
     }),
+    "start an orchestration whose `limitKey` is empty, or has more than 256 bytes": Effect.fnUntraced(
+      function*(client, instanceId) {
+        for (const key of ["", "k".repeat(257)]) {
+          yield* refused(client.start(App.KeyedEcho, { instanceId, payload: key }), "InvalidInput", "limitKey")
+        }
+        assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      }
+    ),
     "start with an attribute that has a bad name or value, or with more than 20": Effect.fnUntraced(
       function*(client, instanceId) {
         const many = Object.fromEntries(Array.from({ length: 21 }, (_, index) => [`a${index}`, index]))

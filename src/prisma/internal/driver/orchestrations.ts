@@ -195,6 +195,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
           ...start.pinnedVersion,
           delay_ms: start.delayMs,
           attributes: start.attributes?.map(attributeRow),
+          limit_key: start.limitKey,
           more: moreOf(start, texts)
         }))),
         turns.some((turn) => turn !== undefined) ? lateJson(() => withClocks(rows, turns)) : json(null),

@@ -140,7 +140,9 @@ const Cures = ({ detail, onDo }: { readonly detail: InstanceDetail; readonly onD
   if (cause === "Queued" || cause === "ActivityQueued") {
     cures.push(<a key="queues" class="button" href="#/queues">Show queues</a>)
   }
-  if (cause === "ActivityLimited") cures.push(<a key="limits" class="button" href="#/limits">Show limits</a>)
+  if (cause === "ActivityLimited" || cause === "Limited") {
+    cures.push(<a key="limits" class="button" href="#/limits">Show limits</a>)
+  }
   if (cause === "Task") cures.push(<a key="tasks" class="button" href="#/tasks">Show tasks</a>)
   if (cause === "ActivityPaused") cures.push(<a key="pauses" class="button" href="#/">Show pauses</a>)
   return <>{cures}</>
