@@ -47,8 +47,10 @@ import { isInside, RunningHandler, TestProcess } from "./internal/testProcess.ts
  *
  * **Gotchas**
  *
+ * Limits do not hold here.
+ *
  * `Attempt.commit` completes the task at once: whether the transaction of the handler is rolled back later is not known
- * here. Limits do not hold here. A handler that never answers is `Effect.sleep(Duration.infinity)`: time waits for handlers that neither end nor
+ * here. A handler that never answers is `Effect.sleep(Duration.infinity)`: time waits for handlers that neither end nor
  * sleep.
  *
  * @category layers
