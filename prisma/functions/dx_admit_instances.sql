@@ -2,7 +2,7 @@
 -- claims take them. A part of dx_fetch_orchestration_items. As dx_admit_activities, which says why keys take turns.
 --
 -- An instance has its slot until it is not Running, or its row is deleted, by any program. So slots are counted, not
--- kept: a process that dies leaves its instances, which go on elsewhere and count once.
+-- kept: a process that dies leaves its instances, which continue elsewhere and count once.
 --
 -- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
 --

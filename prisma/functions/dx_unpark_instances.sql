@@ -9,7 +9,8 @@ CREATE OR REPLACE FUNCTION dx_unpark_instances(
 AS $$
 BEGIN
   UPDATE orchestrator_queue AS q SET route = substr(q.route, 2)
-  WHERE q.instance_id = ANY (p_instance_ids) AND starts_with(q.route, '~');
+  WHERE q.instance_id = ANY (p_instance_ids)
+    AND left(q.route, 1) = '~'; -- not starts_with: found by the instances, whatever the statistics say
   UPDATE instances AS i
   SET route = i.limit_route, limit_route = NULL, limit_name = CASE WHEN p_has_slot THEN i.limit_name END,
       limit_place = CASE WHEN p_has_slot THEN i.limit_place END

@@ -123,8 +123,8 @@ describe("limits of orchestrations:", () => {
         const { admin, driver, url } = yield* Test.open()
         yield* admin.setLimit({ ...limit, changes: { total: bound(10) } })
         yield* Effect.forEach(
-          numbers(10),
-          (part) => driver.startOrchestrations(numbers(10_000).map((n) => job(`big${part}-${n}`, "big"))),
+          numbers(100),
+          (part) => driver.startOrchestrations(numbers(1_000).map((n) => job(`big${part}-${n}`, "big"))),
           { discard: true }
         )
         yield* driver.startOrchestrations(numbers(20).map((n) => job(`small${n}`, `small${n}`)))

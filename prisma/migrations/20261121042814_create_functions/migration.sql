@@ -3473,7 +3473,8 @@ CREATE OR REPLACE FUNCTION dx_unpark_instances(
 AS $$
 BEGIN
   UPDATE orchestrator_queue AS q SET route = substr(q.route, 2)
-  WHERE q.instance_id = ANY (p_instance_ids) AND starts_with(q.route, '~');
+  WHERE q.instance_id = ANY (p_instance_ids)
+    AND left(q.route, 1) = '~'; -- not starts_with: found by the instances, whatever the statistics say
   UPDATE instances AS i
   SET route = i.limit_route, limit_route = NULL, limit_name = CASE WHEN p_has_slot THEN i.limit_name END,
       limit_place = CASE WHEN p_has_slot THEN i.limit_place END
@@ -4127,7 +4128,7 @@ $$;
 -- claims take them. A part of dx_fetch_orchestration_items. As dx_admit_activities, which says why keys take turns.
 --
 -- An instance has its slot until it is not Running, or its row is deleted, by any program. So slots are counted, not
--- kept: a process that dies leaves its instances, which go on elsewhere and count once.
+-- kept: a process that dies leaves its instances, which continue elsewhere and count once.
 --
 -- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
 --

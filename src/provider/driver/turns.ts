@@ -336,9 +336,9 @@ export interface OrchestrationStart {
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
    * needs an id under which nothing is stored, no message, lock or history, a `clockMs` within 2 seconds of the store's
-   * clock, and a slot at once if the orchestration has limits; otherwise the start is stored without a first turn. Not with `startAtMs`, `replaces` or `message`. A
-   * driver may always ignore it. A set first
-   * creates all its instances and inserts its start messages; then its first turns are stored in the steps of an ack.
+   * clock, and a slot at once if the orchestration has limits; otherwise the start is stored without a first turn. Not
+   * with `startAtMs`, `replaces` or `message`. A driver may always ignore it. A set first creates all its instances and
+   * inserts its start messages; then its first turns are stored in the steps of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }

@@ -3,7 +3,7 @@
  * `dx_admit_instances` and `dx_meet_parked` do it.
  */
 import type { FetchOrchestrationItems, StartedInstance } from "../ProviderDriver.ts"
-import * as limits from "./limits.ts"
+import * as bounds from "./limitBounds.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -12,7 +12,7 @@ export const atOnce = (store: tables.Tables): (start: StartedInstance) => boolea
   const awaited = new Set([...store.instances.values()].filter(isParked).map(({ limitName }) => limitName))
   return (start) => {
     const limit = limitOf(store, start)
-    return limit === undefined || !awaited.has(start.orchestrationName) && limits.hasSlotAtOnce(
+    return limit === undefined || !awaited.has(start.orchestrationName) && bounds.hasSlotAtOnce(
           limit,
           start.limitKey ?? "",
           (key) => count(store, start.orchestrationName, key)
@@ -84,7 +84,7 @@ export const admit = (
     const notBegun = served.filter(([id, instance]) =>
       instance.limitName === name && instance.place?.isParked === false && (store.locks.get(id)?.untilMs ?? 0) <= now
     )
-    limits.admitOf({
+    bounds.admitOf({
       name,
       limit,
       waiting: ofName.map(([id, instance]) => ({
@@ -131,8 +131,8 @@ export const releaseAll = (store: tables.Tables, name: string): void => {
 export const counted = (store: tables.Tables, name: string): { readonly limitName?: string } =>
   store.limits.orchestration.has(name) ? { limitName: name } : {}
 
-export const uses = (store: tables.Tables, name: string, now: number): ReadonlyArray<limits.Use> =>
-  [...store.instances].flatMap(([id, instance]): ReadonlyArray<limits.Use> =>
+export const uses = (store: tables.Tables, name: string, now: number): ReadonlyArray<bounds.Use> =>
+  [...store.instances].flatMap(([id, instance]): ReadonlyArray<bounds.Use> =>
     instance.limitName !== name || tables.statusOf(store, id) !== "Running"
       ? []
       : !isParked(instance)
