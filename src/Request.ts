@@ -15,6 +15,7 @@ import type * as Fiber from "effect/Fiber"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import { logDeath } from "./model/shared/defect.ts"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type {
@@ -244,8 +245,12 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
           )
         )
         if (Exit.isSuccess(ended)) return
-        const problem = diedOf(ended.cause)
-        yield* Effect.annotateLogs(Effect.logError("Request: handler died", ended.cause), { request: name })
+        const death = ended.cause.reasons.find((reason) => reason._tag === "Die")
+        const logged = death === undefined
+          ? Effect.logError("Request: handler died", ended.cause)
+          : logDeath("Request: handler died", death.defect)
+        yield* Effect.annotateLogs(logged, { request: name })
+        const problem = death === undefined ? "its handler was interrupted" : diedOf(death.defect)
         yield* store(requestId, requestSignal.encodeAnswer({ _tag: "Failed", problem, isRejected: false }))
       })
       if (concurrency === 1) return Effect.forkChild(Effect.forever(Effect.flatMap(take(validate), answered)))
@@ -278,9 +283,5 @@ const store = Effect.fnUntraced(function*(id: string, text: string) {
   for (const key of requestSignal.outdated(yield* keyValueTimes, nowMs)) yield* request({ _tag: "ClearKeyValue", key })
 })
 
-const diedOf = (cause: Cause.Cause<unknown>): string => {
-  const death = cause.reasons.find((reason) => reason._tag === "Die")
-  if (death === undefined) return "its handler was interrupted"
-  const message = death.defect instanceof Error ? death.defect.message : String(death.defect)
-  return `its handler died: ${message.slice(0, 1_000)}`
-}
+const diedOf = (defect: unknown): string =>
+  `its handler died: ${(defect instanceof Error ? defect.message : String(defect)).slice(0, 1_000)}`
