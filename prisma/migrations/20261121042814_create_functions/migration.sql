@@ -321,11 +321,11 @@ BEGIN
 END
 $$;
 
--- Locks the row of a stream, and creates it where there is none. Returns its id; null without the instance, or if
--- another transaction has locked that for a deletion and p_waits is false. A part of dx_append_chunks and
--- dx_store_chunks.
+-- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if the
+-- instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A part
+-- of dx_append_chunks and dx_store_chunks.
 --
--- Bound: the stream. Locks: the row of the instance where the stream is new (key share), then that of the stream.
+-- Bound: the stream. Locks: the row of the instance (key share) if the stream is new, then the row of the stream.
 CREATE OR REPLACE FUNCTION dx_lock_stream(
   p_instance_id text, p_name text, p_waits boolean, p_now timestamptz
 ) RETURNS bigint LANGUAGE plpgsql
