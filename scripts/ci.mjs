@@ -1,6 +1,9 @@
 // Runs all checks on a clean checkout, each with the command a person would type, and continues after a failure so
-// that one run shows all of them. The last line is `N passed, M failed`: vitest's totals, to which every other
-// check that failed adds one failure, so that the line never looks better than the exit code.
+// that one run shows all of them. Those that wait a lot, for npm's registry, a browser or other processes, run in two
+// rows side by side, and print when they end.
+//
+// The last line is `N passed, M failed`: vitest's totals, to which every other check that failed adds one failure, so
+// that the line never looks better than the exit code.
 
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync } from "node:fs"
@@ -11,33 +14,41 @@ import { fileURLToPath } from "node:url"
 const counted = ["test", "test:long", "test:browser"]
 const reports = ["build/vitest.json", "build/vitest.long.json", "build/vitest.browser.json"]
 
-const checks = [
+const alone = [
   ["generate"],
   ["format:check"],
   ["lint"],
   ["check:drift"],
   ["test", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[0]}`], // types and imports first
-  ["test:long", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[1]}`],
-  // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
+  ["test:long", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[1]}`]
+]
+
+/** They share no files but the caches of npm and what `npm run build` has built by then. */
+const sideBySide = [
   [
-    "test:postgres",
-    "--",
-    "15",
-    "suite.queues",
-    "suite.turns",
-    "test/prisma/indexes",
-    "test/tasks/indexes",
-    "test/runtime/statements"
+    // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
+    [
+      "test:postgres",
+      "--",
+      "15",
+      "suite.queues",
+      "suite.turns",
+      "test/prisma/indexes",
+      "test/tasks/indexes",
+      "test/runtime/statements"
+    ],
+    ["test:bare"], // all that is optional of a server switched off
+    ["test:rust"],
+    ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
+    ["stress", "--", "--seconds", "1"] // judges success, not speed
   ],
-  ["test:bare"], // all that is optional of a server switched off
-  ["test:rust"],
-  ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
-  ["stress", "--", "--seconds", "1"], // judges success, not speed
-  ["test:browser", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[2]}`],
-  ["test:package"],
-  ["demo"],
-  ["lite", "--", "--queue", "sqs", "--records", "6000"], // the tests run it on PostgreSQL alone
-  ["example", "--", "all"]
+  [
+    ["test:package"],
+    ["test:browser", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[2]}`],
+    ["demo"],
+    ["lite", "--", "--queue", "sqs", "--records", "6000"], // the tests run it on PostgreSQL alone
+    ["example", "--", "all"]
+  ]
 ]
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
@@ -49,10 +60,10 @@ for (
 }
 
 const ends = new Map()
-for (const check of checks) {
-  const end = await run(check)
-  if (end !== null) ends.set(check[0], end)
-}
+for (const check of alone) await run(check, true)
+await Promise.all(sideBySide.map(async (row) => {
+  for (const check of row) await run(check, false)
+}))
 const failed = [...ends.keys()]
 const tests = totals(failed.filter((name) => counted.includes(name)).length)
 const failures = tests.failed + failed.filter((name) => !counted.includes(name)).length
@@ -64,15 +75,17 @@ for (const failure of tests.failures) console.log(`\n- ${failure}`)
 console.log(`\n${tests.passed} passed, ${failures} failed`)
 process.exitCode = failures === 0 ? 0 : 1
 
-/** Null if the check passed, otherwise the end of what it printed. */
-async function run([name, ...args]) {
-  console.log(`\n=== ${name}`)
+/** Runs a check; the end of what it printed goes to `ends` if it failed. */
+async function run([name, ...args], isAlone) {
+  console.log(`\n=== ${name}${isAlone ? "" : ", which prints at its end"}`)
   const started = performance.now()
   const check = spawn("npm", ["run", "--silent", name, ...args], { stdio: ["inherit", "pipe", "pipe"] })
+  const chunks = []
   let end = ""
   for (const [from, to] of [[check.stdout, process.stdout], [check.stderr, process.stderr]]) {
     from.setEncoding("utf8").on("data", (text) => {
-      to.write(text)
+      if (isAlone) to.write(text)
+      else chunks.push(text)
       end = (end + text).slice(-4000)
     })
   }
@@ -82,10 +95,11 @@ async function run([name, ...args]) {
       resolve(null)
     }).once("close", resolve)
   })
+  if (!isAlone) process.stdout.write(`\n=== what ${name} printed\n${chunks.join("")}`)
   console.log(
     `=== ${name} ${status === 0 ? "passed" : "FAILED"} in ${((performance.now() - started) / 1000).toFixed(1)} s`
   )
-  return status === 0 ? null : end
+  if (status !== 0) ends.set(name, end)
 }
 
 /** Counts the tests; a file that could not be loaded, and a run that failed without naming a test, count as one. */
