@@ -2,12 +2,13 @@
  * Bundles of a small program with the packed package, built as docs/http.md says, and run without `node_modules` in
  * a folder that has migrations of its own.
  */
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { afterAll, assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { spawn } from "node:child_process"
 import { cp, mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { inject } from "vitest"
 import * as Command from "../utils/command.ts"
 import * as Docs from "../utils/docs.ts"
 import { names as ours } from "../utils/migrations.ts"
@@ -57,23 +58,19 @@ const worker = `${definitions}
   Effect.runPromise(program)
 `
 
-let tarball: string
-let folder: string
 const projects: Array<Packed.Project> = []
 
 /** A project with migrations of its own and the given packages. */
 const project = async (...wanted: ReadonlyArray<string>) => {
-  const made = await Packed.project(tarball)
+  const made = await Packed.project(inject("tarball"))
   projects.push(made)
   await made.install(...await Packed.pinned("effect", "@types/node"), ...wanted)
   await made.write("prisma/migrations/20200101000000_shop/migration.sql", "CREATE TABLE shop_orders ();")
   return made
 }
 
-beforeAll(async () => ({ folder, tarball } = await Packed.pack()))
 afterAll(async () => {
   for (const made of projects) await made.remove()
-  await rm(folder, { recursive: true })
 })
 
 const page = Docs.section("docs/http.md", "Bundling")
@@ -104,7 +101,7 @@ const runs = (made: Packed.Project, file: string) =>
     assert.deepStrictEqual(yield* sql("SELECT FROM pg_tables WHERE tablename = 'shop_orders'"), [])
   })
 
-describe("docs/http.md, Bundling:", () => {
+describe.concurrent("docs/http.md, Bundling:", () => {
   it.live("esbuild: both formats migrate with our migrations and run orchestrations", () =>
     Effect.gen(function*() {
       const commands = block("esbuild", "sh")
@@ -125,14 +122,14 @@ describe("docs/http.md, Bundling:", () => {
       const [, prints] = /<!-- prints:(.*?)-->/s.exec(Docs.read("README.md")) ?? []
       const command = block("esbuild", "sh").find((one) => one.includes("--format=esm"))
       const { url } = yield* PgServer.emptyDatabase
+      const made = yield* Effect.promise(() => project(`esbuild@${versions.esbuild}`))
       const copy = yield* Effect.promise(async () => {
-        const made = await project(`esbuild@${versions.esbuild}`)
         await made.write("worker.ts", code)
         await made.run("/bin/sh", ["-c", command!])
         return moved(made, "dist")
       })
       const output = yield* Effect.promise(() =>
-        projects[0]!.run(process.execPath, [join(copy, "dist/server/worker.mjs")], { DATABASE_URL: url })
+        made.run(process.execPath, [join(copy, "dist/server/worker.mjs")], { DATABASE_URL: url })
       )
       yield* Effect.promise(() => rm(copy, { recursive: true }))
       assert.deepStrictEqual(Packed.printed(output), Packed.printed(prints!))

@@ -8,6 +8,7 @@ import { execFileSync } from "node:child_process"
 import { cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { inject } from "vitest"
 import * as Command from "../utils/command.ts"
 import * as DockerIgnore from "../utils/dockerIgnore.ts"
 import * as Docs from "../utils/docs.ts"
@@ -30,8 +31,7 @@ const onlyForTests = "is-number@7.0.0"
 
 /** An application: its source, and what npm makes of its dependencies. */
 const application = async () => {
-  const packed = await Packed.pack()
-  const app = await Packed.project(packed.tarball)
+  const app = await Packed.project(inject("tarball"))
   const { devDependencies } = JSON.parse(Docs.read("package.json"))
   const only = (name: string) => `${name}@${devDependencies[name]}`
   await app.install(only("effect"))
@@ -59,7 +59,7 @@ const application = async () => {
       files: ["worker.ts"]
     })
   )
-  return { app, remove: () => Promise.all([app.remove(), rm(packed.folder, { recursive: true })]) }
+  return app
 }
 
 /** Runs the steps; returns the folder of the last stage, its environment and its command. */
@@ -96,9 +96,9 @@ describe("examples/deployment", () => {
     "its Dockerfile's steps make an application that migrates, answers its health check and ends on SIGTERM",
     () =>
       Effect.gen(function*() {
-        const { app } = yield* Effect.acquireRelease(
+        const app = yield* Effect.acquireRelease(
           Effect.promise(application),
-          ({ remove }) => Effect.promise(remove)
+          (app) => Effect.promise(() => app.remove())
         )
         const within = yield* Effect.acquireRelease(
           Effect.promise(() => mkdtemp(join(tmpdir(), "duroxide-prisma-image-"))),

@@ -3,9 +3,10 @@
  *
  * Node itself is installed from npm's registry, which has it for the usual platforms.
  */
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { afterAll, assert, describe, it } from "@effect/vitest"
 import { mkdir, rm } from "node:fs/promises"
 import { delimiter, join } from "node:path"
+import { inject } from "vitest"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 
@@ -37,23 +38,19 @@ const vitestTest = nodeTest!.code
   .replace(/^test\(/m, "it.effect(")
   .replace(", Effect.runPromise)", ")")
 
-let packed: Awaited<ReturnType<typeof Packed.pack>>
+const tarball = inject("tarball")
 const projects: Array<Packed.Project> = []
 const project = async () => {
-  const made = await Packed.project(packed.tarball)
+  const made = await Packed.project(tarball)
   projects.push(made)
   return made
 }
 
-beforeAll(async () => {
-  packed = await Packed.pack()
-})
 afterAll(async () => {
   for (const made of projects) await made.remove()
-  await rm(packed.folder, { recursive: true })
 })
 
-describe("install", () => {
+describe.concurrent("install", () => {
   for (const { node, npm, runs, vitest } of versions) {
     it(`Node ${node}: the documented steps run the program and tests, and npm ci works`, async () => {
       const tools = await project()
@@ -64,7 +61,7 @@ describe("install", () => {
       const made = await project()
       await rm(join(made.folder, "package.json"))
       const sh = (commands: string) =>
-        made.run("/bin/sh", ["-ec", `${commands.replaceAll(" duroxide-prisma ", ` '${packed.tarball}' `)}\n`], {
+        made.run("/bin/sh", ["-ec", `${commands.replaceAll(" duroxide-prisma ", ` '${tarball}' `)}\n`], {
           PATH: path,
           DATABASE_URL: undefined
         })
@@ -94,10 +91,10 @@ describe("install", () => {
   }
 })
 
-describe("the packed package", () => {
+describe.concurrent("the packed package", () => {
   it("publint: finds no problem", async () => {
     const made = await project()
-    assert.include(await made.run("npx", ["--yes", "publint@0.3.25", "--strict", packed.tarball]), "All good!")
+    assert.include(await made.run("npx", ["--yes", "publint@0.3.25", "--strict", tarball]), "All good!")
   })
 
   it("are the types wrong: finds no problem", async () => {
@@ -107,7 +104,7 @@ describe("the packed package", () => {
       "@arethetypeswrong/cli@0.18.5",
       "--profile",
       "esm-only",
-      packed.tarball
+      tarball
     ])
     // A problem would have been a failure; it has checked every entry point.
     for (const path of Object.keys(JSON.parse(Docs.read("package.json")).exports)) {

@@ -2,10 +2,11 @@
  * An application whose own Prisma schema has models of our tables, as docs/tables.md shows it: its migrations leave our
  * tables alone, and its queries join them.
  */
-import { afterAll, assert, beforeAll, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { readdir, readFile, rm } from "node:fs/promises"
+import { readdir, readFile } from "node:fs/promises"
 import { join } from "node:path"
+import { inject } from "vitest"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -44,17 +45,11 @@ const program = `
   await prisma.$disconnect()
 `
 
-let packed: Awaited<ReturnType<typeof Packed.pack>>
-beforeAll(async () => {
-  packed = await Packed.pack()
-})
-afterAll(() => rm(packed.folder, { recursive: true }))
-
 it.live("an application joins instances with tables of its own, and its migrations leave ours alone", () =>
   Effect.gen(function*() {
     const { url } = yield* PgServer.emptyDatabase
     const made = yield* Effect.acquireRelease(
-      Effect.promise(() => Packed.project(packed.tarball)),
+      Effect.promise(() => Packed.project(inject("tarball"))),
       (made) => Effect.promise(() => made.remove())
     )
     yield* Effect.promise(async () => {

@@ -7,9 +7,9 @@
  * certificate of a server whose URL has an IP address against `localhost`; before 8.21.0 it cannot say whether a
  * connection is inside a transaction, which the pool asks. Tests of the pool and of `Credentials` fail with them.
  */
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { rm } from "node:fs/promises"
+import { inject } from "vitest"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -70,16 +70,10 @@ const theirs = ["@prisma/client", "@prisma/adapter-pg", "pg"] as const
 const lowest = theirs.map((name) => `${name}@${dependencies[name]!.replace("^", "")}`)
 const newest = theirs.map((name) => `${name}@${dependencies[name]}`)
 
-let packed: Awaited<ReturnType<typeof Packed.pack>>
-beforeAll(async () => {
-  packed = await Packed.pack()
-})
-afterAll(() => rm(packed.folder, { recursive: true }))
-
 const application = (...wanted: ReadonlyArray<string>) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
-      const made = await Packed.project(packed.tarball)
+      const made = await Packed.project(inject("tarball"))
       await made.run("npm", ["install", ...Packed.quietly, "--save-exact", ...wanted])
       await made.install(...await Packed.pinned("effect", "typescript", "@types/node"))
       return made
@@ -112,7 +106,7 @@ const runs = (made: Packed.Project) =>
     ])
   })
 
-describe("versions", () => {
+describe.concurrent("versions", () => {
   for (const [end, wanted] of [["lowest", lowest], ["newest", newest]] as const) {
     it.live(`an application with the ${end} ones of the ranges has one copy of each, which works`, () =>
       Effect.gen(function*() {
