@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url"
 import { defineConfig, mergeConfig } from "vitest/config"
 import { writeModule } from "./scripts/prisma/migrationsModule.mjs"
 import { quickTests } from "./test/utils/quickTests.ts"
+import { SlowFirst } from "./test/utils/slowFirst.ts"
 
 // As scripts/ready.mjs does, for `npx vitest`. What the environment sets wins.
 if (existsSync(".env")) process.loadEnvFile(".env")
@@ -39,6 +40,7 @@ export const base = defineConfig({
   },
   test: {
     setupFiles: ["test/utils/assertions.ts"],
+    sequence: { sequencer: SlowFirst },
     // A test waits for the server, or for time to pass, for a third of its length: three files at a time use two cores
     // well. All share one PostgreSQL, which more than four crowd.
     maxWorkers: Math.min(4, Math.max(3, availableParallelism() - 1)),
@@ -65,7 +67,7 @@ export default mergeConfig(base, {
       },
       // Crashes, chaos, outages, races, random models, migrations, command lines and large tables, where a run takes
       // minutes or gains by repetition.
-      { extends: true, test: { name: "long", globalSetup, include: [long], testTimeout: 600_000 } }
+      { extends: true, test: { name: "long", globalSetup, include: [long], testTimeout: 600_000, isolate: false } }
     ]
   }
 })
