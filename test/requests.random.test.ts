@@ -11,8 +11,9 @@ import * as Logger from "effect/Logger"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { times } from "./utils/times.ts"
 
-const seeds = 25
+const seeds = times(10)
 const steps = 30
 
 /** Every answer has its place in the order of answers, and the payload that was asked. */

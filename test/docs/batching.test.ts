@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import fc from "fast-check"
 import { batch, Clicks, Count, CountLive, settled, Store } from "../programs/batcher.ts"
 import * as Docs from "../utils/docs.ts"
+import { times } from "../utils/times.ts"
 
 /** What a program has taken, and when, in milliseconds since its start. */
 type Taken = ReadonlyArray<{ readonly clicks: ReadonlyArray<number>; readonly atMs: number }>
@@ -155,7 +156,7 @@ describe("docs/signals.md, Batching and debouncing", () => {
             )
             assert.deepStrictEqual(taken, batchesOf(timesMs, most, 7_500))
           }).pipe(Effect.provide(Logger.layer([])), Effect.runPromise)),
-        { numRuns: 60 }
+        { numRuns: times(20) }
       )
     ))
 
@@ -170,7 +171,7 @@ describe("docs/signals.md, Batching and debouncing", () => {
             )
             assert.deepStrictEqual(yield* run(program, timesMs, crashes), silencesOf(timesMs, 2_500, 9_750))
           }).pipe(Effect.provide(Logger.layer([])), Effect.runPromise)),
-        { numRuns: 60 }
+        { numRuns: times(20) }
       )
     ))
 })

@@ -12,6 +12,7 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import { reveal } from "../../src/provider/shared/revealing.ts"
 import { Dice } from "../replay/randomPrograms.ts"
+import { times } from "../utils/times.ts"
 import { canary, encryption } from "./utils.ts"
 
 const Step = Schema.Literals([
@@ -171,7 +172,7 @@ describe("Random programs", () => {
   it.effect("end the same with codecs, and have the same decoded history", () =>
     Effect.gen(function*() {
       const kinds = new Set<string>()
-      for (let seed = 1; seed <= 60; seed++) {
+      for (let seed = 1; seed <= times(20); seed++) {
         const dice = new Dice(seed)
         const steps = Array.from({ length: 2 + dice.below(6) }, (): Step => dice.pick(Step.literals))
         const script = { steps, text: canary, depth: 2, seen: [] }

@@ -8,8 +8,8 @@ import * as PgServer from "../utils/PgServer.ts"
 import { type Counted, counted } from "../utils/reads.ts"
 
 /** Rows of each of five kinds, all in front of the work. By hand: `BACKLOG_ROWS=1000000`. */
-const rows = Number(process.env.BACKLOG_ROWS ?? 200_000)
-const patience = 60_000 + rows
+const rows = Number(process.env.BACKLOG_ROWS ?? 50_000)
+const patience = 600_000 + rows
 const now = 1_800_000_000_000
 const at = (offsetMs: number) => `to_timestamp(${(now + offsetMs) / 1000})`
 const route = "1000.0.0 =1.0.0 Ours"

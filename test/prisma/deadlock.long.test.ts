@@ -2,10 +2,11 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { times } from "../utils/times.ts"
 
 const processes = 4
 const claimsInFlight = 50
-const seconds = 20
+const seconds = times(8)
 
 /** Outcomes that must occur; locks that expire under their holders are among them. */
 const outcomes = [

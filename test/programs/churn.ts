@@ -6,7 +6,7 @@
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
  *
  * Ends after that many seconds, but not before each of the comma-separated outcomes was counted a few times, so that a
- * busy machine does as much as an idle one; after four times that many seconds in any case.
+ * busy machine does as much as an idle one; after twenty times that many seconds in any case.
  *
  * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
  */
@@ -20,7 +20,7 @@ const [url = "", schema, seconds = "20", inFlight = "50", connections = "50", ou
 const startedAt = Date.now()
 const isOver = () => {
   const past = (Date.now() - startedAt) / 1000 / Number(seconds)
-  return past > 4 || (past > 1 && outcomes.split(",").every((outcome) => (counts[outcome] ?? 0) > 2))
+  return past > 20 || (past > 1 && outcomes.split(",").every((outcome) => (counts[outcome] ?? 0) > 2))
 }
 const instances = Array.from({ length: 100 }, (_, i) => `instance-${i}`)
 

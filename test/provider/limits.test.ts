@@ -11,6 +11,7 @@ import { AdminDriver } from "../../src/provider/AdminDriver.ts"
 import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import * as model from "../utils/limitsModel.ts"
+import { times } from "../utils/times.ts"
 
 it.effect("limits: none is exceeded, keys take turns, and all slots come back, in random sequences", () =>
   Effect.gen(function*() {
@@ -26,7 +27,10 @@ it.effect("limits: none is exceeded, keys take turns, and all slots come back, i
               steps
             )
           })))),
-        { numRuns: 300, ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) }) }
+        {
+          numRuns: times(100),
+          ...(process.env["LIMITS_SEED"] !== undefined && { seed: Number(process.env["LIMITS_SEED"]) })
+        }
       )
     )
     if (result.failed) {

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Orchestration } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
+import { times } from "../utils/times.ts"
 import { activity, calls, continueAsNew, Instance, set, signal } from "./play.ts"
 import { Dice, make } from "./randomPrograms.ts"
 
@@ -223,7 +224,8 @@ describe("Orchestration.changed", () => {
 
   it("random programs: instances of the old code continue with the new code, whenever it is deployed", () => {
     const answers = { old: 0, new: 0 }
-    for (let seed = 1; seed <= 300; seed++) {
+    const programs = times(100)
+    for (let seed = 1; seed <= programs; seed++) {
       const old = make(new Dice(seed), 3)
       const next = make(new Dice(seed), 3, ({ program, text }, n) => ({
         text: `changed(${n}) ${text}`,
@@ -249,8 +251,8 @@ describe("Orchestration.changed", () => {
         }
       }
     }
-    assert.isAbove(answers.old, 300)
-    assert.isAbove(answers.new, 300)
+    assert.isAbove(answers.old, programs)
+    assert.isAbove(answers.new, programs)
   })
 })
 

@@ -23,11 +23,11 @@ import * as TestClock from "effect/testing/TestClock"
 import * as interruptSignal from "../../src/model/shared/interruptSignal.ts"
 import * as memory from "../../src/provider/memory/driver.ts"
 import * as tables from "../../src/provider/memory/tables.ts"
-
 import { Dice, make } from "../replay/randomPrograms.ts"
+import { times } from "../utils/times.ts"
 
-const programs = 300
 const groupSize = 50
+const programs = times(2) * groupSize
 const depth = 5
 const firstSeed = 5_000
 

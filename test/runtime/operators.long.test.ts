@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { times } from "../utils/times.ts"
 import * as operators from "./operators.ts"
 
 const stores: {
@@ -24,7 +25,7 @@ const stores: {
 
 describe("Operators at random beside running work", () => {
   for (const [where, store] of Object.entries(stores)) {
-    for (const seed of [1, 2, 3]) {
+    for (let seed = 1; seed <= times(1); seed++) {
       it.live(
         `leave no instance between before and after, and histories that replay, ${where}, seed ${seed}`,
         () =>
@@ -36,8 +37,7 @@ describe("Operators at random beside running work", () => {
             )
             assert.isAbove(ran.length, 20)
             for (const events of ran) yield* operators.replay(events)
-          }).pipe(Effect.provide(store), Effect.scoped),
-        120_000
+          }).pipe(Effect.provide(store), Effect.scoped)
       )
     }
   }
