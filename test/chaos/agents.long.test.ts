@@ -74,6 +74,5 @@ it.live(
       const [runs] = yield* sql<{ count: number }>(`SELECT count(*)::int AS count FROM runs`)
       assert.isAtMost(runs!.count, conversations * tools + kills * slots)
       console.log(`${kills} kills: ${again} calls and ${runs!.count - conversations * tools} tools ran again`)
-    })).pipe(Effect.provide(layer)),
-  240_000
+    })).pipe(Effect.provide(layer))
 )

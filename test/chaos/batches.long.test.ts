@@ -66,6 +66,5 @@ it.live(
         assert.isTrue(rows.every((row) => row.clicks.length >= 1 && row.clicks.length <= 7))
       }
       assert.isAbove(held, 0, "no kill interrupted anything: the test showed nothing")
-    })).pipe(Effect.provide(layer)),
-  240_000
+    })).pipe(Effect.provide(layer))
 )

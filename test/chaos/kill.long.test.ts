@@ -101,7 +101,6 @@ describe("Two processes", () => {
           sessions: 0
         })
         console.log(`${rounds} rounds, ${heldAtKill} locks held when a process was killed`)
-      })).pipe(Effect.provide(layer)),
-    240_000
+      })).pipe(Effect.provide(layer))
   )
 })

@@ -82,6 +82,5 @@ it.live(
           Layer.provide(Logger.layer([]))
         ))
       )
-    }),
-  180_000
+    })
 )

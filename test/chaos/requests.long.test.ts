@@ -63,7 +63,6 @@ describe("Workers and callers that are killed", () => {
         const [executions] = yield* sql<{ count: number }>("SELECT count(*)::int AS count FROM executions")
         assert.isAbove(executions!.count, 1)
         assert.isBelow(answeredAtKill, questions.length, "no kill came in the midst of it: the test showed nothing")
-      })).pipe(Effect.provide(layer)),
-    240_000
+      })).pipe(Effect.provide(layer))
   )
 })

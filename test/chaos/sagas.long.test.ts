@@ -76,7 +76,6 @@ describe(`${trips} sagas of three children`, () => {
             )
           )
         )
-      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
-    300_000
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )
 })

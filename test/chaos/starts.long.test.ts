@@ -43,7 +43,6 @@ describe("Signals that start their instances", () => {
         assert.deepStrictEqual(missing, [], "all that were acknowledged have come")
         const [left] = yield* sql("SELECT count(*)::int AS count FROM orchestrator_queue")
         assert.deepStrictEqual(left, { count: 0 })
-      })).pipe(Effect.provide(App.layer(runtime))),
-    120_000
+      })).pipe(Effect.provide(App.layer(runtime)))
   )
 })

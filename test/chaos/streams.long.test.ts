@@ -107,7 +107,6 @@ describe(`${stories} streams`, () => {
             Client.layer.pipe(Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })))
           )
         )
-      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
-    180_000
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )
 })

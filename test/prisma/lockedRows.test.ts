@@ -18,7 +18,7 @@ const strangerOf = Effect.fn(function*(url: string, lock: string) {
   return { end: Effect.promise(() => session.query("ROLLBACK")) }
 })
 
-describe("While a transaction of the application locks the row of one activity", () => {
+describe.concurrent("While a transaction of the application locks the row of one activity", () => {
   it.live("the other activities of the process keep their locks", () =>
     Effect.scoped(Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
@@ -67,7 +67,8 @@ describe("While a transaction of the application locks the row of one activity",
     })))
 })
 
-describe("Work that a transaction of the application has locked for a while", () => {
+// They wait most of the time.
+describe.concurrent("Work that a transaction of the application has locked for a while", () => {
   const Greet = Activity.make("Greet", { success: Schema.String })
   const Greets = Orchestration.make("Greets", { success: Schema.String })
 

@@ -215,4 +215,4 @@ it.live("PostgreSQL", () =>
     const clear = ["instances", "executions", "history", "instance_locks", "orchestrator_queue"]
       .map((table) => `DELETE FROM ${table}`).join(";")
     yield* check((sequence) => Effect.andThen(sql(clear), withClock(Effect.succeed(driver), sequence)))
-  }), 300_000)
+  }))

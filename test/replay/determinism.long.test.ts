@@ -198,5 +198,5 @@ describe("replay", () => {
     console.log(
       `replayed ${programs} programs in ${executions} executions, ${turns} turns (${resumed} also without replay), ${events} events`
     )
-  }, 300_000)
+  })
 })

@@ -51,7 +51,7 @@ const idsOf = Effect.flatMap(
   ({ list }) => Effect.map(list({ orderBy: "id" }), ({ instances }) => instances.map(({ instanceId }) => instanceId))
 )
 
-describe("retention", () => {
+describe.concurrent("retention", () => {
   it.live("deletes whole trees of ended instances by their status, and leaves others alone", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
@@ -86,7 +86,7 @@ describe("retention", () => {
       Effect.gen(function*() {
         const { sql, url } = yield* PgServer.database
         const lines: Array<string> = []
-        const many = Array.from({ length: 150 }, (_, n) => `kept-${n}`)
+        const many = Array.from({ length: 105 }, (_, n) => `kept-${n}`)
         const setUp = Effect.gen(function*() {
           yield* Effect.forEach(many, (id) => start(id, { fails: false, hangs: false }), { concurrency: 20 })
           yield* ended(...many)

@@ -184,5 +184,5 @@ describe.each(stores)("streams of a faulty store %s", (_, store) => {
     }).pipe(
       Effect.scoped,
       Effect.provide([faulty.pipe(Layer.provide(store)), Logger.layer([])])
-    ), 120_000)
+    ))
 })

@@ -61,7 +61,8 @@ const everySecond = Schedules.make("seconds", {
 /** Without a hint, a look comes after a minute. */
 const beforeFallback = Effect.timeout("45 seconds")
 
-describe("schedulers:", () => {
+// They wait most of the time.
+describe.concurrent("schedulers:", () => {
   it.live("one process, without a queue: occurrences start orchestrations, which complete", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database

@@ -65,7 +65,7 @@ const boundaries = [
   { boundary: "committed", isTransaction: true, attempt: 1 }
 ]
 
-describe("Tasks: a worker killed", () => {
+describe.concurrent("Tasks: a worker killed", () => {
   for (const { attempt, boundary, isTransaction } of boundaries) {
     it.live(`at the boundary "${boundary}": the task is completed once`, () =>
       Effect.scoped(Effect.gen(function*() {

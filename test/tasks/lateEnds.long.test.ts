@@ -114,8 +114,7 @@ describe("Tasks: late ends", () => {
         assert.deepStrictEqual(all.types, none.types)
         // Times and ids differ in length.
         assert.closeTo(all.bytes, none.bytes, none.bytes / 20)
-      })),
-    120_000
+      }))
   )
 
   it.live(
@@ -125,7 +124,6 @@ describe("Tasks: late ends", () => {
         const { bytes, late, signals, waiting } = yield* last(Leaves, { isLate: true, result: "x".repeat(300_000) })
         assert.deepStrictEqual({ late, signals, waiting }, { late: rounds - 1, signals: 0, waiting: 0 })
         assert.isBelow(bytes, 5000)
-      })),
-    120_000
+      }))
   )
 })

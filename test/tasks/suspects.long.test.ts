@@ -115,7 +115,7 @@ const workers = (app: Effect.Success<ReturnType<typeof open>>) => {
   }
 }
 
-describe("Tasks: one that ends its workers", () => {
+describe.concurrent("Tasks: one that ends its workers", () => {
   for (const [maxAttempts, count] of [[4, 10], [20, 10], [20, 200], [2, 10]] as const) {
     it.live(`is dead after a while, and ${count - 1} others are not, with ${maxAttempts} attempts`, () =>
       Effect.scoped(Effect.gen(function*() {
