@@ -60,8 +60,7 @@ it.effect(
           `${String(result.errorInstance)}\nseed ${result.seed}\n${JSON.stringify(result.counterexample?.[0])}`
         )
       }
-    }),
-  240_000
+    })
 )
 
 describe("limits:", () => {
@@ -99,8 +98,7 @@ describe("limits:", () => {
         assert.isAtMost(most, 5)
         assert.isAtMost(mostOfKey, 2)
         assert.isAtLeast(most, 3, "the claims were not at once: the test showed nothing")
-      }),
-    120_000
+      })
   )
 
   it.live("statements that give slots at once, side by side, stay below the bound", () =>
@@ -134,7 +132,7 @@ describe("limits:", () => {
         "SELECT count(*)::int AS locked FROM worker_queue WHERE lock_token IS NOT NULL"
       )
       assert.strictEqual(row!.locked, most)
-    }), 120_000)
+    }))
 
   it.live("transactions that give slots at once and have not committed leave room for each other", () =>
     Effect.gen(function*() {
@@ -205,8 +203,7 @@ describe("limits:", () => {
         )).rows
         yield* query("ROLLBACK")
         assert.isBelow(read!["fetched"]!, 1_000)
-      }),
-    240_000
+      })
   )
 
   it.live("a row with a slot that any program deletes is announced where another one waits for it", () =>
