@@ -15,6 +15,7 @@ import type * as Fiber from "effect/Fiber"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import { logDeath } from "./model/shared/defect.ts"
 import { checkNameUnsafe } from "./model/shared/definitions.ts"
 import * as payloads from "./model/shared/payload.ts"
 import type {
@@ -102,8 +103,9 @@ export interface Question<out Payload, in Success, in Error> {
  */
 export interface ServeOptions<in Payload, out Error> {
   /**
-   * Refuses questions before the handler sees them. It must have no effects. A replay does not call it again for
-   * questions that were decided, so it may change while instances run. Defaults to accepting all.
+   * Refuses questions before the handler sees them. It must have no effects. If it throws, the caller gets
+   * `RequestFailed`. A replay does not call it again for questions that were decided, so it may change while instances
+   * run. Defaults to accepting all.
    */
   readonly validate?: ((payload: Payload) => Result.Result<unknown, Error>) | undefined
   /** How many handlers run at once. Defaults to 1: questions are answered one after another, in order of arrival. */
@@ -197,10 +199,16 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
         continue
       }
       const value = yield* decoded(read)
-      const checked = isNew ? validate?.(value) : undefined
-      if (checked !== undefined && Result.isFailure(checked)) {
-        yield* refuse(id, checked.failure, true)
-        continue
+      if (isNew && validate !== undefined) {
+        const refused = yield* Effect.exit(refusal(validate, value))
+        if (Exit.isFailure(refused)) {
+          yield* store(id, yield* failed(refused.cause, "its validate died", true))
+          continue
+        }
+        if (refused.value !== undefined) {
+          yield* store(id, refused.value)
+          continue
+        }
       }
       return {
         requestId: id,
@@ -208,14 +216,29 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
         answer: Effect.fnUntraced(function*(...[value]: PayloadArgument<Success["Type"]>) {
           yield* store(id, yield* checkedAnswer("Success", yield* Effect.orDie(codecs.success.encode(value))))
         }),
-        refuse: (error) => refuse(id, error, false)
+        refuse: (error) => Effect.flatMap(refusedWith(error, false), (text) => store(id, text))
       }
     }
   })
-  const refuse = Effect.fnUntraced(function*(id: string, failure: Error["Type"], isRejected: boolean) {
-    const text = yield* Effect.orDie(payloads.encodeError(codecs.error, failure))
-    yield* store(id, yield* checkedAnswer("Refused", text, isRejected))
+  /** The answer to a question that is refused before it is accepted. */
+  const refusal = Effect.fnUntraced(function*(
+    validate: NonNullable<ServeOptions<Payload["Type"], Error["Type"]>["validate"]>,
+    value: Payload["Type"]
+  ) {
+    const checked = validate(value)
+    return Result.isFailure(checked) ? yield* refusedWith(checked.failure, true) : undefined
   })
+  const refusedWith = (failure: Error["Type"], isRejected: boolean) =>
+    Effect.flatMap(
+      Effect.orDie(payloads.encodeError(codecs.error, failure)),
+      (text) => checkedAnswer("Refused", text, isRejected)
+    )
+  /** The answer to a question whose handler or check died. */
+  const failed = (cause: Cause.Cause<unknown>, what: string, isRejected: boolean) =>
+    logDeath("Request: handler died", Cause.squash(cause)).pipe(
+      Effect.annotateLogs({ request: name }),
+      Effect.as(requestSignal.encodeAnswer({ _tag: "Failed", problem: diedOf(cause, what), isRejected }))
+    )
   const checkedAnswer = (tag: "Success" | "Refused", text: string, isRejected = false) => {
     const encoded = requestSignal.encodeAnswer(
       tag === "Success" ? { _tag: tag, value: text } : { _tag: tag, error: text, isRejected }
@@ -244,9 +267,7 @@ const withSchemas = <Payload extends PayloadSchema, Success extends PayloadSchem
           )
         )
         if (Exit.isSuccess(ended)) return
-        const problem = diedOf(ended.cause)
-        yield* Effect.annotateLogs(Effect.logError("Request: handler died", ended.cause), { request: name })
-        yield* store(requestId, requestSignal.encodeAnswer({ _tag: "Failed", problem, isRejected: false }))
+        yield* store(requestId, yield* failed(ended.cause, "its handler died", false))
       })
       if (concurrency === 1) return Effect.forkChild(Effect.forever(Effect.flatMap(take(validate), answered)))
       if (concurrency === "unbounded") {
@@ -278,9 +299,9 @@ const store = Effect.fnUntraced(function*(id: string, text: string) {
   for (const key of requestSignal.outdated(yield* keyValueTimes, nowMs)) yield* request({ _tag: "ClearKeyValue", key })
 })
 
-const diedOf = (cause: Cause.Cause<unknown>): string => {
+const diedOf = (cause: Cause.Cause<unknown>, what: string): string => {
   const death = cause.reasons.find((reason) => reason._tag === "Die")
   if (death === undefined) return "its handler was interrupted"
   const message = death.defect instanceof Error ? death.defect.message : String(death.defect)
-  return `its handler died: ${message.slice(0, 1_000)}`
+  return `${what}: ${message.slice(0, 1_000)}`
 }

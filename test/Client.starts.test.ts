@@ -113,6 +113,23 @@ describe.each(stores)("A client %s", (_, store) => {
       assert.deepStrictEqual(results, names.map((name) => [name]))
     })))
 
+  it.live("ends at once what is to begin later, when it is terminated or interrupted", () =>
+    scenario(Effect.fn(function*(client) {
+      const start = { payload: { name: "later", signals: 1, ...quiet }, delay: "1 hour" } as const
+      const end = {
+        terminated: (id: string) => client.terminate(id, "no more"),
+        interrupted: (id: string) => client.interrupt(id, "no more"),
+        overdue: (id: string) => client.interrupt(id, "no more", { deadline: "1 minute" })
+      }
+      for (const [instanceId, ended] of Object.entries(end)) {
+        yield* client.start(Collect, { ...start, instanceId })
+        yield* client.send(Go, instanceId, "waits for the start")
+        yield* ended(instanceId)
+        const cancelled = yield* Effect.flip(client.wait(Collect, instanceId, { timeout: "20 seconds" }))
+        assert.deepStrictEqual(cancelled, new Client.InstanceCancelled({ instanceId, reason: "no more" }))
+      }
+    })))
+
   it.live("refuses many starts for one that is bad, before any is written", () =>
     scenario(Effect.fn(function*(client) {
       const good = { payload: { name: "good", signals: 0, ...quiet } }

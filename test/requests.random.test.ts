@@ -13,7 +13,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { times } from "./utils/times.ts"
 
-const seeds = times(10)
+const seeds = times(25)
 const steps = 30
 
 /** Every answer has its place in the order of answers, and the payload that was asked. */

@@ -58,13 +58,14 @@ BEGIN
     SELECT
       free.instance_id, 1, free.status, COALESCE(free.output, p_texts[free.text_at]), p_now,
       CASE WHEN free.status <> 'Running' THEN p_now END, free.major, free.minor, free.patch
-    FROM created
-    JOIN free ON free.instance_id = created.instance_id
+    FROM free
+    -- IS TRUE: a hash of all, not a loop over them for each. The planner expects one row of both.
+    WHERE (free.instance_id IN (SELECT created.instance_id FROM created)) IS TRUE
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM created
-  JOIN free ON free.instance_id = created.instance_id;
+  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM free
+  WHERE (free.instance_id IN (SELECT created.instance_id FROM created)) IS TRUE;
   IF v_attributes THEN
     INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
     SELECT

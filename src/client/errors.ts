@@ -32,7 +32,8 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
   "duroxide-prisma/Client/InstanceAlreadyExists"
 )("InstanceAlreadyExists", { instanceId: Schema.String }) {
   override get message() {
-    return `instance ${this.instanceId} exists already; choose another id, or start it with ifExists: "ignore"`
+    return `instance ${this.instanceId} exists already, and ifExists does not replace it; choose another id, or start it ` +
+      `with ifExists: "ignore", or with "replaceEnded" if it has ended`
   }
 }
 

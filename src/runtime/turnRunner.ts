@@ -11,6 +11,7 @@ import * as Event from "../model/Event.ts"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
 import { DashboardUrl } from "../model/shared/dashboardUrl.ts"
+import { SealsDefects } from "../model/shared/defect.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import { harmless } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -166,7 +167,7 @@ export const make = (
 
 const replays = seriesOf(Metrics.orchestrationReplays)
 
-/** Code inherits only its host's loggers, and what their lines say. */
+/** Code inherits only its host's loggers, and what their lines say and leave out. */
 const hostServices = (
   context: Context.Context<never>,
   secondRun: { readonly isUnderWay: boolean }
@@ -175,7 +176,8 @@ const hostServices = (
   return Context.empty().pipe(
     Context.add(References.CurrentLoggers, silentWhile(loggers, () => secondRun.isUnderWay)),
     Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel)),
-    Context.add(DashboardUrl, Context.get(context, DashboardUrl))
+    Context.add(DashboardUrl, Context.get(context, DashboardUrl)),
+    Context.add(SealsDefects, Context.get(context, SealsDefects))
   )
 }
 

@@ -20,7 +20,21 @@ import { fileURLToPath } from "node:url"
 import * as Cli from "../cli/cli.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
-import { begin, canary, encrypted, guest, hotel, keysText, receipt, Ring, rows, Stay } from "./utils.ts"
+import {
+  Ask,
+  begin,
+  canary,
+  Desk,
+  encrypted,
+  guest,
+  hotel,
+  keysText,
+  Note,
+  receipt,
+  Ring,
+  rows,
+  Stay
+} from "./utils.ts"
 
 /** Everything that is logged, measured and traced. */
 const observing = () => {
@@ -72,6 +86,12 @@ describe("Operators of encrypted payloads", () => {
             Effect.forever(Effect.andThen(Effect.orDie(client.send(Ring, ends, guest)), Effect.sleep("50 millis")))
           )
         }
+        // One whose handler of a request dies.
+        yield* client.start(Desk, { instanceId: "asked", payload: guest })
+        const failed = yield* Effect.flip(client.request(Ask, "asked", { name: `${canary} dead` }))
+        assert.strictEqual(failed._tag, "RequestFailed")
+        yield* client.send(Note, "asked", guest)
+        yield* client.wait(Desk, "asked")
         // One that waits.
         yield* begin("waits")
         yield* waitUntil(Effect.map(
@@ -89,6 +109,7 @@ describe("Operators of encrypted payloads", () => {
       const leak = lines.find((line) => line.includes(canary))
       assert.isUndefined(leak)
       // Where a handler has died is still said.
+      assert.isTrue(lines.some((line) => /Request: handler died Error: what it says is a payload.*\n.*at /.test(line)))
       assert.isTrue(lines.some((line) => /activity died Error: what it says is a payload.*\n.*at /.test(line)))
       for (const { attributes, name, status } of spans) {
         assert.notInclude(name + JSON.stringify([...attributes]), canary)

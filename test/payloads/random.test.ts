@@ -172,7 +172,7 @@ describe("Random programs", () => {
   it.effect("end the same with codecs, and have the same decoded history", () =>
     Effect.gen(function*() {
       const kinds = new Set<string>()
-      for (let seed = 1; seed <= times(20); seed++) {
+      for (let seed = 1; seed <= times(60); seed++) {
         const dice = new Dice(seed)
         const steps = Array.from({ length: 2 + dice.below(6) }, (): Step => dice.pick(Step.literals))
         const script = { steps, text: canary, depth: 2, seen: [] }

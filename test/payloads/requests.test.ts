@@ -25,11 +25,11 @@ const client = (url: string, codec: Codec) =>
     Layer.provide(Logger.layer([]))
   )
 
-const worker = (url: string, codec: Codec) =>
+const worker = (url: string, codec: Codec, lines?: Array<string>) =>
   hotel.pipe(
     Layer.provideMerge(client(url, codec)),
     Layer.provide(RuntimeConfig.layer({ shutdownTimeout: 1_000 })),
-    Layer.provide(Logger.layer([]))
+    Layer.provide(Logger.layer(lines === undefined ? [] : [Logger.map(Logger.formatJson, (line) => lines.push(line))]))
   )
 
 const named = (what: string) => ({ name: `${canary} ${what}` })
@@ -42,6 +42,7 @@ describe("Encrypted requests and starts", () => {
       const database = yield* PgServer.database
       const { url } = database
       const later = { delay: "1 hour" } as const
+      const lines: Array<string> = []
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const orStart = { orchestration: Desk, payload: guest }
@@ -75,6 +76,8 @@ describe("Encrypted requests and starts", () => {
         const died = yield* Effect.flip(client.request(Ask, "a", named("dead")))
         assert.strictEqual(died._tag, "RequestFailed")
         assert.include(died.message, canary)
+        assert.include(lines.join("\n"), "Request: handler died")
+        assert.notInclude(lines.join("\n"), canary)
         // The answer is kept.
         assert.deepStrictEqual(
           yield* Effect.all([
@@ -96,7 +99,7 @@ describe("Encrypted requests and starts", () => {
         const all = yield* rows(database)
         assert.isAbove(all.filter(({ row }) => row.includes("$sealed")).length, 15)
         assert.deepStrictEqual(all.filter(isPlain), [])
-      }).pipe(Effect.provide(worker(url, encrypted("k1"))))
+      }).pipe(Effect.provide(worker(url, encrypted("k1"), lines)))
 
       // Commands print what is stored; with the keys, `request` gets the answer that it has asked for.
       const env = { DATABASE_URL: url }

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
-import { Admin } from "duroxide-prisma/provider"
+import { Admin, PayloadCodec } from "duroxide-prisma/provider"
 import { Completion, External } from "duroxide-prisma/recipes/completions"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
@@ -29,6 +29,8 @@ const Spend = Orchestration.make("Spend", {
 
 const key = (letter: string) => Redacted.make(letter.repeat(32))
 
+const payloadKeys = { keys: { k1: new Uint8Array(32) }, current: "k1" }
+
 const day = Duration.toMillis("1 day")
 
 interface Sent {
@@ -40,9 +42,11 @@ const on = <A, E, R>(
   test: (tokens: ReadonlyArray<Sent>) => Effect.Effect<A, E, R>,
   {
     keys = [key("a")],
+    sealed = false,
     program = (what: string) => Effect.map(Approve.execute(what), ({ at, by }) => `${by} ${at.getUTCFullYear()}`)
   }: {
     readonly keys?: ReadonlyArray<Redacted.Redacted<string>>
+    readonly sealed?: boolean
     readonly program?: (
       what: string
     ) => Effect.Effect<string, Refused | Completion.CompletionExpired, Orchestration.Instance>
@@ -61,7 +65,8 @@ const on = <A, E, R>(
         Completion.layer({ activities: [Approve] }).pipe(
           Layer.provideMerge(TestRuntime.layer(runtime)),
           Layer.provideMerge(Completion.layerKeys(keys)),
-          Layer.provideMerge(Logger.layer([]))
+          Layer.provideMerge(Logger.layer([])),
+          Layer.provide(sealed ? PayloadCodec.layer([PayloadCodec.encryption(payloadKeys)]) : Layer.empty)
         )
       )
     )
@@ -148,6 +153,19 @@ describe("an activity that is completed from outside:", () => {
       assert.deepStrictEqual(yield* Approve.complete(token, result), taken)
       assert.strictEqual(yield* wait, "Ada 2030")
     })))
+
+  it.effect("explain says when an encrypted call expires", () =>
+    on((sent) =>
+      Effect.gen(function*() {
+        const token = yield* start(sent)
+        const { heartbeat } = yield* Completion.Completion
+        yield* TestRuntime.advance("6 days")
+        const { expiresAtMs } = yield* heartbeat(token, { step: 2 })
+        yield* TestRuntime.settle
+        const { cause } = yield* (yield* Admin.Admin).explain("s/1")
+        assert(cause._tag === "Completion")
+        assert.deepStrictEqual([cause.untilMs, cause.heartbeat], [expiresAtMs, null])
+      }), { sealed: true }))
 
   it.effect("a heartbeat and a completion behind it are both received", () =>
     on(Effect.fnUntraced(function*(sent) {

@@ -236,4 +236,13 @@ describe("timings:", () => {
     }
     assert.doesNotThrow(() => Schedules.cron("0 0 29 2 *", { timeZone: "Europe/Berlin" }))
   })
+
+  it("refuses a stored interval that would never end", () => {
+    for (const everyMs of [0, -1000]) {
+      assert.deepStrictEqual(
+        occurrencesOf({ _tag: "Interval", everyMs, offsetMs: 0 }),
+        Result.fail(`an interval of ${everyMs} ms`)
+      )
+    }
+  })
 })

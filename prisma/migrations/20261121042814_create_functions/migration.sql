@@ -2124,13 +2124,14 @@ BEGIN
     SELECT
       free.instance_id, 1, free.status, COALESCE(free.output, p_texts[free.text_at]), p_now,
       CASE WHEN free.status <> 'Running' THEN p_now END, free.major, free.minor, free.patch
-    FROM created
-    JOIN free ON free.instance_id = created.instance_id
+    FROM free
+    -- IS TRUE: a hash of all, not a loop over them for each. The planner expects one row of both.
+    WHERE (free.instance_id IN (SELECT created.instance_id FROM created)) IS TRUE
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id, execution_id) DO NOTHING
   )
-  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM created
-  JOIN free ON free.instance_id = created.instance_id;
+  SELECT array_agg(free.ordinality), bool_or(free.attributes IS NOT NULL) INTO v_created, v_attributes FROM free
+  WHERE (free.instance_id IN (SELECT created.instance_id FROM created)) IS TRUE;
   IF v_attributes THEN
     INSERT INTO attributes (instance_id, name, text_value, number_value, time_value, created_at)
     SELECT
@@ -11257,14 +11258,14 @@ END
 $$;
 
 -- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet,
--- and notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no
--- notification.
+-- and notifies listeners. A termination or an interruption does not wait: the start comes with it, and ends at once.
+-- Messages to instances that Duroxide runs, which only its processes take, make no notification.
 --
 -- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each
 -- statement cost them 5 microseconds, and more for large rows (scripts/bench/measured.md).
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
--- none.
+-- none; those of a start that is brought forward.
 CREATE OR REPLACE FUNCTION dx_route_message() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
@@ -11294,7 +11295,17 @@ BEGIN
         AND q.due_at > NEW.visible_at
         AND q.work_item LIKE '{"StartOrchestration"%'
     );
-    IF v_begins_at IS NOT NULL THEN
+    IF v_begins_at IS NOT NULL
+      AND (
+        NEW.work_item LIKE '{"CancelInstance"%'
+        OR NEW.work_item LIKE '{"QueueMessage"%"name":"duroxide-prisma/interrupt"%'
+      )
+    THEN
+      UPDATE orchestrator_queue AS q SET visible_at = NEW.visible_at, created_at = NEW.visible_at
+      WHERE q.instance_id = NEW.instance_id
+        AND q.due_at > NEW.visible_at
+        AND q.work_item LIKE '{"StartOrchestration"%';
+    ELSIF v_begins_at IS NOT NULL THEN
       -- It arrives with the start, and does not wait from then on.
       NEW.visible_at := v_begins_at + interval '1 millisecond';
       NEW.created_at := NEW.visible_at;

@@ -148,7 +148,7 @@ const ofWaits = (found: Found): Cause => {
   const task = signals.find(({ name }) => taskSignal.isName(name!))
   if (task !== undefined) return Cause.Task({ name: taskOf(found.events, task), sinceMs: task.sinceMs })
   const completed = signals.find(({ name }) => completion.isName(name!))
-  if (completed !== undefined) return ofCompletion(found.events, completed)
+  if (completed !== undefined) return ofCompletion(found.events, completed, untilMs)
   const [signal] = signals
   if (signal !== undefined) return Cause.Signal({ name: signal.name!, sinceMs: signal.sinceMs, untilMs })
   const request = waits.find(({ kind }) => kind === "request")
@@ -157,12 +157,18 @@ const ofWaits = (found: Found): Cause => {
 }
 
 /** The call of an activity that is completed from outside. */
-const ofCompletion = (events: ReadonlyArray<Event.Event>, { name, sinceMs }: Wait): Cause => {
+const ofCompletion = (
+  events: ReadonlyArray<Event.Event>,
+  { name, sinceMs }: Wait,
+  timerMs: number | null
+): Cause => {
   const callId = completion.callIdOf(name!)
   const scheduled = events.find(({ eventId }) => eventId === callId)
   const activityName = scheduled?._tag === "ActivityScheduled" ? scheduled.name : "unknown"
   const state = completion.stateOf(events, { executionId: events[0]!.executionId, callId, activityName })
-  const { expiresAtMs = null, heartbeat } = state._tag === "Open" ? state : {}
+  // Of payloads that are encrypted, only the timer says when it expires.
+  const timesOutMs = timerMs === null ? null : timerMs - completion.graceMs
+  const { expiresAtMs = timesOutMs, heartbeat } = state._tag === "Open" ? state : {}
   return Cause.Completion({
     name: activityName,
     sinceMs: scheduled?.timestampMs ?? sinceMs,

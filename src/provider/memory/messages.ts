@@ -142,13 +142,18 @@ const isFull = (store: tables.Tables, { bounds, instanceId }: EncodedMessage): b
   return waiting >= bounds.mostWaiting
 }
 
-/** A message for an instance that has not begun waits for a start that is not due yet. */
+/**
+ * A message for an instance that has not begun waits for a start that is not due yet; but the start comes with what
+ * ends the instance.
+ */
 const waitForStart = ({ history, instances, messages }: tables.Tables, message: tables.Message) => {
   if (!instances.has(message.instanceId) || history.has(message.instanceId)) return
   const starts = [...messages.values()].filter((one) =>
     one.instanceId === message.instanceId && tables.dueAtMs(one) > message.visibleAtMs && texts.isStart(one.workItem)
   ).sort((one, other) => other.visibleAtMs - one.visibleAtMs)
-  if (starts[0] !== undefined) arriveWith(starts[0], message)
+  if (starts[0] === undefined) return
+  if (!texts.ends(message.workItem)) return arriveWith(starts[0], message)
+  for (const start of starts) start.createdAtMs = start.visibleAtMs = message.visibleAtMs
 }
 
 /** A message in front of a start that is to wait: it does not wait once the start is there. */

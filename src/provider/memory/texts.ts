@@ -4,6 +4,7 @@
  */
 import * as Result from "effect/Result"
 import * as Event from "../../model/Event.ts"
+import * as interruptSignal from "../../model/shared/interruptSignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 
 export const isTimer = (workItem: string): boolean => workItem.startsWith(`{"TimerFired"`)
@@ -18,6 +19,11 @@ export const isContinueAsNew = (workItem: string): boolean => workItem.startsWit
 
 /** Whether it begins an execution. */
 export const begins = (workItem: string): boolean => isStart(workItem) || isContinueAsNew(workItem)
+
+/** Whether it terminates or interrupts its instance. */
+export const ends = (workItem: string): boolean =>
+  workItem.startsWith(`{"CancelInstance"`) ||
+  workItem.startsWith(`{"QueueMessage"`) && workItem.includes(`"name":"${interruptSignal.name}"`)
 
 /** The orchestration and the version that a message asks for which begins an execution. */
 export const asked = (workItem: string) => {

@@ -31,7 +31,10 @@ export const occurrencesOf = (timing: Timing): Result.Result<Occurrences, string
     case "Cron":
       return cron.parse(timing.expression, timing.timeZone)
     case "Interval":
-      return Result.succeed(interval(timing.everyMs, timing.offsetMs))
+      // A row that something else has written: one of 0 ms would never end.
+      return timing.everyMs >= 1
+        ? Result.succeed(interval(timing.everyMs, timing.offsetMs))
+        : Result.fail(`an interval of ${timing.everyMs} ms`)
     case "Dates":
       return Result.succeed(dates(timing.at))
   }

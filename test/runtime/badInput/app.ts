@@ -179,11 +179,21 @@ export const handlers = Layer.mergeAll(
   Reads.toLayer(() => Letters.wait),
   Serves.toLayer(Effect.fnUntraced(function*() {
     let count = 0
-    yield* Question.serve(Effect.fnUntraced(function*(what) {
-      if (what === "fail") return yield* new Declined({ code: 7 })
-      if (what === "throw") throw new Error("thrown")
-      return what === "large" ? "x".repeat(65_536) : String(++count)
-    }))
+    yield* Question.serve(
+      Effect.fnUntraced(function*(what) {
+        if (what === "fail") return yield* new Declined({ code: 7 })
+        if (what === "throw") throw new Error("thrown")
+        return what === "large" ? "x".repeat(65_536) : String(++count)
+      }),
+      {
+        validate: (what) => {
+          if (what === "validate throws") throw new Error("thrown")
+          return what === "validate is wrong"
+            ? Result.fail({ code: "seven" } as unknown as Declined)
+            : Result.succeed(undefined)
+        }
+      }
+    )
     return yield* Go.wait
   })),
   Hurries.toLayer(() => Hurry.wait),

@@ -274,6 +274,17 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.interrupt(other, "not wanted")
       yield* cancelled(client.execute(App.Waits, { instanceId: other }), "not wanted")
     }),
+    "interrupt or terminate an instance that is to begin later (`startAt`, `delay`)": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* client.start(App.Echo, { instanceId, payload: "x", delay: "3650 days" })
+        yield* client.terminate(instanceId, "not wanted")
+        yield* cancelled(client.wait(App.Echo, instanceId), "not wanted")
+        const other = `${instanceId}, other`
+        yield* client.start(App.Waits, { instanceId: other, delay: "3650 days" })
+        yield* client.interrupt(other, "not wanted")
+        yield* cancelled(client.wait(App.Waits, other), "not wanted")
+      }
+    ),
     "terminate an instance": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Fans, { instanceId })
       yield* waiting(instanceId)

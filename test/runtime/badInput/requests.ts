@@ -106,6 +106,15 @@ export const requests: { readonly [does: string]: Test } = {
     yield* refused(client.request(App.Question, instanceId, "throw"), "RequestFailed", "its handler died: thrown")
     assert.strictEqual(yield* client.request(App.Question, instanceId, "count"), "1")
   }),
+  "ask, and `validate` throws, or refuses with what the Schema refuses": Effect.fnUntraced(
+    function*(client, instanceId) {
+      yield* serving(client, instanceId)
+      const ask = (what: string) => client.request(App.Question, instanceId, what, { timeout: "20 seconds" })
+      yield* refused(ask("validate throws"), "RequestFailed", "its validate died: thrown")
+      yield* refused(ask("validate is wrong"), "RequestFailed", "does not match its schema")
+      assert.strictEqual(yield* ask("count"), "1")
+    }
+  ),
   "ask, and the answer has more than 65,536 bytes": Effect.fnUntraced(function*(client, instanceId) {
     yield* serving(client, instanceId)
     yield* refused(client.request(App.Question, instanceId, "large"), "RequestFailed", "the limit is 65536")

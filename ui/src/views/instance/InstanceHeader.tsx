@@ -42,7 +42,9 @@ export const InstanceHeader = (
         </span>
         {detail.startsAtMs !== null && (
           <span class="badge amber">
-            begins <Ago atMs={detail.startsAtMs} />
+            <span>
+              begins <Ago atMs={detail.startsAtMs} />
+            </span>
           </span>
         )}
         <span>
