@@ -57,7 +57,7 @@ describe("adopt", () => {
           .test(
             object
           ) &&
-        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column worker_queue[.]limit_(name|key) text|column instances[.]status text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify|set|delete)_\w+ dx_)/
+        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column (instances|worker_queue)[.]limit_(name|key|route) text|column instances[.]limit_place bigint|column instances[.]status text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify|set|delete)_\w+ dx_)/
           .test(
             object
           )

@@ -299,9 +299,9 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
   "sweepMessages": [
     `SELECT * FROM dx_sweep_messages(1, 100, NULL, ${now})`,
     ["orchestrator_queue_route_visible_at_id_idx", "orchestrator_queue_pkey", "instances_pkey", "history_pkey"],
-    // Of each route the newest 1,000, and the instance of each: 2,100 rows here. Ten of them move, and 100 have no
+    // Of each route the newest 1,000, and the instance of each: 3,100 rows here. Ten of them move, and 100 have no
     // route.
-    5_000
+    7_500
   ],
   "sweepMessages, in the middle": [
     `SELECT * FROM dx_sweep_messages(1000000, 100, '${(now - 5000) * 1000 + many / 2}.1', ${now})`,

@@ -145,7 +145,7 @@ describe("limits:", () => {
         const query = (text: string) => Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
         yield* query("BEGIN")
         const { rows } = yield* query(
-          "SELECT dx_admit_at_once(array_fill('Charge'::text, ARRAY[200]), array_fill('a'::text, ARRAY[200])) AS answers"
+          "SELECT dx_admit_at_once('activity', array_fill('Charge'::text, ARRAY[200]), array_fill('a'::text, ARRAY[200])) AS answers"
         )
         const isAdmitted = rows[0]!.answers.every((answer) => answer)
         if (isAdmitted) {

@@ -91,7 +91,7 @@ const tomorrow = Date.now() + 86_400_000
 const later = (offsetMs: number) => `to_timestamp(${(tomorrow + offsetMs) / 1000})`
 
 describe("triggers:", () => {
-  it.live("stand on both queues, on executions and on the outbox", () =>
+  it.live("stand on both queues, on instances and executions, and on the outbox", () =>
     Effect.gen(function*() {
       const { sql } = yield* PgServer.database
       const rows = yield* sql<{ trigger: string }>(
@@ -101,6 +101,8 @@ describe("triggers:", () => {
         "executions.dx_notify_end",
         "executions.dx_set_status",
         "instances.dx_delete_streams",
+        "instances.dx_notify_deleted_instance_slot",
+        "instances.dx_notify_free_instance_slot",
         "orchestrator_queue.dx_notify_moved_message",
         "orchestrator_queue.dx_route_message",
         "queue_outbox.dx_notify_outbox",

@@ -71,7 +71,9 @@ const triggers = (sql: PgServer.TestDatabase["sql"]) =>
 const triggersOfLaterRelease = [
   "dx_added",
   "dx_delete_streams",
+  "dx_notify_deleted_instance_slot",
   "dx_notify_end",
+  "dx_notify_free_instance_slot",
   "dx_notify_free_slot",
   "dx_notify_moved_activity",
   "dx_notify_moved_message",
@@ -263,7 +265,7 @@ describe("an adopted schema", () => {
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 33)
+      assert.lengthOf(removed.indexes, 37)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)
