@@ -25,7 +25,7 @@ const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
  */
 const contents = (sql: PgServer.TestDatabase["sql"]) =>
   sql(
-    `SELECT (SELECT jsonb_agg(to_jsonb(i) - 'route' - 'status' ORDER BY instance_id) FROM instances AS i)::text AS instances,
+    `SELECT (SELECT jsonb_agg(to_jsonb(i) - '{route,status,limit_name,limit_key,limit_route,limit_place}'::text[] ORDER BY instance_id) FROM instances AS i)::text AS instances,
        (SELECT json_agg(e ORDER BY instance_id, execution_id) FROM executions AS e)::text AS executions,
        (SELECT json_agg((instance_id, execution_id, event_id, event_data, created_at)
          ORDER BY instance_id, execution_id, event_id) FROM history)::text AS history,
