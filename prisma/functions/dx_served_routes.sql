@@ -1,5 +1,5 @@
--- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them: by the version that an instance is pinned to, and by its
--- program (dx_route).
+-- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them:
+-- by the version that an instance is pinned to, and by its program (dx_route).
 --
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_served_routes(

@@ -4,11 +4,13 @@
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
--- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if its limit, if it has one, has a slot at once (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction claims or
--- deletes it. Otherwise its start is stored as one without a first turn.
+-- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of
+-- one id exactly one creates it. A first turn is stored if its limit, if it has one, has a slot at once
+-- (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction
+-- claims or deletes it. Otherwise its start is stored as one without a first turn.
 --
--- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the start become claimable with it, not earlier.
+-- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the
+-- start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
 -- dx_start_with_more.

@@ -117,7 +117,11 @@ describe("ackOrchestrationItems:", () => {
           custom_status: null,
           custom_status_version: 0,
           route: "1000.2.3 =1.0.0 Orchestration",
-          status: "Running"
+          status: "Running",
+          limit_name: null,
+          limit_key: null,
+          limit_route: null,
+          limit_place: null
         }]
       )
       assert.deepStrictEqual(

@@ -3361,8 +3361,8 @@ AS $$
   END
 $$;
 
--- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them: by the version that an instance is pinned to, and by its
--- program (dx_route).
+-- Lists the routes of queued messages that a process takes, those with ~ of instances that wait for limits among them:
+-- by the version that an instance is pinned to, and by its program (dx_route).
 --
 -- Bound: one look per route that has rows. Locks: none. PostgreSQL puts it into the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_served_routes(
@@ -3873,14 +3873,15 @@ $$;
 --
 -- Before, it gives free slots of limits to starts that wait for one (dx_admit_instances).
 --
--- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible routes, ended by the
--- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
--- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
+-- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible
+-- routes, ended by the p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up
+-- to their limits. A locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
 -- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
--- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
+-- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip
+-- locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -3960,9 +3961,16 @@ BEGIN
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-    SELECT array_agg(substr(served.route, 2)) INTO v_parked
-    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
-    WHERE starts_with(served.route, '~');
+    -- A list of all routes would meet the dead rows that the mark is there for.
+    IF (
+      SELECT i.limit_route FROM instances AS i
+      WHERE i.limit_route IS NOT NULL
+      ORDER BY i.limit_name, i.limit_route LIMIT 1
+    ) IS NOT NULL THEN
+      SELECT array_agg(substr(served.route, 2)) INTO v_parked
+      FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
+      WHERE starts_with(served.route, '~');
+    END IF;
   END IF;
   IF v_parked IS NOT NULL THEN
     SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
@@ -8129,11 +8137,13 @@ $$;
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
 -- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2
 -- seconds, and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a
--- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of one id exactly one creates it. A first
--- turn is stored if its limit, if it has one, has a slot at once (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction claims or
--- deletes it. Otherwise its start is stored as one without a first turn.
+-- queued start (of two starts of one id, the second); of starts with more, also Ended or Full. Of concurrent starts of
+-- one id exactly one creates it. A first turn is stored if its limit, if it has one, has a slot at once
+-- (dx_admit_at_once), and nothing else is stored under the id, no message, lock or event, and no other transaction
+-- claims or deletes it. Otherwise its start is stored as one without a first turn.
 --
--- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the start become claimable with it, not earlier.
+-- A start with a limit that has no slot waits for one; dx_admit_instances gives it. Messages that arrived before the
+-- start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns; with more as
 -- dx_start_with_more.

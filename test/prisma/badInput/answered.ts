@@ -74,7 +74,11 @@ export const answered: ReadonlyArray<[string, Call, unknown]> = [
     [`readHistoryWithExecutionId ${id}`, ({ admin }) => admin.readHistoryWithExecutionId(id, most), []],
     [`getInstanceInfo ${id}`, ({ admin }) => admin.getInstanceInfo(id), "InstanceNotFound"],
     [`getExecutionInfo ${id}`, ({ admin }) => admin.getExecutionInfo(id, most), "ExecutionNotFound"],
-    [`getQueuedWork ${id}`, ({ admin }) => admin.getQueuedWork(id), { messages: [], activities: [] }],
+    [`getQueuedWork ${id}`, ({ admin }) => admin.getQueuedWork(id), {
+      messages: [],
+      activities: [],
+      waitsForLimit: null
+    }],
     [`listChildren ${id}`, ({ admin }) => admin.listChildren(id), []],
     [`getParentId ${id}`, ({ admin }) => admin.getParentId(id), "InstanceNotFound"],
     [`getInstanceTree ${id}`, ({ admin }) => admin.getInstanceTree(id), { rootId: id, allIds: [id] }],
