@@ -40,14 +40,14 @@ const sideBySide = [
     ["test:bare"], // all that is optional of a server switched off
     ["test:rust"],
     ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
-    ["stress", "--", "--seconds", "1"] // judges success, not speed
-  ],
-  [
-    ["test:package"],
-    ["test:browser", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[2]}`],
+    ["stress", "--", "--seconds", "1"], // judges success, not speed
     ["demo"],
     ["lite", "--", "--queue", "sqs", "--records", "6000"], // the tests run it on PostgreSQL alone
     ["example", "--", "all"]
+  ],
+  [
+    ["test:package"],
+    ["test:browser", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${reports[2]}`]
   ]
 ]
 
