@@ -127,14 +127,7 @@ BEGIN
       v_at_id := v_last_id;
       v_visits := v_visits + 1;
 
-      SELECT k.* INTO v_key FROM limit_keys AS k
-      WHERE k.kind = 'activity' AND k.name = v_name AND k.key = v_at_key;
-      IF v_key.is_own IS NOT TRUE THEN
-        v_key.concurrency := v_limit.key_concurrency;
-        v_key.rate := v_limit.key_rate;
-        v_key.rate_ms := v_limit.key_rate_ms;
-        v_key.burst := v_limit.key_burst;
-      END IF;
+      v_key := dx_limit_key(v_limit, v_at_key);
       v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
@@ -207,17 +200,7 @@ BEGIN
       SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'activity' AND l.name = v_name;
       out_next_ms := least(out_next_ms, v_next_ms);
-      -- Tokens that are back need no row; so rows of keys do not add up.
-      IF v_limit.key_rate IS NOT NULL THEN
-        DELETE FROM limit_keys AS k
-        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
-        WHERE k.ctid = ANY (ARRAY(
-          SELECT old.ctid FROM limit_keys AS old
-          WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-          ORDER BY old.free_ms LIMIT 10
-          FOR UPDATE
-        ));
-      END IF;
+      PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
     END IF;
   END LOOP;
 END

@@ -565,6 +565,48 @@ AS $$
   END
 $$;
 
+-- Returns the bounds of a key of a limit: its own, or those of each key. Its tokens, if it has used some.
+--
+-- Bound: one row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_limit_key(p_limit limits, p_key text) RETURNS limit_keys LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+DECLARE
+  v_key limit_keys;
+BEGIN
+  SELECT k.* INTO v_key FROM limit_keys AS k
+  WHERE k.kind = p_limit.kind AND k.name = p_limit.name AND k.key = p_key;
+  IF v_key.is_own IS NOT TRUE THEN
+    v_key.concurrency := p_limit.key_concurrency;
+    v_key.rate := p_limit.key_rate;
+    v_key.rate_ms := p_limit.key_rate_ms;
+    v_key.burst := p_limit.key_burst;
+  END IF;
+  RETURN v_key;
+END
+$$;
+
+-- Deletes ten rows of keys whose tokens are back, so that rows of keys do not add up.
+--
+-- Bound: ten rows. Locks: these rows.
+CREATE OR REPLACE FUNCTION dx_clean_limit_keys(p_limit limits, p_now_ms bigint) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+BEGIN
+  IF p_limit.key_rate IS NULL THEN
+    RETURN;
+  END IF;
+  DELETE FROM limit_keys AS k
+  -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+  WHERE k.ctid = ANY (ARRAY(
+    SELECT old.ctid FROM limit_keys AS old
+    WHERE old.kind = p_limit.kind AND old.name = p_limit.name AND old.free_ms <= p_now_ms AND NOT old.is_own
+    ORDER BY old.free_ms LIMIT 10
+    FOR UPDATE
+  ));
+END
+$$;
+
 -- Gives slots of limits to activities that wait for one, as far as a claim has use for them: they become visible, and
 -- the claim takes them as any other. The first step of dx_fetch_work_items.
 --
@@ -694,14 +736,7 @@ BEGIN
       v_at_id := v_last_id;
       v_visits := v_visits + 1;
 
-      SELECT k.* INTO v_key FROM limit_keys AS k
-      WHERE k.kind = 'activity' AND k.name = v_name AND k.key = v_at_key;
-      IF v_key.is_own IS NOT TRUE THEN
-        v_key.concurrency := v_limit.key_concurrency;
-        v_key.rate := v_limit.key_rate;
-        v_key.rate_ms := v_limit.key_rate_ms;
-        v_key.burst := v_limit.key_burst;
-      END IF;
+      v_key := dx_limit_key(v_limit, v_at_key);
       v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
@@ -774,17 +809,7 @@ BEGIN
       SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'activity' AND l.name = v_name;
       out_next_ms := least(out_next_ms, v_next_ms);
-      -- Tokens that are back need no row; so rows of keys do not add up.
-      IF v_limit.key_rate IS NOT NULL THEN
-        DELETE FROM limit_keys AS k
-        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
-        WHERE k.ctid = ANY (ARRAY(
-          SELECT old.ctid FROM limit_keys AS old
-          WHERE old.kind = 'activity' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-          ORDER BY old.free_ms LIMIT 10
-          FOR UPDATE
-        ));
-      END IF;
+      PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
     END IF;
   END LOOP;
 END
@@ -4249,14 +4274,7 @@ BEGIN
         WHERE q.instance_id = v_next.instance_id AND q.due_at > to_timestamp(p_now_ms::float8 / 1000)
       );
 
-      SELECT k.* INTO v_key FROM limit_keys AS k
-      WHERE k.kind = 'orchestration' AND k.name = v_name AND k.key = v_at_key;
-      IF v_key.is_own IS NOT TRUE THEN
-        v_key.concurrency := v_limit.key_concurrency;
-        v_key.rate := v_limit.key_rate;
-        v_key.rate_ms := v_limit.key_rate_ms;
-        v_key.burst := v_limit.key_burst;
-      END IF;
+      v_key := dx_limit_key(v_limit, v_at_key);
       v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
@@ -4301,17 +4319,7 @@ BEGIN
       UPDATE limits AS l
       SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'orchestration' AND l.name = v_name;
-      -- Tokens that are back need no row; so rows of keys do not add up.
-      IF v_limit.key_rate IS NOT NULL THEN
-        DELETE FROM limit_keys AS k
-        -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
-        WHERE k.ctid = ANY (ARRAY(
-          SELECT old.ctid FROM limit_keys AS old
-          WHERE old.kind = 'orchestration' AND old.name = v_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-          ORDER BY old.free_ms LIMIT 10
-          FOR UPDATE
-        ));
-      END IF;
+      PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
     END IF;
   END LOOP;
 END
@@ -4958,14 +4966,7 @@ BEGIN
     v_at_id := v_last_id;
     CONTINUE WHEN v_next.run_at > v_now;
 
-    SELECT k.* INTO v_key FROM limit_keys AS k
-    WHERE k.kind = 'task' AND k.name = p_name AND k.key = v_at_key;
-    IF v_key.is_own IS NOT TRUE THEN
-      v_key.concurrency := v_limit.key_concurrency;
-      v_key.rate := v_limit.key_rate;
-      v_key.rate_ms := v_limit.key_rate_ms;
-      v_key.burst := v_limit.key_burst;
-    END IF;
+    v_key := dx_limit_key(v_limit, v_at_key);
     v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
     IF v_token_ms > p_now_ms THEN
       v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
@@ -5044,17 +5045,7 @@ BEGIN
   WHERE l.kind = 'task' AND l.name = p_name
     AND (l.last_key, l.free_ms, l.next_ms, l.has_waiting)
       IS DISTINCT FROM (v_limit.last_key, v_limit.free_ms, v_limit.next_ms, v_limit.has_waiting);
-  -- Tokens that are back need no row; so rows of keys do not add up.
-  IF v_limit.key_rate IS NOT NULL THEN
-    DELETE FROM limit_keys AS k
-    -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
-    WHERE k.ctid = ANY (ARRAY(
-      SELECT old.ctid FROM limit_keys AS old
-      WHERE old.kind = 'task' AND old.name = p_name AND old.free_ms <= p_now_ms AND NOT old.is_own
-      ORDER BY old.free_ms LIMIT 10
-      FOR UPDATE
-    ));
-  END IF;
+  PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
 END
 $$;
 
