@@ -57,7 +57,10 @@ const opened = Effect.gen(function*() {
       Layer.provide(Logger.layer([]))
     )
   )
-  return { ...yield* Served.open(url, { requests: [Price], orchestrations: [Desk] }), sql }
+  const served = yield* Served.open(url, { requests: [Price], orchestrations: [Desk] })
+  // The runtime says what it serves beside its work, and so perhaps later than it begins.
+  yield* waitUntil(Effect.map(served.admin.listProcesses, ({ length }) => length === 1))
+  return { ...served, sql }
 })
 
 /** A desk that has begun. */
@@ -181,6 +184,13 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
       assert.strictEqual((yield* page.read.instance({ query: { id: "then" } })).startsAtMs, startAtMs)
       const both = yield* Effect.flip(start("both", { startAtMs, delayMs: 5 }))
       assert.deepInclude(both, { _tag: "Refused", code: "InvalidInput" })
+      const unserved = yield* page.operate.start({
+        payload: { orchestration: "Ghost", instanceId: "unserved", payload: null, startAtMs }
+      })
+      assert.strictEqual(
+        unserved.message,
+        "started unserved; it begins at 2099-01-01T00:00:00.000Z; no living process serves Ghost: it waits until one does"
+      )
       const details = (yield* page.read.actions({ query: {} })).actions.map(({ details }) => details)
       assert.includeMembers([...details], ["Desk; at 2099-01-01T00:00:00.000Z", "Desk; in 1 h"])
     }))

@@ -1,5 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { spawn } from "node:child_process"
+import { once } from "node:events"
 import { copyFile, mkdir, readFile, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import * as SqliteImport from "../../src/sqlite/SqliteImport.ts"
@@ -83,6 +85,17 @@ it.layer(PgServer.layer)((it) => {
         yield* SqliteImport.importFile({ file: file.path, target })
         assert.deepStrictEqual(yield* read, before)
         assert.isAbove(before[1]!.length, 0)
+      }))
+
+    it.effect("that another process has locked for a moment are waited for", () =>
+      Effect.gen(function*() {
+        const file = yield* Files.make()
+        Files.addWaiting(file, "a")
+        file.sql("PRAGMA journal_mode = DELETE") // in which a writer locks readers out, too
+        const target = yield* PgServer.database
+        yield* lockedForASecond(file.path)
+        yield* SqliteImport.importFile({ file: file.path, target })
+        assert.lengthOf(yield* target.sql("SELECT FROM instances"), 1)
       }))
   })
 
@@ -280,3 +293,27 @@ it.layer(PgServer.layer)((it) => {
       }))
   })
 })
+
+// internal
+
+/** Ends when another process has the file for itself, which it keeps for a second. */
+const lockedForASecond = (path: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() =>
+      spawn(
+        process.execPath,
+        [
+          "--input-type=module",
+          "-e",
+          `import Libsql from "libsql"
+           const database = new Libsql(process.argv[1])
+           database.exec("BEGIN EXCLUSIVE")
+           console.log("held")
+           setTimeout(() => { database.exec("ROLLBACK"); database.close() }, 1000)`,
+          path
+        ],
+        { stdio: ["ignore", "pipe", "inherit"] }
+      )
+    ),
+    (child) => Effect.sync(() => child.kill("SIGKILL"))
+  ).pipe(Effect.tap((child) => Effect.promise(() => once(child.stdout, "data"))))

@@ -49,7 +49,9 @@ const settings = {
   synchronous_commit: "off",
   full_page_writes: "off",
   max_connections: "500",
-  shared_preload_libraries: "pg_stat_statements"
+  shared_preload_libraries: "pg_stat_statements",
+  // Hundreds of databases with statements of their own: with the usual 5,000, those of a running test are forgotten.
+  "pg_stat_statements.max": "50000"
 }
 
 export default async function setup(project: TestProject) {

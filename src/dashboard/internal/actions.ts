@@ -102,9 +102,11 @@ export const layer = (knowledge: Knowledge) =>
                 const isServed = serversOfOrchestration(processes, name, version ?? null) > 0
                 return {
                   instanceId,
-                  message: isServed
-                    ? [`started ${instanceId}`, ...laterOf(startAtMs, delayMs)].join("; it begins ")
-                    : `started ${instanceId}; no living process serves ${name}: it waits until one does`
+                  message: [
+                    `started ${instanceId}`,
+                    ...laterOf(startAtMs, delayMs).map((when) => `it begins ${when}`),
+                    ...isServed ? [] : [`no living process serves ${name}: it waits until one does`]
+                  ].join("; ")
                 }
               })
             )

@@ -73,7 +73,8 @@ export const open = Effect.fnUntraced(function*(
   })
   const database = yield* Effect.acquireRelease(
     // libsql ignores its option `readonly`; SQLite does not ignore this one.
-    reading((): Database => new Libsql(`${pathToFileURL(path).href}?mode=ro`)),
+    // A process that opens or closes the file locks it for a moment, to read its log or to empty it.
+    reading((): Database => new Libsql(`${pathToFileURL(path).href}?mode=ro`, { timeout: 5_000 })),
     (database) => Effect.sync(() => database.close())
   )
   const rows: SqliteFile["rows"] = function*(sql, ...parameters) {
