@@ -4,11 +4,12 @@
 -- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
 --
 -- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
--- four transactions may admit at once, 250 slots each, as long as 1,000 slots stay free besides. A key counts like all
--- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
+-- four transactions may admit at once, each up to an eighth of a bound and no more than 250, as long as three times that
+-- many slots stay free (dx_room_at_once). A key counts like all keys. All of a name wait if one of it waits, if it has a
+-- rate, or if another transaction admits some by a claim.
 --
--- Bound: what has slots of these names, up to their limits. Locks: advisory locks of limits, shared, and
--- one of four of their parts (try).
+-- Bound: what has slots of these names and keys, up to their limits. Locks: advisory locks of limits, shared, and one of
+-- four of their parts (try).
 CREATE OR REPLACE FUNCTION dx_admit_at_once(
   p_kind text,                     -- activity or orchestration
   p_names text[],                  -- null where Duroxide runs it, or where it is to wait
@@ -20,70 +21,66 @@ DECLARE
   v_answers boolean[];
   v_name text;
   v_limit limits;
-  v_key text;
-  v_asked integer;
-  v_concurrency integer;
   v_room bigint;
-  v_had_room boolean;
-  v_refused text[];                -- keys
 BEGIN
   FOR v_name IN
     SELECT l.name FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
     ORDER BY l.name COLLATE "C"
   LOOP
     v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
-    v_room := CASE
-      WHEN dx_is_limit_awaited(p_kind, v_name)
-        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
-        OR NOT (
-          pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
-        ) THEN 0
-      ELSE 250
-    END;
-    -- Under the locks: this sees what was changed and admitted before.
-    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
-    IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
-      v_room := 0;
-    ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
-      v_room := least(
-        250, v_limit.concurrency - 1000 - dx_count_slots(p_kind, v_name, NULL, v_limit.concurrency)
-      );
+    v_room := 0;
+    IF NOT dx_is_limit_awaited(p_kind, v_name)
+      AND pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
+      AND (
+        pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
+      )
+    THEN
+      -- Under the locks: this sees what was changed and admitted before.
+      SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
+      IF v_limit.rate IS NULL AND v_limit.key_rate IS NULL THEN
+        v_room := dx_room_at_once(p_kind, v_name, NULL, v_limit.concurrency);
+      END IF;
     END IF;
 
-    v_had_room := v_room > 0;
-    v_refused := '{}';
-    FOR v_key, v_asked IN
-      SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
-      WHERE asked.name = v_name AND v_room > 0
-      GROUP BY 1
-    LOOP
-      v_concurrency := v_limit.key_concurrency;
-      SELECT CASE WHEN k.rate IS NULL THEN k.concurrency ELSE 0 END INTO v_concurrency FROM limit_keys AS k
-      WHERE k.kind = p_kind AND k.name = v_name AND k.key = v_key AND k.is_own;
-      IF NOT FOUND THEN
-        v_concurrency := v_limit.key_concurrency;
-      END IF;
-      IF v_room >= v_asked
-        AND (
-          v_concurrency IS NULL
-          OR v_concurrency - 1000 - v_asked >= dx_count_slots(p_kind, v_name, v_key, v_concurrency)
-        )
-      THEN
-        v_room := v_room - v_asked;
-      ELSE
-        v_refused := v_refused || v_key;
-      END IF;
-    END LOOP;
     v_answers := ARRAY(
-      SELECT
-        asked.answer
-          AND (asked.name = v_name AND (v_had_room IS FALSE OR COALESCE(asked.key, '') = ANY (v_refused))) IS NOT TRUE
-      FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
-        AS asked (answer, name, key, position)
-      ORDER BY asked.position
+      SELECT ranked.answer AND (NOT ranked.is_limited OR ranked.has_room AND ranked.place <= v_room)
+      FROM (
+        SELECT
+          each_one.*,
+          count(*) FILTER (WHERE each_one.is_limited AND each_one.has_room) OVER (ORDER BY each_one.position) AS place
+        FROM (
+          SELECT
+            asked.answer, asked.position, asked.name IS NOT DISTINCT FROM v_name AS is_limited,
+            (
+              row_number() OVER (PARTITION BY asked.name, COALESCE(asked.key, '') ORDER BY asked.position)
+                <= room.of_key
+            ) IS TRUE AS has_room
+          FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
+            AS asked (answer, name, key, position)
+          LEFT JOIN (
+            SELECT
+              same.key,
+              CASE
+                WHEN k.rate IS NULL
+                  THEN dx_room_at_once(
+                    p_kind, v_name, same.key,
+                    CASE WHEN k.is_own THEN k.concurrency ELSE v_limit.key_concurrency END
+                  )
+                ELSE 0
+              END AS of_key
+            FROM (
+              SELECT DISTINCT COALESCE(one.key, '') AS key FROM unnest(p_names, p_keys) AS one (name, key)
+              WHERE one.name = v_name AND v_room > 0
+            ) AS same
+            LEFT JOIN limit_keys AS k
+              ON k.kind = p_kind AND k.name = v_name AND k.key = same.key AND k.is_own
+          ) AS room ON room.key = COALESCE(asked.key, '')
+        ) AS each_one
+      ) AS ranked
+      ORDER BY ranked.position
     );
   END LOOP;
   RETURN v_answers;

@@ -3,7 +3,8 @@
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
 -- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time. An activity with a session needs
+-- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
+-- out_is_limited, when a slot is freed. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
 -- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
@@ -36,7 +37,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
   out_attempt_count integer,
-  out_is_limited boolean,          -- whether its end frees a slot of a limit
+  out_is_limited boolean,          -- whether its end frees a slot of a limit; without an activity: one waits for a slot
   out_next_ms bigint
 ) LANGUAGE plpgsql
 -- settings of the hot path
@@ -82,6 +83,9 @@ BEGIN
     FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
     v_has_admitted := v_admission.out_admitted > 0;
     v_is_held := v_admission.out_is_held;
+    out_is_limited := true;
+    RETURN NEXT;
+    out_is_limited := NULL;
     out_next_ms := v_admission.out_next_ms;
   END IF;
 

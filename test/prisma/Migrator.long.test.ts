@@ -136,6 +136,7 @@ describe("beside the Prisma CLI", () => {
   const parts = [
     "dx_admit_activities",
     "dx_admit_at_once",
+    "dx_room_at_once",
     "dx_admit_instances",
     "dx_admit_tasks",
     "dx_advance_with_plain_turn",

@@ -39,7 +39,7 @@ const worker = (url: string) => {
   )
   return Runtime.layer({ orchestrations: [Calls], activities: [Call] }).pipe(
     Layer.provide([CallLive, CallsLive]),
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" })),
     Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
     Layer.provide(Logger.layer([]))
   )

@@ -89,25 +89,35 @@ describe("Statements", () => {
       yield* assertRounds(round, expected)
     }).pipe(Effect.provide(App.layer(runtime, patient))))
 
-  it.live("one instance, with optimistic turns: its start and each step are a statement, and there is no other", () =>
-    Effect.gen(function*() {
-      const client = yield* Client.Client
-      const { statementCounts } = yield* Database.Database
-      // After this, the clock of the store is known, and the dispatchers have made their first claims on empty queues.
-      yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
-      const round = Effect.fnUntraced(function*(name: string) {
-        const before = yield* statementCounts
-        const begunMs = performance.now()
-        assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: `${name} a`, payload: 3 }), 24)
-        yield* client.start(DoubleThrice, { instanceId: `${name} b`, payload: 1 })
-        assert.strictEqual(yield* client.wait(DoubleThrice, `${name} b`), 8)
-        const tookMs = performance.now() - begunMs
-        const { readEnds = 0, ...sent } = since(before, yield* statementCounts)
-        return { sent, readEnds, tookMs }
-      })
-      const expected = { startOrchestrations: 2, advanceOrchestrations: 6 }
-      yield* assertRounds(round, expected)
-    }).pipe(Effect.provide(App.layer(runtime, { ...patient, runtime: { verifyReplay: false } }))))
+  it.live.each<[where: string, isLimited: boolean]>([
+    ["", false],
+    [", under a limit that does not bind", true]
+  ])(
+    "one instance, with optimistic turns%s: its start and each step are a statement, and no other",
+    ([, isLimited]) =>
+      Effect.gen(function*() {
+        const { sql } = yield* PgServer.PgServer
+        if (isLimited) yield* sql("SELECT dx_set_limit('activity', 'Double', '{\"each_key\": {\"concurrency\": 100}}')")
+        const client = yield* Client.Client
+        const { statementCounts } = yield* Database.Database
+        // After this, the clock of the store is known, and the dispatchers have made claims on empty queues.
+        yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
+        const round = Effect.fnUntraced(function*(name: string) {
+          const before = yield* statementCounts
+          const begunMs = performance.now()
+          assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: `${name} a`, payload: 3 }), 24)
+          yield* client.start(DoubleThrice, { instanceId: `${name} b`, payload: 1 })
+          assert.strictEqual(yield* client.wait(DoubleThrice, `${name} b`), 8)
+          const tookMs = performance.now() - begunMs
+          const { readEnds = 0, ...sent } = since(before, yield* statementCounts)
+          return { sent, readEnds, tookMs }
+        })
+        const expected = { startOrchestrations: 2, advanceOrchestrations: 6 }
+        yield* assertRounds(round, expected)
+      }).pipe(
+        Effect.provide(App.layer(runtime, { ...patient, runtime: { verifyReplay: false } }))
+      )
+  )
 
   it.live("many instances: turns and activities under way together share statements", () =>
     Effect.gen(function*() {

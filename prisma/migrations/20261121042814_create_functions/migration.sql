@@ -1265,7 +1265,8 @@ $$;
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
 -- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time. An activity with a session needs
+-- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
+-- out_is_limited, when a slot is freed. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
 -- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
@@ -1298,7 +1299,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   out_work_item text,
   out_lock_token text,             -- <row id>.<36 characters of the lock>
   out_attempt_count integer,
-  out_is_limited boolean,          -- whether its end frees a slot of a limit
+  out_is_limited boolean,          -- whether its end frees a slot of a limit; without an activity: one waits for a slot
   out_next_ms bigint
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -1350,6 +1351,9 @@ BEGIN
     FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
     v_has_admitted := v_admission.out_admitted > 0;
     v_is_held := v_admission.out_is_held;
+    out_is_limited := true;
+    RETURN NEXT;
+    out_is_limited := NULL;
     out_next_ms := v_admission.out_next_ms;
   END IF;
 
@@ -1929,17 +1933,40 @@ BEGIN
 END
 $$;
 
+-- How many slots of a bound one statement may give at once. A part of dx_admit_at_once.
+--
+-- Bound: the slots in use, up to the bound. Locks: none.
+CREATE OR REPLACE FUNCTION dx_room_at_once(
+  p_kind text, p_name text, p_key text, -- as in dx_count_slots
+  p_concurrency bigint             -- null: no bound
+) RETURNS bigint LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+DECLARE
+  v_share CONSTANT bigint := least(250, p_concurrency / 8);
+  -- The others may have given a share each, and have not committed.
+  v_most CONSTANT bigint := p_concurrency - 3 * v_share;
+BEGIN
+  RETURN CASE
+    WHEN p_concurrency IS NULL THEN 2147483647
+    WHEN v_share = 0 THEN 0
+    ELSE least(v_share, v_most - dx_count_slots(p_kind, p_name, p_key, v_most))
+  END;
+END
+$$;
+
 -- Says which of these, all of one kind and about to be stored, have slots of their limits at once: where no limit is near, they
 -- need not wait for a claim to admit them, and may be handed over.
 --
 -- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
 --
 -- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
--- four transactions may admit at once, 250 slots each, as long as 1,000 slots stay free besides. A key counts like all
--- keys. All of a name wait if one of it waits, if it has a rate, or if another transaction admits some by a claim.
+-- four transactions may admit at once, each up to an eighth of a bound and no more than 250, as long as three times that
+-- many slots stay free (dx_room_at_once). A key counts like all keys. All of a name wait if one of it waits, if it has a
+-- rate, or if another transaction admits some by a claim.
 --
--- Bound: what has slots of these names, up to their limits. Locks: advisory locks of limits, shared, and
--- one of four of their parts (try).
+-- Bound: what has slots of these names and keys, up to their limits. Locks: advisory locks of limits, shared, and one of
+-- four of their parts (try).
 CREATE OR REPLACE FUNCTION dx_admit_at_once(
   p_kind text,                     -- activity or orchestration
   p_names text[],                  -- null where Duroxide runs it, or where it is to wait
@@ -1951,70 +1978,66 @@ DECLARE
   v_answers boolean[];
   v_name text;
   v_limit limits;
-  v_key text;
-  v_asked integer;
-  v_concurrency integer;
   v_room bigint;
-  v_had_room boolean;
-  v_refused text[];                -- keys
 BEGIN
   FOR v_name IN
     SELECT l.name FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
     ORDER BY l.name COLLATE "C"
   LOOP
     v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
-    v_room := CASE
-      WHEN dx_is_limit_awaited(p_kind, v_name)
-        OR NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
-        OR NOT (
-          pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
-          OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
-        ) THEN 0
-      ELSE 250
-    END;
-    -- Under the locks: this sees what was changed and admitted before.
-    SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
-    IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
-      v_room := 0;
-    ELSIF v_limit.concurrency IS NOT NULL AND v_room > 0 THEN
-      v_room := least(
-        250, v_limit.concurrency - 1000 - dx_count_slots(p_kind, v_name, NULL, v_limit.concurrency)
-      );
+    v_room := 0;
+    IF NOT dx_is_limit_awaited(p_kind, v_name)
+      AND pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
+      AND (
+        pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
+        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
+      )
+    THEN
+      -- Under the locks: this sees what was changed and admitted before.
+      SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
+      IF v_limit.rate IS NULL AND v_limit.key_rate IS NULL THEN
+        v_room := dx_room_at_once(p_kind, v_name, NULL, v_limit.concurrency);
+      END IF;
     END IF;
 
-    v_had_room := v_room > 0;
-    v_refused := '{}';
-    FOR v_key, v_asked IN
-      SELECT COALESCE(asked.key, ''), count(*) FROM unnest(p_names, p_keys) AS asked (name, key)
-      WHERE asked.name = v_name AND v_room > 0
-      GROUP BY 1
-    LOOP
-      v_concurrency := v_limit.key_concurrency;
-      SELECT CASE WHEN k.rate IS NULL THEN k.concurrency ELSE 0 END INTO v_concurrency FROM limit_keys AS k
-      WHERE k.kind = p_kind AND k.name = v_name AND k.key = v_key AND k.is_own;
-      IF NOT FOUND THEN
-        v_concurrency := v_limit.key_concurrency;
-      END IF;
-      IF v_room >= v_asked
-        AND (
-          v_concurrency IS NULL
-          OR v_concurrency - 1000 - v_asked >= dx_count_slots(p_kind, v_name, v_key, v_concurrency)
-        )
-      THEN
-        v_room := v_room - v_asked;
-      ELSE
-        v_refused := v_refused || v_key;
-      END IF;
-    END LOOP;
     v_answers := ARRAY(
-      SELECT
-        asked.answer
-          AND (asked.name = v_name AND (v_had_room IS FALSE OR COALESCE(asked.key, '') = ANY (v_refused))) IS NOT TRUE
-      FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
-        AS asked (answer, name, key, position)
-      ORDER BY asked.position
+      SELECT ranked.answer AND (NOT ranked.is_limited OR ranked.has_room AND ranked.place <= v_room)
+      FROM (
+        SELECT
+          each_one.*,
+          count(*) FILTER (WHERE each_one.is_limited AND each_one.has_room) OVER (ORDER BY each_one.position) AS place
+        FROM (
+          SELECT
+            asked.answer, asked.position, asked.name IS NOT DISTINCT FROM v_name AS is_limited,
+            (
+              row_number() OVER (PARTITION BY asked.name, COALESCE(asked.key, '') ORDER BY asked.position)
+                <= room.of_key
+            ) IS TRUE AS has_room
+          FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
+            AS asked (answer, name, key, position)
+          LEFT JOIN (
+            SELECT
+              same.key,
+              CASE
+                WHEN k.rate IS NULL
+                  THEN dx_room_at_once(
+                    p_kind, v_name, same.key,
+                    CASE WHEN k.is_own THEN k.concurrency ELSE v_limit.key_concurrency END
+                  )
+                ELSE 0
+              END AS of_key
+            FROM (
+              SELECT DISTINCT COALESCE(one.key, '') AS key FROM unnest(p_names, p_keys) AS one (name, key)
+              WHERE one.name = v_name AND v_room > 0
+            ) AS same
+            LEFT JOIN limit_keys AS k
+              ON k.kind = p_kind AND k.name = v_name AND k.key = same.key AND k.is_own
+          ) AS room ON room.key = COALESCE(asked.key, '')
+        ) AS each_one
+      ) AS ranked
+      ORDER BY ranked.position
     );
   END LOOP;
   RETURN v_answers;

@@ -263,21 +263,24 @@ export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_fo
 
 // -- rows ------------------------------------------------------------------------------------------
 
-/** What a claim returns besides, while a later one may find more: at that time, or any time. */
+/** What a claim returns besides, while a later one may find more: once a slot is freed, at that time, or any time. */
 export interface HeldRow {
   readonly out_lock_token: null
+  readonly out_is_limited?: boolean | null
   readonly out_next_ms?: bigint | null
 }
 
-/** The claimed rows; calls `onHeld` if a later claim may find more, and `onNext` with the time if it is known. */
+/** The claimed rows. For each other one, calls the function for its reason why a later claim may find more. */
 export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   rows: ReadonlyArray<Row | HeldRow>,
   onHeld: (() => void) | undefined,
-  onNext?: (timeMs: number) => void
+  onNext?: (timeMs: number) => void,
+  onAwaited?: () => void
 ): ReadonlyArray<Row> => {
   const claimed: Array<Row> = []
   for (const row of rows) {
     if (isClaimed(row)) claimed.push(row)
+    else if (row.out_is_limited === true) onAwaited?.()
     else if (row.out_next_ms === undefined || row.out_next_ms === null) onHeld?.()
     else onNext?.(Number(row.out_next_ms))
   }

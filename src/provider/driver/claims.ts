@@ -147,6 +147,11 @@ export interface FetchWorkItems {
   readonly onHeld?: () => void
   /** Called if an activity waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
   readonly onNext?: (timeMs: number) => void
+  /**
+   * Called if activities wait for slots of limits, served by this process or not. Without the call, the process assumes
+   * that none did when the claim was sent, and does not look when its own activities free slots.
+   */
+  readonly onAwaited?: () => void
   /** Null takes only activities without a session. */
   readonly session: SessionClaim | null
 }

@@ -124,14 +124,20 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 const claim = Effect.fnUntraced(
   function*({ driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
+    const claimedSlots = wakeups.claimingSlots()
+    let isAwaited = false
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
       driver.fetchWorkItems({
         ...request,
         onHeld: () => wakeups.metHeld("worker"),
-        onNext: (timeMs) => wakeups.workDueAt("worker", timeMs)
+        onNext: (timeMs) => wakeups.workDueAt("worker", timeMs),
+        onAwaited: () => {
+          isAwaited = true
+        }
       })
     ))
+    claimedSlots(isAwaited)
     const items: Array<ClaimedActivity> = []
     const texts: Array<string> = []
     for (const { attemptCount, isLimited, lockToken, workItem } of rows) {

@@ -1,25 +1,54 @@
 /**
  * Which activities of this process have a slot of a limit: the end of one lets another begin, for which a process has
  * to look. The store counts the slots; this only says when.
+ *
+ * Where no activity waits for a slot, nothing has to look: a claim has found none, and nothing was stored since.
  */
 export interface LimitedSlots {
   /** A claimed activity, or one that was handed over. */
   readonly taken: (lockToken: string) => void
-  /** Its row or its lock is gone; true if it had a slot. */
+  /** Its row or its lock is gone; true if it had a slot that another one may wait for. */
   readonly freed: (lockToken: string) => boolean
-  /** Whether this process has met a limit: what a turn cancels may have had a slot, too. */
-  readonly hasMetLimits: () => boolean
+  /** A turn has cancelled activities, of which some may have had slots; true if another one may wait for one. */
+  readonly cancelled: () => boolean
+  /** Activities were stored, by this process or another one. */
+  readonly stored: () => void
+  /**
+   * A claim is about to be sent. The returned function is called with whether activities wait for a slot. It says
+   * whether one of this process was freed meanwhile, which the claim may not have seen.
+   */
+  readonly claiming: () => (isAwaited: boolean) => boolean
 }
 
 export const make = (): LimitedSlots => {
   const tokens = new Set<string>()
+  let freed = 0
+  let stored = 0
+  /** None waited when so much had been stored. */
+  let noneAt = -1
   let hasMetLimits = false
+  const cancelled = () => {
+    freed++
+    return hasMetLimits && noneAt !== stored
+  }
   return {
     taken: (lockToken) => {
       hasMetLimits = true
       tokens.add(lockToken)
     },
-    freed: (lockToken) => tokens.delete(lockToken),
-    hasMetLimits: () => hasMetLimits
+    freed: (lockToken) => tokens.delete(lockToken) && cancelled(),
+    cancelled,
+    stored: () => void stored++,
+    claiming: () => {
+      const before = { freed, stored }
+      return (isAwaited) => {
+        if (!isAwaited) {
+          noneAt = Math.max(noneAt, before.stored)
+          return false
+        }
+        stored++ // An older answer says no longer that none waits.
+        return freed !== before.freed
+      }
+    }
   }
 }

@@ -68,6 +68,8 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
   /** The queue has something that can be claimed then, milliseconds since the Unix epoch by the store's clock. */
   readonly workDueAt: (queue: Queue, timeMs: number) => void
+  /** A claim of activities is about to be sent. The returned function is called with whether some wait for a slot. */
+  readonly claimingSlots: () => (isAwaited: boolean) => void
   /** A claimed activity has a slot of a limit. */
   readonly slotTaken: (lockToken: string) => void
   /** A claimed activity has ended: another one may have its slot. */
@@ -111,6 +113,7 @@ export const make = Effect.fnUntraced(function*(
   const random = yield* Random.Random
   const alarms = yield* alarmsOf.make
   const run = Effect.runForkWith(yield* Effect.context<never>())
+  const slots = limitedSlots.make()
   const storeNowMs = () => storeClock.nowMs() ?? clock.currentTimeMillisUnsafe()
   let activity = 0
 
@@ -202,11 +205,13 @@ export const make = Effect.fnUntraced(function*(
       if (hint._tag === "Taken") return byName(hint.queue).received(received, arrivedMs)
       if (hint._tag !== "Work" && hint._tag !== "Locks") return
       activity++
+      if (hint.queue === "worker") slots.stored()
       if (hint._tag === "Work" && hint.only !== undefined) taken[hint.queue].hinted(hint.only, monotonicMs(clock))
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
       byName(hint.queue).received(received, arrivedMs)
     },
     connected: () => {
+      slots.stored()
       for (const queue of ["orchestrator", "worker"] as const) {
         if (byName(queue).hasPumps()) hints.announce(Hint.Serves({ queue }))
       }
@@ -226,6 +231,7 @@ export const make = Effect.fnUntraced(function*(
 
   const workStored = (queue: Queue, text?: () => string) => {
     activity++
+    if (queue === "worker") slots.stored()
     byName(queue).wake("Stored")
     if (text === undefined || !areMany(queue)) return announce(queue)
     const only = takenItems.itemOf(text())
@@ -260,7 +266,8 @@ export const make = Effect.fnUntraced(function*(
   }
 
   const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
-  const slots = limitedSlots.make()
+  /** Without a caller, or with so many processes that some of them do not look, a hint may lead to no look. */
+  const looksAtHints = () => workers.hasCallers() && !areMany("worker")
   const wakeups: Wakeups = {
     orchestrators,
     workers,
@@ -306,8 +313,15 @@ export const make = Effect.fnUntraced(function*(
       if (laterMs !== Infinity) byName(queue).wakeAt(laterMs, isNews)
     },
     workDueAt: (queue, timeMs) => byName(queue).wakeAt(timeMs, workDue(queue, timeMs)),
+    claimingSlots: () => {
+      const claimed = slots.claiming()
+      return (isAwaited) => {
+        if (claimed(isAwaited)) workStored("worker")
+      }
+    },
     slotTaken: slots.taken,
     slotFreed: (lockToken) => {
+      if (!looksAtHints()) slots.stored()
       // Others may serve what waits for it.
       if (slots.freed(lockToken)) workStored("worker")
     },
@@ -331,7 +345,8 @@ export const make = Effect.fnUntraced(function*(
       ends.turnStored(turn)
       if (cancelledActivities.length === 0) return
       for (const listener of cancelListeners) listener(cancelledActivities)
-      if (slots.hasMetLimits()) workStored("worker")
+      if (!looksAtHints()) slots.stored()
+      if (slots.cancelled()) workStored("worker")
     },
 
     onCancelled: (listener) =>

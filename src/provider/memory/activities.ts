@@ -167,6 +167,7 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
       (session !== null || activity.sessionId === null)
   }, now)
   if (nextMs !== undefined) options.onNext?.(nextMs)
+  if ([...store.activities.values()].some(limits.isParked)) options.onAwaited?.()
   const claimed: Array<ClaimedWorkItem> = []
   const bound = new Set<string>()
   const admission = makeAdmission(suspects)

@@ -10,13 +10,17 @@ import * as texts from "./texts.ts"
 /** Says of instances that one statement starts whether they have a slot at once, or no limit. */
 export const atOnce = (store: tables.Tables): (start: StartedInstance) => boolean => {
   const awaited = new Set([...store.instances.values()].filter(isParked).map(({ limitName }) => limitName))
+  const given = bounds.given()
   return (start) => {
+    const { limitKey = "", orchestrationName: name } = start
     const limit = limitOf(store, start)
-    return limit === undefined || !awaited.has(start.orchestrationName) && bounds.hasSlotAtOnce(
-          limit,
-          start.limitKey ?? "",
-          (key) => count(store, start.orchestrationName, key)
-        )
+    if (limit === undefined) return true
+    const hasSlot = !awaited.has(name) && bounds.hasSlotAtOnce(limit, limitKey, {
+      inUse: (key) => count(store, name, key),
+      given: given.of(name)
+    })
+    if (hasSlot) given.give(name, limitKey)
+    return hasSlot
   }
 }
 

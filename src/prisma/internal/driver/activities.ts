@@ -34,7 +34,7 @@ export interface Within {
 export const activities = ({ answer, rows, settle }: Calls, within?: Within) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*(
-      { activities, isThorough, limit, lockTimeoutMs, onHeld, onNext, session, suspects, tags, takesOver }:
+      { activities, isThorough, limit, lockTimeoutMs, onAwaited, onHeld, onNext, session, suspects, tags, takesOver }:
         FetchWorkItems
     ) {
       if (tags._tag === "None") return []
@@ -50,7 +50,7 @@ export const activities = ({ answer, rows, settle }: Calls, within?: Within) => 
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ], claiming)
-      return claimedRows(found, onHeld, onNext).map(claimedWorkItem)
+      return claimedRows(found, onHeld, onNext, onAwaited).map(claimedWorkItem)
     }
   ),
 

@@ -1,0 +1,60 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as limitedSlots from "../../src/provider/internal/limitedSlots.ts"
+
+describe("the end of an activity with a slot", () => {
+  it("is a reason to look, until a claim has found that none waits", () => {
+    const slots = limitedSlots.make()
+    for (const token of ["a", "b", "c", "d"]) slots.taken(token)
+    assert.isTrue(slots.freed("a"))
+    assert.isFalse(slots.claiming()(false))
+    assert.isFalse(slots.freed("b"))
+    slots.stored()
+    assert.isTrue(slots.freed("c"))
+    assert.isFalse(slots.claiming()(false))
+    assert.isFalse(slots.freed("d"))
+  })
+
+  it("without a slot leads to no look", () => {
+    const slots = limitedSlots.make()
+    assert.isFalse(slots.freed("a"))
+    slots.taken("a")
+    assert.isTrue(slots.freed("a"))
+    assert.isFalse(slots.freed("a"))
+  })
+
+  it("counts as unseen by a claim that was under way, and that found others waiting", () => {
+    const slots = limitedSlots.make()
+    for (const token of ["a", "b"]) slots.taken(token)
+    slots.claiming()(false)
+    slots.stored()
+    const early = slots.claiming()
+    const late = slots.claiming()
+    // Both claims are under way when the slot is freed.
+    assert.isTrue(slots.freed("a"))
+    assert.isTrue(late(true))
+    // The older answer does not cover what was stored later.
+    assert.isFalse(early(false))
+    assert.isTrue(slots.freed("b"))
+  })
+
+  it("after a claim that was sent before others were stored is a reason to look", () => {
+    const slots = limitedSlots.make()
+    slots.taken("a")
+    const claimed = slots.claiming()
+    slots.stored()
+    claimed(false)
+    assert.isTrue(slots.freed("a"))
+  })
+
+  it("of a cancelled activity counts alike, once this process has met a limit", () => {
+    const slots = limitedSlots.make()
+    assert.isFalse(slots.cancelled())
+    slots.taken("a")
+    assert.isTrue(slots.cancelled())
+    const claimed = slots.claiming()
+    assert.isTrue(slots.cancelled())
+    assert.isTrue(claimed(true))
+    slots.claiming()(false)
+    assert.isFalse(slots.cancelled())
+  })
+})
