@@ -211,10 +211,13 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
         return
       }
       case "cancel": {
-        const found = pick([...all.keys()], step.which)
+        const found = pick([...all], step.which)
         if (found === undefined) return
-        all.delete(found)
-        yield* cancelled(driver, found)
+        const [id, { key }] = found
+        all.delete(id)
+        // What comes later of this key has not waited so long.
+        if (!waits(key)) passed.delete(key)
+        yield* cancelled(driver, id)
         return
       }
       case "wait":

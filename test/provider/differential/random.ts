@@ -91,7 +91,7 @@ const bound = fc.oneof(
   fc.constant(null),
   // The interval between two tokens is a whole number, which both stores keep exactly.
   fc.record({
-    concurrency: orNull(fc.constantFrom(1, 2, 5000), 1),
+    concurrency: orNull(fc.constantFrom(1, 2, 8, 20, 5000), 1),
     rate: fc.constantFrom(null, null, 1, 2),
     rateMs: fc.constantFrom(100, 1000),
     burst: fc.constantFrom(1, 2)

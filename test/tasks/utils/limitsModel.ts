@@ -338,10 +338,13 @@ export const play = Effect.fnUntraced(function*({ sql }: TestDatabase, { isStore
         return
       }
       case "cancel": {
-        const found = pick([...all.keys()], step.which)
+        const found = pick([...all], step.which)
         if (found === undefined) return
-        all.delete(found)
-        yield* call("dx_cancel_tasks(ARRAY[$1], 'not needed', true, $2)", found, nowMs)
+        const [id, { key }] = found
+        all.delete(id)
+        // What comes later of this key has not waited so long.
+        if (!waits(key)) passed.delete(key)
+        yield* call("dx_cancel_tasks(ARRAY[$1], 'not needed', true, $2)", id, nowMs)
         return
       }
       case "lose": {
