@@ -62,7 +62,7 @@ export const open = (
       Effect.promise(async () => {
         const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme })
         const page = await context.newPage()
-        page.setDefaultTimeout(20_000)
+        page.setDefaultTimeout(60_000) // A busy machine, and workers whose locks have to run out.
         const complaints: Array<string> = []
         page.on("console", (message) => {
           if (["error", "warning"].includes(message.type())) complaints.push(message.text())
