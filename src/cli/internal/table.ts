@@ -25,10 +25,10 @@ export const table = <Row>(
   style: Style
 ): ReadonlyArray<string> => {
   const cells = rows.map((row) => columns.map(({ value }) => oneLine(value(row))))
-  const widths = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((cell) => displayWidth(cell[i]!))))
+  const widths = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((cell) => columnsOf(cell[i]!))))
   const line = (texts: ReadonlyArray<string>, mark: (text: string, i: number) => string) =>
     texts.map((text, i) => {
-      const gap = " ".repeat(widths[i]! - displayWidth(text))
+      const gap = " ".repeat(widths[i]! - columnsOf(text))
       return columns[i]!.align === "right" ? gap + mark(text, i) : mark(text, i) + (i === texts.length - 1 ? "" : gap)
     }).join("  ").trimEnd()
   return [
@@ -45,7 +45,7 @@ export const fitted = <Row>(
   width: number
 ): ReadonlyArray<string> => {
   const widthOf = ({ title, value }: Column<Row>) =>
-    Math.max(title.length, ...rows.map((row) => displayWidth(oneLine(value(row)))))
+    Math.max(title.length, ...rows.map((row) => columnsOf(oneLine(value(row)))))
   let kept = columns
   for (;;) {
     const fixed = kept.filter(({ shrinks }) => shrinks === undefined)
@@ -87,10 +87,12 @@ export const fields = (
 /** At most so many columns, with an ellipsis where something is left out. */
 export const shortened = (text: string, columns: number): string => {
   const line = oneLine(text)
-  if (displayWidth(line) <= columns) return line
+  if (columns === Number.POSITIVE_INFINITY) return line
+  const begin = line.slice(0, mostUnits(columns))
+  if (begin === line && columnsOf(line) <= columns) return line
   let kept = ""
-  for (const { segment } of new Intl.Segmenter().segment(line)) {
-    if (displayWidth(kept + segment) > columns - 1) break
+  for (const { segment } of new Intl.Segmenter().segment(begin)) {
+    if (columnsOf(kept + segment) > columns - 1) break
     kept += segment
   }
   return `${kept}…`
@@ -99,13 +101,14 @@ export const shortened = (text: string, columns: number): string => {
 /** At most so many columns, with both ends of the text: names often differ in the last letters. */
 export const abridged = (text: string, columns: number): string => {
   const line = oneLine(text)
-  if (displayWidth(line) <= columns) return line
+  const isLong = line.length > mostUnits(columns)
+  if (!isLong && columnsOf(line) <= columns) return line
   let end = ""
-  for (const { segment } of [...new Intl.Segmenter().segment(line)].toReversed()) {
-    if (displayWidth(segment + end) > Math.floor(columns / 2)) break
+  for (const { segment } of [...new Intl.Segmenter().segment(line.slice(-mostUnits(columns)))].toReversed()) {
+    if (columnsOf(segment + end) > Math.floor(columns / 2)) break
     end = segment + end
   }
-  return shortened(line, columns - displayWidth(end)) + end
+  return shortened(line, columns - columnsOf(end)) + end
 }
 
 /** 1234567 as 1.2 MB. */
@@ -121,6 +124,20 @@ export const bytes = (value: number): string => {
 }
 
 // internal
+
+/**
+ * Columns of a text. A piece at a time: the time for a whole one grows with the square of its length, and payloads have
+ * megabytes. A character on the border of two pieces may count twice.
+ */
+const columnsOf = (text: string): number => {
+  if (/^[ -~]*$/.test(text)) return text.length
+  let width = 0
+  for (let from = 0; from < text.length; from += 1_000) width += displayWidth(text.slice(from, from + 1_000))
+  return width
+}
+
+/** A text that has more code units does not fit: emoji of families have the most for their two columns. */
+const mostUnits = (columns: number): number => 32 * columns + 100
 
 /** Columns that something which is shortened keeps. */
 const shortest = 16
