@@ -3,6 +3,7 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import type { Ledger, Schedule } from "../model/shared/ledger.ts"
 import * as requestSignal from "../model/shared/requestSignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
@@ -50,16 +51,18 @@ const nouns: { readonly [K in Schedule]: string } = {
  * `areRecorded`: the messages were made from the events of a history, so each becomes an event again. `isOwn`: the
  * execution is one of this package, whose histories may be cut. A result that was on its way then answers nothing.
  * `onSignal` is called with each signal and its event. `isAnswered` says of the id of a request whether its answer is
- * kept: the same question is not put again, nor one that has not been answered yet.
+ * kept: the same question is not put again, nor one that has not been answered yet. `hasNotBegun`: no code of the
+ * instance has run, so an interruption has nothing to clean up, and is a termination.
  */
 export const toEvents = (
   executionId: number,
   ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
   append: Append,
-  { areRecorded = false, isAnswered, isOwn = false, onSignal }: {
+  { areRecorded = false, hasNotBegun = false, isAnswered, isOwn = false, onSignal }: {
     readonly areRecorded?: boolean | undefined
     readonly isOwn?: boolean
+    readonly hasNotBegun?: boolean
     readonly isAnswered: (requestId: string) => boolean
     readonly onSignal?: (message: WorkItem.WorkItem, event: Event.Event) => void
   }
@@ -129,6 +132,12 @@ export const toEvents = (
     return false
   }
 
+  const cancel = (reason: string): void => {
+    if (cancelRequested) return
+    cancelRequested = true
+    append({ _tag: "OrchestrationCancelRequested", reason })
+  }
+
   for (const message of messages) {
     switch (message._tag) {
       case "ActivityCompleted":
@@ -142,11 +151,13 @@ export const toEvents = (
         signal(message, { _tag: "ExternalEvent", name: message.name, data: message.data })
         break
       case "CancelInstance":
-        if (cancelRequested) break
-        cancelRequested = true
-        append({ _tag: "OrchestrationCancelRequested", reason: message.reason })
+        cancel(message.reason)
         break
       case "QueueMessage":
+        if (hasNotBegun && message.name === interruptSignal.name) {
+          cancel(interruptSignal.decode(message.data))
+          break
+        }
         // The call was given up, also with its execution: nothing will ever read the end of its task.
         if (taskSignal.isName(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
         if (requestSignal.isName(message.name) && !areRecorded && isAsked(message.data)) break

@@ -261,13 +261,12 @@ describe("end", () => {
 
   it("cancel: the first reason stays, wherever it came from", () => {
     const instance = new Instance(signal("Go"))
+    instance.turn()
     instance.turn(instance.cancel("first"), instance.cancel("second"))
     assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled("first"))
     assert.deepStrictEqual(instance.written, [
-      "1 OrchestrationStarted",
-      "2 OrchestrationCancelRequested first",
-      "3 ExternalSubscribed",
-      "4 ExternalSubscribedCancelled <3 orchestration_terminal",
+      "3 OrchestrationCancelRequested first",
+      "4 ExternalSubscribedCancelled <2 orchestration_terminal",
       "5 OrchestrationFailed"
     ])
   })

@@ -113,18 +113,17 @@ describe("an interrupted program", () => {
     assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled("enough"))
   })
 
-  it("is interrupted in its first turn when the request was there before it", () => {
-    const instance = new Instance(Effect.ensuring(A(1), A("undo")))
+  it("does not run when the request was there before its first turn", () => {
+    let runs = 0
+    const instance = new Instance(Effect.andThen(Effect.sync(() => runs++), Effect.ensuring(A(1), A("undo"))))
     instance.turn(instance.interrupted("too early"))
     assert.deepStrictEqual(instance.written, [
       "1 OrchestrationStarted",
-      "2 ExternalEventPersistent",
-      "3 ActivityScheduled",
-      "4 ActivityScheduled",
-      "5 ActivityCancelRequested <3 dropped_future"
+      "2 OrchestrationCancelRequested too early",
+      "3 OrchestrationFailed"
     ])
-    instance.turn(instance.completed(4))
     assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled("too early"))
+    assert.strictEqual(runs, 0)
   })
 
   it("takes the request into its next execution when it continues as new in the same turn", () => {

@@ -120,6 +120,10 @@ const deeds: {
   "return nonsense": Effect.succeed(1 as unknown as string),
   "return too much": Effect.succeed(tooLarge),
   "await a promise": Effect.promise(() => new Promise<string>(() => {})),
+  "await a promise later": Effect.andThen(
+    ask("done"),
+    Effect.promise(() => new Promise<string>(() => {}))
+  ),
   "loop without waiting": Effect.gen(function*() {
     while (true) yield* Effect.void
   }),

@@ -259,11 +259,16 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* cancelled(client.wait(App.Cleans, instanceId), "stop (past its deadline)")
     }),
     "interrupt an instance that is blocked": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Does, { instanceId, payload: "await a promise" })
+      yield* client.start(App.Does, { instanceId, payload: "await a promise later" })
       yield* blocked(client, instanceId, "NotDurable")
       yield* client.interrupt(instanceId, "stop", { deadline: 0 })
       yield* retryBlocked(App.Does)
       yield* cancelled(client.wait(App.Does, instanceId), "stop (past its deadline)")
+      const other = `${instanceId}, other`
+      yield* client.start(App.Does, { instanceId: other, payload: "await a promise" })
+      yield* blocked(client, other, "NotDurable")
+      yield* client.interrupt(other, "stop")
+      yield* cancelled(client.wait(App.Does, other), "stop")
     }),
     "interrupt or terminate an id before its start": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.terminate(instanceId, "not wanted")
