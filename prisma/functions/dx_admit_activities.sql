@@ -19,7 +19,7 @@
 CREATE OR REPLACE FUNCTION dx_admit_activities(
   p_limit integer, p_names text[], -- this and the following: as in dx_fetch_work_items
   p_untagged boolean, p_tags text[],
-  p_takes_sessions boolean,        -- whether the caller takes activities with a session
+  p_worker_id text,                -- the same
   p_now_ms bigint,
   OUT out_admitted integer,        -- how many can be claimed now
   OUT out_next_ms bigint,          -- when the first token is free that an activity waits for; null without one
@@ -78,7 +78,15 @@ BEGIN
       p_limit - count(*) FILTER (
         WHERE w.visible_at <= v_now
           AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
-          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND (
+            w.session_id IS NULL
+            OR p_worker_id IS NOT NULL
+            -- The worker that owns it may be full.
+            AND NOT EXISTS (
+              SELECT FROM sessions AS s
+              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
+            )
+          )
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
       ),
       v_limit.concurrency - count(*),
@@ -110,7 +118,15 @@ BEGIN
           AND w.limit_name = v_name
           AND w.route = own.route
           AND (w.limit_key, w.id) > (v_at_key, v_at_id)
-          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND (
+            w.session_id IS NULL
+            OR p_worker_id IS NOT NULL
+            -- The worker that owns it may be full.
+            AND NOT EXISTS (
+              SELECT FROM sessions AS s
+              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
+            )
+          )
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
         ORDER BY w.limit_key, w.id LIMIT 1
       ) AS waiting

@@ -7,9 +7,9 @@
 -- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
 --
 -- Bound: the instances of these limits that have slots; 1,000 keys of each, for each the instances of it that have
--- slots, up to its limit; their queued messages. Locks: rows of limits by name (skip locked), then the advisory locks of
--- these limits (try), instances (skip locked), their messages. Statements that admit at once share the advisory locks
--- (dx_admit_at_once).
+-- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name (skip
+-- locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements that admit
+-- at once share the advisory locks (dx_admit_at_once).
 CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_limit integer,                 -- as in dx_fetch_orchestration_items
   p_routes text[],                 -- on which the caller takes instances
@@ -94,6 +94,10 @@ BEGIN
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
+          -- It is paused, perhaps for long.
+          AND NOT EXISTS (
+            SELECT FROM instance_locks AS l WHERE l.instance_id = i.instance_id AND l.locked_until > p_now_ms
+          )
         ORDER BY i.limit_key, i.limit_place LIMIT 1
       ) AS waiting
       ORDER BY waiting.limit_key, waiting.limit_place LIMIT 1;

@@ -80,7 +80,7 @@ BEGIN
     ORDER BY w.limit_name LIMIT 1
   ) IS NOT NULL THEN
     SELECT * INTO v_admission
-    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
+    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id, v_now_ms) AS admission;
     v_has_admitted := v_admission.out_admitted > 0;
     v_is_held := v_admission.out_is_held;
     out_is_limited := true;

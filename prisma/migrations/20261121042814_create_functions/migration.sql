@@ -628,7 +628,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_admit_activities(
   p_limit integer, p_names text[], -- this and the following: as in dx_fetch_work_items
   p_untagged boolean, p_tags text[],
-  p_takes_sessions boolean,        -- whether the caller takes activities with a session
+  p_worker_id text,                -- the same
   p_now_ms bigint,
   OUT out_admitted integer,        -- how many can be claimed now
   OUT out_next_ms bigint,          -- when the first token is free that an activity waits for; null without one
@@ -687,7 +687,15 @@ BEGIN
       p_limit - count(*) FILTER (
         WHERE w.visible_at <= v_now
           AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
-          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND (
+            w.session_id IS NULL
+            OR p_worker_id IS NOT NULL
+            -- The worker that owns it may be full.
+            AND NOT EXISTS (
+              SELECT FROM sessions AS s
+              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
+            )
+          )
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
       ),
       v_limit.concurrency - count(*),
@@ -719,7 +727,15 @@ BEGIN
           AND w.limit_name = v_name
           AND w.route = own.route
           AND (w.limit_key, w.id) > (v_at_key, v_at_id)
-          AND (p_takes_sessions OR w.session_id IS NULL)
+          AND (
+            w.session_id IS NULL
+            OR p_worker_id IS NOT NULL
+            -- The worker that owns it may be full.
+            AND NOT EXISTS (
+              SELECT FROM sessions AS s
+              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
+            )
+          )
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
         ORDER BY w.limit_key, w.id LIMIT 1
       ) AS waiting
@@ -1348,7 +1364,7 @@ BEGIN
     ORDER BY w.limit_name LIMIT 1
   ) IS NOT NULL THEN
     SELECT * INTO v_admission
-    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id IS NOT NULL, v_now_ms) AS admission;
+    FROM dx_admit_activities(p_limit, p_names, p_untagged, p_tags, p_worker_id, v_now_ms) AS admission;
     v_has_admitted := v_admission.out_admitted > 0;
     v_is_held := v_admission.out_is_held;
     out_is_limited := true;
@@ -4190,9 +4206,9 @@ $$;
 -- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
 --
 -- Bound: the instances of these limits that have slots; 1,000 keys of each, for each the instances of it that have
--- slots, up to its limit; their queued messages. Locks: rows of limits by name (skip locked), then the advisory locks of
--- these limits (try), instances (skip locked), their messages. Statements that admit at once share the advisory locks
--- (dx_admit_at_once).
+-- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name (skip
+-- locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements that admit
+-- at once share the advisory locks (dx_admit_at_once).
 CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_limit integer,                 -- as in dx_fetch_orchestration_items
   p_routes text[],                 -- on which the caller takes instances
@@ -4277,6 +4293,10 @@ BEGIN
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
+          -- It is paused, perhaps for long.
+          AND NOT EXISTS (
+            SELECT FROM instance_locks AS l WHERE l.instance_id = i.instance_id AND l.locked_until > p_now_ms
+          )
         ORDER BY i.limit_key, i.limit_place LIMIT 1
       ) AS waiting
       ORDER BY waiting.limit_key, waiting.limit_place LIMIT 1;

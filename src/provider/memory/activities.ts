@@ -164,7 +164,7 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
     most: limit,
     isServed: (activity) =>
       accepts(tags, activity.tag) && (names === undefined || names.includes(activity.name)) &&
-      (session !== null || activity.sessionId === null)
+      mayTakeSession(store, activity, session === null ? null : { ...session, maxNew: Infinity }, now, new Set())
   }, now)
   if (nextMs !== undefined) options.onNext?.(nextMs)
   if ([...store.activities.values()].some(limits.isParked)) options.onAwaited?.()

@@ -77,7 +77,10 @@ export const admit = (
   const parked = served.filter(([, instance]) => isParked(instance))
   for (const name of [...new Set(parked.map(([, { limitName }]) => limitName!))].sort()) {
     const limit = store.limits.orchestration.get(name)
-    const ofName = parked.filter(([, { limitName }]) => limitName === name)
+    // Not what is paused, perhaps for long.
+    const ofName = parked.filter(([id, { limitName }]) =>
+      limitName === name && (store.locks.get(id)?.untilMs ?? 0) <= now
+    )
       .sort(([, one], [, other]) =>
         one.place!.dueAtMs - other.place!.dueAtMs || one.place!.number - other.place!.number
       )

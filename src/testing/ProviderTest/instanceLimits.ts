@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { application } from "../../model/ErrorDetails.ts"
 import type { LimitChanges } from "../../model/Limit.ts"
+import { PauseTarget } from "../../model/Pause.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
@@ -115,6 +116,23 @@ export const instanceLimits = topic("instanceLimits", {
       yield* beginOnly(instance)
       yield* complete(instance)
     }
+  }),
+
+  a_paused_instance_takes_no_slot: Effect.gen(function*() {
+    const { pause, resume } = yield* Admin
+    yield* limit({ total: { concurrency: 1 } })
+    yield* start(["a", "k"], ["b", "k"], ["c", "k"], ["d", "z"])
+    yield* beginOnly("a")
+    const target = PauseTarget.Instance({ instanceId: "b" })
+    yield* pause(target)
+    yield* complete("a")
+    yield* beginOnly("d")
+    yield* complete("d")
+    yield* beginOnly("c")
+    yield* resume(target)
+    yield* expectNoOrchestration()
+    yield* complete("c")
+    yield* beginOnly("b")
   }),
 
   an_instance_keeps_its_slot_until_it_ends: Effect.gen(function*() {

@@ -3,6 +3,7 @@
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type { LimitChanges } from "../../model/Limit.ts"
 import { Admin } from "../../provider/Admin.ts"
@@ -122,6 +123,21 @@ export const limits = topic("limits", {
     yield* expectNoWork()
     yield* ackWork(third.lockToken)
     yield* claimOnly(2)
+  }),
+
+  an_activity_of_a_session_that_another_worker_owns_takes_no_slot: Effect.gen(function*() {
+    const by = (workerId: string) => ({ session: { workerId, lockTimeout: Duration.seconds(30) } })
+    yield* limit({ total: { concurrency: 1 } })
+    yield* enqueueActivity("i", 1, { name: "Other", sessionId: "s" })
+    yield* claimActivity(1, by("owner"))
+    yield* enqueueActivity("i", 2, { sessionId: "s" })
+    yield* queue([3])
+    // The owner is busy, and claims nothing.
+    const three = yield* claimActivity(3, by("idle"))
+    yield* expectNoWork(by("idle"))
+    yield* ackWork(three.lockToken)
+    yield* expectNoWork(by("idle"))
+    yield* claimActivity(2, by("owner"))
   }),
 
   a_rate_spaces_beginnings: Effect.gen(function*() {
