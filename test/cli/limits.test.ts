@@ -74,12 +74,39 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
       "error: name one of --each-key and --key",
       2
     )
-    yield* says("limits set Charge --burst 2", "error: --burst needs --rate", 2)
+    for (const scope of ["", " --each-key", " --key tenant-7"]) {
+      yield* says(
+        `limits set Charge${scope}`,
+        "error: give --concurrency or --rate, or --none for no bound; \"limits remove\" removes what is set",
+        2
+      )
+    }
     yield* says(
-      ["limits", "set", "Charge", "--rate", "often"],
-      "error: --rate: write a number and a duration, such as \"100/1 minute\"",
+      "limits set Charge --none --concurrency 2",
+      "error: --none goes with neither --concurrency nor --rate",
       2
     )
+    yield* says("limits set Charge --burst 2", "error: --burst needs --rate", 2)
+    for (
+      const [rate, shown] of [["100/1s", "100 per 1s"], ["20/1min", "20 per 1m"], ["5 / 2 h", "5 per 2h"]] as const
+    ) {
+      yield* says(["limits", "set", "Charge", "--rate", rate], `set the bound of activity Charge: ${shown}`)
+    }
+    yield* says(
+      ["limits", "set", "Charge", "--rate", "100/1 minute", "--burst", "10"],
+      "set the bound of activity Charge: 100 per 1m, 10 in a burst"
+    )
+    yield* says(
+      ["limits", "set", "Charge", "--rate", "often"],
+      "error: --rate: write a number and a duration, such as 100/1m or \"100/1 minute\"",
+      2
+    )
+    yield* says("limits set Charge --none --each-key", "set the bound of each key of activity Charge: no bound")
+    assert.deepInclude((yield* json("limits")).limits[0], {
+      total: { concurrency: null, rate: { count: 100, perMs: 60_000, burst: 10 } },
+      eachKey: null
+    })
+    yield* says("limits set Charge --key tenant-8 --none", "set the bound of key tenant-8 of activity Charge: no bound")
     const refused = yield* run("limits set Charge --concurrency 0")
     assert.include(refused.stderr, "concurrency is 0, but must be a whole number from 1 to 1000000")
     assert.deepStrictEqual(yield* json("limits remove Charge"), {

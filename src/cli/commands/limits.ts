@@ -5,11 +5,11 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Bound, Limit, LimitChanges, LimitedKey, LimitKind, Rate } from "../../model/Limit.ts"
-import * as Durations from "../../model/shared/durations.ts"
 import { kinds, shownBound } from "../../model/shared/limits.ts"
 import { age, count } from "../../model/shared/quantities.ts"
 import { isoTime } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
+import * as Durations from "../internal/durations.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -54,12 +54,17 @@ const set = Command.make("set", {
     Flag.withMetavar("<n>"),
     Flag.withDescription("How many of these may begin at once; 1 unless given"),
     Flag.optional
+  ),
+  none: Flag.Boolean("none").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("No bound, such as for keys that only take turns"),
+    Flag.withDefault(false)
   )
 }, (flags) => Effect.provide(runSet(flags), Store.layerForChanges)).pipe(
   Command.withShortDescription("Set a bound of an activity, an orchestration or a task"),
   Command.withDescription(
     "Set a bound of a definition, in place of the one it had: of all together, of each key, or of one key. " +
-      "Without --concurrency and --rate there is no bound, and the keys only take turns."
+      "The new bound replaces the old one as a whole: without --rate, it has no rate."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits set Charge --rate \"100/1 minute\" --burst 10" },
@@ -162,14 +167,22 @@ const runList = Effect.fnUntraced(function*(
 })
 
 const runSet = Effect.fnUntraced(function*(
-  { burst, concurrency, rate, ...scope }: Scope & {
+  { burst, concurrency, none, rate, ...scope }: Scope & {
     readonly concurrency: Option.Option<number>
     readonly rate: Option.Option<string>
     readonly burst: Option.Option<number>
+    readonly none: boolean
   }
 ) {
   const { kind, name } = scope
   if (Option.isSome(burst) && Option.isNone(rate)) return yield* misused("--burst needs --rate")
+  const hasBound = Option.isSome(concurrency) || Option.isSome(rate)
+  if (none && hasBound) return yield* misused("--none goes with neither --concurrency nor --rate")
+  if (!none && !hasBound) {
+    return yield* misused(
+      "give --concurrency or --rate, or --none for no bound; \"limits remove\" removes what is set"
+    )
+  }
   const bound: Bound = {
     concurrency: Option.getOrUndefined(concurrency),
     rate: yield* rateOf(Option.getOrUndefined(rate), Option.getOrUndefined(burst))
@@ -233,16 +246,16 @@ const shownScope = ({ eachKey, key, kind, name }: Scope) =>
 
 const scopeJson = ({ eachKey, key, kind, name }: Scope) => ({ kind, name, eachKey, key: Option.getOrNull(key) })
 
-/** Such as `100/1 minute`. */
+/** Such as `100/1m`. */
 const rateOf = (
   text: string | undefined,
   burst: number | undefined
 ): Effect.Effect<Rate | undefined, CommandError> => {
   if (text === undefined) return Effect.succeed(undefined)
   const [, counted = "", per = ""] = /^\s*(\d+)\s*\/\s*(.+?)\s*$/.exec(text) ?? []
-  const duration = Durations.durationOf(per as never)
+  const duration = Durations.read(per)
   return duration === undefined
-    ? Effect.fail(misused("--rate: write a number and a duration, such as \"100/1 minute\""))
+    ? Effect.fail(misused("--rate: write a number and a duration, such as 100/1m or \"100/1 minute\""))
     : Effect.succeed({ count: Number(counted), per: duration, burst })
 }
 
