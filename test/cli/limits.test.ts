@@ -16,10 +16,12 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
       assert.strictEqual(ended.exitCode, exitCode, String(args))
     })
     const json = (args: string) => Effect.map(run(`${args} --json`), ({ stdout }) => JSON.parse(stdout))
-    const unknown = "\nwarning: activity Charge is unknown: no process serves it, and none is queued"
+    const unknown = "\nwarning: activity Charge is unknown: no living process serves it, and none is queued"
 
     yield* says("limits", "no limits")
-    yield* says("limits --name Charge", "activity Charge has no limits")
+    yield* says("limits --name Charge", "Charge has no limits")
+    yield* says("limits --name Charge --kind task", "task Charge has no limits")
+    yield* says("limits --kind task", "no limits of tasks")
     yield* says("limits remove Charge", "error: there is no limit of activity Charge", 1)
     yield* says(
       ["limits", "set", "Charge", "--rate", "100/1 minute", "--burst", "10"],
@@ -44,7 +46,7 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
       stdout.split("\n").map((line) => line.replace(/ +/g, " ").replace(/\d+ s$/, "AGE").trimEnd()),
       [
         "KIND NAME IN ALL EACH KEY IN USE WAITING OLDEST KEYS",
-        "activity Charge 100 per 1m, 10 in a burst 3 at once 0 3 5 min 1",
+        "activity Charge 100 per 1m, 10 in a burst 3 at once 0 3 5 min 2",
         "",
         "KEY OF ITS OWN IN USE WAITING OLDEST",
         "tenant-7 10 at once 0 2 5 min",
@@ -60,7 +62,7 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
       eachKey: { concurrency: 3, rate: null },
       inUse: 0,
       waiting: 3,
-      keyCount: 1
+      keyCount: 2
     })
     assert.isAbove(Date.parse(limits[0].since), 0)
     assert.deepInclude(limits[0].keys[0], { key: "tenant-7", own: { concurrency: 10, rate: null }, waiting: 2 })
@@ -117,4 +119,61 @@ it.live("limits: set, shown with keys, and removed; mistakes fail with one line"
       key: null
     })
     assert.deepStrictEqual(yield* sql("SELECT FROM worker_queue WHERE visible_at = 'infinity'"), [])
+  }).pipe(Effect.scoped))
+
+it.live("limits set warns of names that no living process serves", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* PgServer.database
+    yield* sql(
+      `INSERT INTO processes (id, build, host, pid, orchestrations, activities, untagged, tags, since, seen_at, listens)
+      VALUES
+        (gen_random_uuid(), 'new', 'h', 1, '{Import@1.0.0}', '{Charge}', false, '{gpu}', now(), now(), false),
+        (gen_random_uuid(), 'old', 'h', 2, '{Export@1.0.0}', '{Refund}', true, '{}', now(), now(), true)`
+    )
+    const warningOf = (name: string, kind: string) =>
+      Effect.map(
+        Cli.run(`limits set ${name} --kind ${kind} --concurrency 5`, { env: { DATABASE_URL: url } }),
+        ({ exitCode, stderr }) => {
+          assert.strictEqual(exitCode, 0)
+          return stderr
+        }
+      )
+    const unknown = (of: string) => `warning: ${of} is unknown: no living process serves it, and none is queued\n`
+    assert.strictEqual(yield* warningOf("Import", "orchestration"), "")
+    assert.strictEqual(yield* warningOf("Charge", "activity"), "")
+    assert.strictEqual(yield* warningOf("Import", "activity"), unknown("activity Import"))
+    assert.strictEqual(yield* warningOf("Impor", "orchestration"), unknown("orchestration Impor"))
+    assert.strictEqual(yield* warningOf("Export", "orchestration"), unknown("orchestration Export"))
+    assert.strictEqual(yield* warningOf("Refund", "activity"), unknown("activity Refund"))
+    assert.strictEqual(yield* warningOf("Resize", "task"), "", "processes do not say which tasks they run")
+  }).pipe(Effect.scoped))
+
+it.live("limits --name shows what has the name, of every kind", () =>
+  Effect.gen(function*() {
+    const { url } = yield* PgServer.database
+    const run = (args: string) => Cli.run(args, { env: { DATABASE_URL: url } })
+    const lines = (args: string) =>
+      Effect.map(
+        run(args),
+        ({ stdout }) => stdout.trimEnd().split("\n").map((line) => line.replace(/ +/g, " ").trimEnd())
+      )
+    for (const kind of ["orchestration", "task"]) yield* run(`limits set Import --kind ${kind} --concurrency 5`)
+    yield* run("limits set Import --kind task --key a --concurrency 2")
+    yield* run("limits set Other --concurrency 1")
+    const titles = "KIND NAME IN ALL EACH KEY IN USE WAITING OLDEST KEYS"
+    const ofOrchestration = "orchestration Import 5 at once no bound 0 0 - 0"
+    const ofTask = "task Import 5 at once no bound 0 0 - 0"
+    const titlesOfKeys = "KIND KEY OF ITS OWN IN USE WAITING OLDEST"
+    const ofKey = "task a 2 at once 0 0 -"
+    assert.deepStrictEqual(yield* lines("limits --name Import"), [
+      titles,
+      ofOrchestration,
+      ofTask,
+      "",
+      titlesOfKeys,
+      ofKey
+    ])
+    assert.deepStrictEqual(yield* lines("limits --name Import --kind orchestration"), [titles, ofOrchestration])
+    assert.deepStrictEqual(yield* lines("limits --kind task"), [titles, ofTask])
+    assert.lengthOf(yield* lines("limits"), 4)
   }).pipe(Effect.scoped))

@@ -203,6 +203,11 @@ export const limits = topic("limits", {
     const { activities } = yield* (yield* Admin).getQueueLoads
     assert.deepInclude(activities[0], { waiting: 0, running: 2, later: 2, limited: 2 })
     assert.strictEqual((yield* Effect.flatMap(Provider, ({ readBacklog }) => readBacklog)).limitedActivities, 2)
+    yield* limit({ keys: { c: { concurrency: 1 } } })
+    yield* queue([5])
+    const more = yield* use()
+    assert.sameMembers(more.keys.map(({ key }) => key), ["a", "b", "c", ""])
+    assert.strictEqual(more.keyCount, 3, "c has a bound only")
   }),
 
   a_cancelled_activity_frees_its_slot: Effect.gen(function*() {
