@@ -50,7 +50,8 @@ export interface Rate {
 }
 
 /**
- * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it.
+ * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it; any other replaces
+ * it as a whole, concurrency and rate together: after `{ total: { rate } }`, `total` has no concurrency.
  *
  * **Details**
  *

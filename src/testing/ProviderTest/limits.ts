@@ -183,8 +183,11 @@ export const limits = topic("limits", {
     assert.deepStrictEqual(stored!.keys, [
       { key: "b", own: { concurrency: null, rate: null }, inUse: 0, waiting: 0, oldestMs: null }
     ])
-    yield* setLimit("activity", name, { total: null })
+    yield* setLimit("activity", name, { total: { rate: bound.rate } })
+    assert.deepInclude((yield* use()).total, { concurrency: null }, "a bound is replaced as a whole")
+    assert.isTrue(yield* setLimit("activity", name, { total: null }))
     assert.isNull((yield* use()).total)
+    assert.isTrue(yield* setLimit("activity", name, { total: null }), "also if nothing is different")
   }),
 
   use_is_told_by_key: Effect.gen(function*() {
