@@ -2,9 +2,14 @@
  * What `limits` shows, sets and removes.
  */
 import { assert, it } from "@effect/vitest"
+import { Client, Orchestration } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Cli from "./cli.ts"
+
+const Import = Orchestration.make("Import")
 
 it.live("limits: set, shown with keys, and removed; mistakes fail with one line", () =>
   Effect.gen(function*() {
@@ -176,4 +181,34 @@ it.live("limits --name shows what has the name, of every kind", () =>
     assert.deepStrictEqual(yield* lines("limits --name Import --kind orchestration"), [titles, ofOrchestration])
     assert.deepStrictEqual(yield* lines("limits --kind task"), [titles, ofTask])
     assert.lengthOf(yield* lines("limits"), 4)
+  }).pipe(Effect.scoped))
+
+it.live("status says how many activities and starts wait for limits", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* PgServer.database
+    const status = Effect.gen(function*() {
+      const { stdout } = yield* Cli.run("status", { env: { DATABASE_URL: url } })
+      const json = yield* Cli.run("status --json", { env: { DATABASE_URL: url } })
+      return [/^limited +(.*)$/m.exec(stdout)?.[1], JSON.parse(json.stdout).limited]
+    })
+    assert.deepStrictEqual(yield* status, [undefined, { activities: 0, instances: 0 }])
+    const started = Effect.scoped(Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Import, { instanceId: "a" })
+      yield* client.start(Import, { instanceId: "b" })
+      yield* client.start(Import, { instanceId: "later", delay: "1 hour" })
+    })).pipe(Effect.provide(Layer.provide(Client.layer, PrismaProvider.layer({ url }))))
+    yield* Cli.run("limits set Import --kind orchestration --concurrency 1", { env: { DATABASE_URL: url } })
+    yield* started
+    assert.deepStrictEqual(yield* status, [
+      "2 starts wait for limits; see limits",
+      { activities: 0, instances: 2 }
+    ])
+    yield* sql(`INSERT INTO worker_queue
+        (work_item, visible_at, created_at, instance_id, execution_id, activity_id, route, limit_name, limit_key)
+      VALUES ('{}', 'infinity', now(), 'i', 1, 2, 'Charge', 'Charge', 'tenant-7')`)
+    assert.deepStrictEqual(yield* status, [
+      "1 activity and 2 starts wait for limits; see limits",
+      { activities: 1, instances: 2 }
+    ])
   }).pipe(Effect.scoped))
