@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, KeyValue, Orchestration, Request, Runtime, Signal } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -187,6 +188,15 @@ describe("Request", () => {
           error._tag === "WaitTimeout" ? [error.waitedFor, error.progress, error.timeoutMs] : error)
       assert.deepStrictEqual(yield* progress("none"), ["answer", "NotStarted", 10_000])
       assert.deepStrictEqual(yield* progress("i"), ["answer", "NotServed", 10_000])
+      yield* (yield* Admin.Admin).setLimit("orchestration", "Account", { total: { concurrency: 1 } })
+      yield* client.start(Account, { instanceId: "waits", payload: 0 })
+      const unread = yield* Effect.flip(client.request(Ping, "waits", undefined, options))
+      assert.include(unread, { _tag: "WaitTimeout", progress: "NotReceived" })
+      assert.strictEqual(
+        unread.message,
+        "instance waits had not answered the request \"Ping\" after 10000 ms: no turn of the instance has read it; " +
+          "it may be paused or blocked, or wait for a slot of its limit, or no process serves it"
+      )
     }).pipe(Effect.provide(layer)))
 
   it.effect("is not checked again by a replay: what was decided stays, under another check as well", () => {

@@ -1,5 +1,5 @@
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
--- many instances have not ended or are blocked, and how many activities wait for limits.
+-- many instances have not ended or are blocked, and how many activities and instances wait for limits.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
 -- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
@@ -8,7 +8,7 @@
 -- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
 -- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
 -- at random from a table with more. Rows of blocked_instances, until p_limit are found;
--- p_limit activities that wait for limits. Locks: none.
+-- p_limit activities that wait for limits, and 10 * p_limit instances. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL
@@ -18,7 +18,8 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint,     -- an estimate where the table has more than 1,000 pages
   out_blocked_instances bigint,    -- at most p_limit
-  out_limited_activities bigint    -- that wait for limits; at most p_limit
+  out_limited_activities bigint,   -- that wait for limits; at most p_limit
+  out_limited_instances bigint     -- that do, and are due, among the first 10 * p_limit; at most p_limit
 ) LANGUAGE plpgsql STABLE
 -- settings of the hot path
 AS $$
@@ -98,6 +99,18 @@ BEGIN
   FROM (
     SELECT w.id FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
     ORDER BY w.limit_name LIMIT p_limit
+  ) AS limited;
+
+  SELECT count(*)
+  INTO out_limited_instances
+  FROM (
+    SELECT
+    FROM (
+      SELECT i.limit_place FROM instances AS i WHERE i.limit_route IS NOT NULL
+      ORDER BY i.limit_name LIMIT 10 * p_limit::bigint
+    ) AS parked
+    WHERE parked.limit_place >> 20 <= v_now_ms
+    LIMIT p_limit
   ) AS limited;
 
   RETURN NEXT;

@@ -2,7 +2,8 @@
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
 -- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
--- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
+-- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and of
+-- the others the p_most_keys with the most that wait or have slots.
 -- Bound: what waits for these limits or has a slot of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
@@ -37,7 +38,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT
         COALESCE(sum(key.in_use), 0)::bigint AS in_use, COALESCE(sum(key.waiting), 0)::bigint AS waiting,
-        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.key <> '') AS key_count,
+        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.in_use + key.waiting > 0) AS key_count,
         COALESCE(
           json_agg(
             json_build_object(

@@ -1,7 +1,7 @@
 -- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
 -- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
 --
--- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+-- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
 -- activities without a limit. Announces it to all processes.

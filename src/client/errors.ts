@@ -88,9 +88,10 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
   waitedFor: Schema.optionalKey(Schema.Literals(["end", "status", "value", "answer"])),
   timeoutMs: Schema.Number,
   /**
-   * How far a question has come. `NotStarted`: the id is unknown. `NotReceived`: no turn has read the question.
-   * `NotServed`: the current execution has never waited for this request. `NotTaken`: the program is busy with other
-   * questions. `NotAnswered`: the program has taken the question.
+   * How far a question has come. `NotStarted`: the id is unknown. `NotReceived`: no turn has read the question; the
+   * instance may be paused or blocked, or wait for a slot of its limit, or no process serves it. `NotServed`: the
+   * current execution has never waited for this request. `NotTaken`: the program is busy with other questions.
+   * `NotAnswered`: the program has taken the question.
    */
   progress: Schema.optionalKey(
     Schema.Literals(["NotStarted", "NotReceived", "NotServed", "NotTaken", "NotAnswered"])
@@ -149,7 +150,8 @@ export class RequestFailed extends Schema.TaggedError<RequestFailed>("duroxide-p
 
 const progressTexts = {
   NotStarted: "there is no instance of this id",
-  NotReceived: "no turn of the instance has read it; it may be paused or blocked, or no process serves it",
+  NotReceived:
+    "no turn of the instance has read it; it may be paused or blocked, or wait for a slot of its limit, or no process serves it",
   NotServed: "its program has not waited for requests of this name in this execution",
   NotTaken: "its program has not come to it yet",
   NotAnswered: "its program has taken it, and not answered yet"

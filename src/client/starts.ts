@@ -21,8 +21,8 @@ import { InstanceAlreadyExists } from "./errors.ts"
 
 /**
  * When an instance begins; at once if neither is given. The start is stored at once in any case, so the id is taken,
- * and the instance keeps messages. Until it begins, its status has `startsAtMs`; a `terminate` takes effect when it
- * begins.
+ * and the instance keeps messages. Until it begins, its status has `startsAtMs`, and `interrupt` or `terminate` ends
+ * it at once.
  *
  * @category models
  * @since 0.3.0

@@ -50,7 +50,8 @@ export interface Rate {
 }
 
 /**
- * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it.
+ * Changes of the limits of a definition. A bound that is left out stays as it is; null removes it; any other replaces
+ * it as a whole, concurrency and rate together: after `{ total: { rate } }`, `total` has no concurrency.
  *
  * **Details**
  *
@@ -98,7 +99,7 @@ export interface Limit {
   readonly waiting: number
   /** When the activity that has waited longest was stored: milliseconds since the Unix epoch; null if none waits. */
   readonly oldestMs: number | null
-  /** How many keys have some that have a slot or wait. */
+  /** How many keys have some that have a slot or wait, also the key `""` of those without one. */
   readonly keyCount: number
   /**
    * Keys with a bound of their own, and the busiest 100 others. The key with the most waiting activities comes first.

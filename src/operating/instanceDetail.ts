@@ -44,6 +44,8 @@ export interface InstanceDetail extends ReturnType<typeof outcomeOf> {
   readonly interruption: { readonly sinceMs: number; readonly reason: string } | null
   /** What it could continue with now, if a living process served it. */
   readonly unserved: ReadonlyArray<Definition>
+  /** Whether its start waits for a slot of a limit, and which of its activities do: the events that scheduled them. */
+  readonly limited: { readonly isStart: boolean; readonly activities: ReadonlySet<number> }
   /** Answers to requests that it keeps: texts of JSON, with `success`, `error` or `failed`. */
   readonly answers: ReadonlyArray<readonly [requestId: string, answer: string]>
   /** Texts of JSON by key, without answers to requests. */
@@ -112,6 +114,14 @@ export const read = Effect.fnUntraced(function*(instanceId: string, { execution,
     unserved: outcome.status === "Running" && foreign === null
       ? unservedOf(state, queued, waits, yield* admin.listProcesses)
       : [],
+    limited: {
+      isStart: queued.waitsForLimit !== null,
+      activities: new Set(
+        queued.activities.flatMap(({ eventId, executionId, waitsForLimit }) =>
+          waitsForLimit !== null && executionId === state.executionId ? [eventId] : []
+        )
+      )
+    },
     answers: values.flatMap(([key, value]) =>
       requestSignal.isAnswerKey(key) ? [[requestSignal.idOfAnswer(key), value] as const] : []
     ),

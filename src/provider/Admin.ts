@@ -545,8 +545,10 @@ export class Admin extends Context.Service<Admin, {
    */
   readonly resume: (target: PauseTarget) => Call<boolean>
   /**
-   * Changes the limits of a definition, for all processes, at once. With `replaces: false` it only sets them where
-   * there are none, as a program does at its start. Returns whether something has changed.
+   * Changes the limits of a definition, for all processes, at once. A bound that is given (`total`, `eachKey`, one of
+   * `keys`) replaces that bound as a whole, concurrency and rate together; null removes it. With `replaces: false` it
+   * only sets them where there are none, as a program does at its start. Returns false if it has done nothing, because
+   * there are limits already and `replaces` is false; else true, even if the limits are what they were.
    *
    * What waits begins as soon as the new limits have room; what runs is not interrupted, and counts. What Duroxide in
    * Rust stores, or runs, has no limits.

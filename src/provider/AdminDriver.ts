@@ -570,7 +570,7 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly countPausedInstances: Call<number>
   /**
    * Changes the limits of a name; with `replaces: false` only if there are none. Activities that are queued and have no
-   * lock wait for a slot from then on. Returns whether something has changed.
+   * lock wait for a slot from then on. Returns false if there were some, and `replaces` is false; else true.
    */
   readonly setLimit: (
     options: {

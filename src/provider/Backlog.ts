@@ -34,4 +34,6 @@ export interface Backlog {
   readonly blockedInstances: number
   /** Activities that wait for a slot or a token of a limit; at most 10,000 are counted. */
   readonly limitedActivities: number
+  /** Instances whose start waits for a slot or a token of a limit; at most 10,000 are counted. */
+  readonly limitedInstances: number
 }

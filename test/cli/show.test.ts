@@ -9,6 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import { Admin } from "../../src/provider/Admin.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Cli from "./cli.ts"
@@ -292,3 +293,47 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       ])
     }))
 })
+
+const Hang = Activity.make("Hang")
+const Import = Orchestration.make("Import", { payload: Schema.String, limitKey: (tenant) => tenant })
+
+it.live("says in its first lines which slot of a limit the instance waits for", () =>
+  Effect.gen(function*() {
+    const { url } = yield* PgServer.database
+    const runtime = Runtime.layer({ orchestrations: [Import], activities: [Hang] }).pipe(
+      Layer.provide([Hang.toLayer(() => Effect.never), Import.toLayer(() => Hang.execute())]),
+      Layer.provideMerge(Client.layer),
+      Layer.provideMerge(PrismaProvider.layer({ url })),
+      Layer.provideMerge(Logger.layer([]))
+    )
+    yield* Effect.gen(function*() {
+      const admin = yield* Admin
+      const client = yield* Client.Client
+      yield* admin.setLimit("orchestration", "Import", { eachKey: { concurrency: 1 } })
+      yield* admin.setLimit("activity", "Hang", { total: { concurrency: 1 } })
+      const start = Effect.fnUntraced(function*(instanceId: string, tenant: string, waiting: number) {
+        yield* client.start(Import, { instanceId, payload: tenant })
+        yield* waitUntil(Effect.map(
+          admin.getLimits,
+          (limits) => limits.reduce((sum, one) => sum + one.waiting, 0) === waiting && limits[0]!.inUse === 1
+        ))
+      })
+      yield* start("runs", "a", 0)
+      yield* start("waits", "a", 1)
+      yield* start("calls", "b", 2)
+      const lines = (id: string) =>
+        Effect.map(
+          Cli.run(`show ${id}`, { env: { DATABASE_URL: url } }),
+          ({ stdout }) => stdout.split("\n").map((line) => line.replace(/ +/g, " ").replace(/\d+ s\b/, "AGE").trimEnd())
+        )
+      const limited = "limited waits for a slot of limit Import/a (1 at once): 1 in use, 0 before it, for AGE."
+      assert.deepStrictEqual((yield* lines("waits")).slice(0, 3), ["waits", "status Running", limited])
+      const ofCall = yield* lines("calls")
+      assert.include(
+        ofCall[2],
+        "limited waits for activity Hang, which waits for a slot of limit Hang (1 at once): 1 in use, 0 before it, for AGE"
+      )
+      assert.include(ofCall, "activity Hang #2 waits for a slot for AGE 0")
+      assert.isUndefined((yield* lines("runs")).find((line) => line.startsWith("limited")))
+    }).pipe(Effect.provide(runtime))
+  }).pipe(Effect.scoped))

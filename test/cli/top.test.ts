@@ -325,5 +325,7 @@ it.live("without a terminal it prints once or not at all", () =>
       const { exitCode, stderr } = yield* run(["--once", "--interval", given])
       assert.deepStrictEqual([exitCode, stderr], [2, `error: --interval: ${problem}\n`])
     }
-    assert.match((yield* run(["--once"])).stdout, /^instances +none$/m)
+    for (const interval of ["2 seconds", "2s", "1min"]) {
+      assert.match((yield* run(["--once", "--interval", interval])).stdout, /^instances +none$/m)
+    }
   }))

@@ -235,6 +235,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
           payload: { kind: "activity", name: "Call", ...(scope === undefined ? {} : { scope }) }
         })
       yield* remove({ kind: "key", key: "b" })
+      assert.deepInclude(yield* Effect.flip(remove({ kind: "key", key: "b" })), { code: "LimitNotFound" })
       yield* remove()
       assert.isEmpty(yield* page.read.limits({}))
       assert.deepInclude(yield* Effect.flip(remove()), { code: "LimitNotFound" })
@@ -252,6 +253,12 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
             "refused"
           ],
           ["remove limit", "key \"b\" of activity Call", "", "done"],
+          [
+            "remove limit",
+            "key \"b\" of activity Call",
+            "there is no limit of key \"b\" of activity Call",
+            "refused"
+          ],
           ["remove limit", "activity Call", "all", "done"],
           ["remove limit", "activity Call", "there is no limit of activity Call", "refused"]
         ]

@@ -86,7 +86,8 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_worker_queue_depth",
       "duroxide_active_orchestrations",
       "duroxide_blocked_instances",
-      "duroxide_limited_activities"
+      "duroxide_limited_activities",
+      "duroxide_limited_instances"
     ]
   },
   "test/runtime/metrics.test.ts": {

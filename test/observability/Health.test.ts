@@ -142,7 +142,8 @@ describe("Health", () => {
         worker: [],
         activeInstances: 0,
         blockedInstances: 0,
-        limitedActivities: 0
+        limitedActivities: 0,
+        limitedInstances: 0
       }
       assert.deepStrictEqual<unknown>(yield* ask(provider), [200, {
         status: "healthy",

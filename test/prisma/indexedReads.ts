@@ -315,7 +315,8 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
       "instance_locks_pkey",
       "worker_queue_route_visible_at_id_idx",
       "worker_queue_route_visible_at_id_session_idx",
-      "blocked_instances_pkey"
+      "blocked_instances_pkey",
+      "instances_limit_name_limit_route_limit_key_limit_place_idx"
     ],
     // Ten rows of each of the 103 routes of both queues, the locks of the instances, and the 60,000 executions, which
     // fill less than 1,000 pages.

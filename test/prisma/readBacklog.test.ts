@@ -50,42 +50,48 @@ const expected = [
     worker: [],
     activeInstances: 0,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   },
   {
     orchestrator: { depth: 2, oldestAgeMs: 3_000 },
     worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 2_000 }, { tag: null, depth: 1, oldestAgeMs: 2_000 }],
     activeInstances: 3,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   },
   {
     orchestrator: { depth: 1, oldestAgeMs: 2_000 },
     worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 2_000 }],
     activeInstances: 3,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   },
   {
     orchestrator: { depth: 3, oldestAgeMs: 33_000 },
     worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 33_000 }, { tag: null, depth: 1, oldestAgeMs: 1_000 }],
     activeInstances: 3,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   },
   {
     orchestrator: { depth: 1, oldestAgeMs: 33_000 },
     worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 33_000 }, { tag: null, depth: 1, oldestAgeMs: 1_000 }],
     activeInstances: 3,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   },
   {
     orchestrator: { depth: 4, oldestAgeMs: 93_000 },
     worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 93_000 }, { tag: null, depth: 1, oldestAgeMs: 61_000 }],
     activeInstances: 3,
     blockedInstances: 0,
-    limitedActivities: 0
+    limitedActivities: 0,
+    limitedInstances: 0
   }
 ]
 

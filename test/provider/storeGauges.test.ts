@@ -15,7 +15,8 @@ const backlog: Backlog.Backlog = {
   worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 700 }, { tag: null, depth: 1, oldestAgeMs: 0 }],
   activeInstances: 7,
   blockedInstances: 2,
-  limitedActivities: 4
+  limitedActivities: 4,
+  limitedInstances: 5
 }
 
 const empty: Backlog.Backlog = {
@@ -23,7 +24,8 @@ const empty: Backlog.Backlog = {
   worker: [],
   activeInstances: 0,
   blockedInstances: 0,
-  limitedActivities: 0
+  limitedActivities: 0,
+  limitedInstances: 0
 }
 
 /** A process with metrics of its own. `statements` counts its samples. */
@@ -54,6 +56,7 @@ const process = Effect.fnUntraced(function*(notifier?: Notifier.Notifier["Servic
         active: values(all, Metrics.activeOrchestrations)[""],
         blocked: values(all, Metrics.blockedInstances)[""],
         limited: values(all, Metrics.limitedActivities)[""],
+        limitedInstances: values(all, Metrics.limitedInstances)[""],
         messages: values(all, Metrics.orchestratorQueueDepth)[""],
         activities: values(all, Metrics.workerQueueDepth),
         ages: values(all, Metrics.oldestMessageAge)
@@ -77,6 +80,7 @@ const nothing = {
   active: undefined,
   blocked: undefined,
   limited: undefined,
+  limitedInstances: undefined,
   messages: undefined,
   activities: {},
   ages: {}
@@ -86,6 +90,7 @@ const shown = {
   active: 7,
   blocked: 2,
   limited: 4,
+  limitedInstances: 5,
   messages: 3,
   activities: { default: 1, gpu: 2 },
   ages: { "orchestrator default": 1.5, "worker default": 0, "worker gpu": 0.7 }
@@ -110,6 +115,7 @@ describe("Gauges of the store", () => {
         active: 0,
         blocked: 0,
         limited: 0,
+        limitedInstances: 0,
         messages: 0,
         activities: { default: 0, gpu: 0 },
         ages: { "orchestrator default": 0, "worker default": 0, "worker gpu": 0 }

@@ -1801,7 +1801,7 @@ $$;
 -- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
 -- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
 --
--- Returns whether it has changed something: without p_replaces, limits that are there already stay.
+-- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
 -- activities without a limit. Announces it to all processes.
@@ -9302,7 +9302,7 @@ END
 $$;
 
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
--- many instances have not ended or are blocked, and how many activities wait for limits.
+-- many instances have not ended or are blocked, and how many activities and instances wait for limits.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
 -- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances
@@ -9311,7 +9311,7 @@ $$;
 -- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a
 -- look at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen
 -- at random from a table with more. Rows of blocked_instances, until p_limit are found;
--- p_limit activities that wait for limits. Locks: none.
+-- p_limit activities that wait for limits, and 10 * p_limit instances. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL
@@ -9321,7 +9321,8 @@ CREATE OR REPLACE FUNCTION dx_read_backlog(
   out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
   out_active_instances bigint,     -- an estimate where the table has more than 1,000 pages
   out_blocked_instances bigint,    -- at most p_limit
-  out_limited_activities bigint    -- that wait for limits; at most p_limit
+  out_limited_activities bigint,   -- that wait for limits; at most p_limit
+  out_limited_instances bigint     -- that do, and are due, among the first 10 * p_limit; at most p_limit
 ) LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET jit = off
@@ -9407,6 +9408,18 @@ BEGIN
   FROM (
     SELECT w.id FROM worker_queue AS w WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity'
     ORDER BY w.limit_name LIMIT p_limit
+  ) AS limited;
+
+  SELECT count(*)
+  INTO out_limited_instances
+  FROM (
+    SELECT
+    FROM (
+      SELECT i.limit_place FROM instances AS i WHERE i.limit_route IS NOT NULL
+      ORDER BY i.limit_name LIMIT 10 * p_limit::bigint
+    ) AS parked
+    WHERE parked.limit_place >> 20 <= v_now_ms
+    LIMIT p_limit
   ) AS limited;
 
   RETURN NEXT;
@@ -9751,7 +9764,8 @@ $$;
 -- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
 -- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
--- keys are those with limits of their own, and of the others the p_most_keys with the most that wait or have slots.
+-- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and of
+-- the others the p_most_keys with the most that wait or have slots.
 -- Bound: what waits for these limits or has a slot of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
@@ -9792,7 +9806,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT
         COALESCE(sum(key.in_use), 0)::bigint AS in_use, COALESCE(sum(key.waiting), 0)::bigint AS waiting,
-        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.key <> '') AS key_count,
+        min(key.oldest_ms) AS oldest_ms, count(*) FILTER (WHERE key.in_use + key.waiting > 0) AS key_count,
         COALESCE(
           json_agg(
             json_build_object(

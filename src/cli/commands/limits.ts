@@ -5,11 +5,12 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Bound, Limit, LimitChanges, LimitedKey, LimitKind, Rate } from "../../model/Limit.ts"
-import * as Durations from "../../model/shared/durations.ts"
 import { kinds, shownBound } from "../../model/shared/limits.ts"
 import { age, count } from "../../model/shared/quantities.ts"
 import { isoTime } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
+import { serversOfOrchestration } from "../../provider/shared/served.ts"
+import * as Durations from "../internal/durations.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
@@ -19,12 +20,11 @@ const name = Argument.String("name").pipe(Argument.withDescription("Name of the 
 
 const kind = Flag.Literals("kind", kinds).pipe(
   Flag.withMetavar("<kind>"),
-  Flag.withDescription("What it is a limit of: activity, orchestration or task"),
-  Flag.withDefault<LimitKind>("activity")
+  Flag.withDescription("What it is a limit of: activity, orchestration or task")
 )
 
 const scope = {
-  kind,
+  kind: kind.pipe(Flag.withDefault<LimitKind>("activity")),
   eachKey: Flag.Boolean("each-key").pipe(
     Flag.withoutNegation,
     Flag.withDescription("The bound of each key, in place of that of all together"),
@@ -54,12 +54,17 @@ const set = Command.make("set", {
     Flag.withMetavar("<n>"),
     Flag.withDescription("How many of these may begin at once; 1 unless given"),
     Flag.optional
+  ),
+  none: Flag.Boolean("none").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("No bound, such as for keys that only take turns"),
+    Flag.withDefault(false)
   )
 }, (flags) => Effect.provide(runSet(flags), Store.layerForChanges)).pipe(
   Command.withShortDescription("Set a bound of an activity, an orchestration or a task"),
   Command.withDescription(
     "Set a bound of a definition, in place of the one it had: of all together, of each key, or of one key. " +
-      "Without --concurrency and --rate there is no bound, and the keys only take turns."
+      "The new bound replaces the old one as a whole: without --rate, it has no rate."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits set Charge --rate \"100/1 minute\" --burst 10" },
@@ -90,15 +95,15 @@ const remove = Command.make(
 export const limits = Command.make("limits", {
   name: Flag.String("name").pipe(
     Flag.withMetavar("<name>"),
-    Flag.withDescription("Only this definition, and its keys"),
+    Flag.withDescription("Only what has this name, and its keys"),
     Flag.optional
   ),
-  kind
+  kind: Flag.optional(kind)
 }, (flags) => Effect.provide(runList(flags), Store.layer)).pipe(
   Command.withShortDescription("Show or change limits of activities, orchestrations and tasks"),
   Command.withDescription(
-    "Show the limits, how much of them is in use, and what waits. With --name only those of one definition, and its " +
-      "keys, the busiest first."
+    "Show the limits, how much of them is in use, and what waits. With --name only those of this name, of any kind " +
+      "unless --kind is given, and their keys, the busiest first."
   ),
   Command.withExamples([
     { command: "duroxide-prisma limits" },
@@ -117,14 +122,15 @@ interface Scope {
 }
 
 const runList = Effect.fnUntraced(function*(
-  { kind, name }: { readonly name: Option.Option<string>; readonly kind: LimitKind }
+  { kind, name }: { readonly name: Option.Option<string>; readonly kind: Option.Option<LimitKind> }
 ) {
   const { answer, columns, style } = yield* Output
   const admin = yield* Admin
   const nowMs = yield* Clock.currentTimeMillis
+  const shownKinds = Option.match(kind, { onNone: () => kinds, onSome: (kind) => [kind] })
   const found = Option.isNone(name)
-    ? yield* admin.getLimits
-    : Option.toArray(Option.fromNullOr(yield* admin.getLimit(kind, name.value)))
+    ? (yield* admin.getLimits).filter(({ kind }) => shownKinds.includes(kind))
+    : (yield* Effect.forEach(shownKinds, (kind) => admin.getLimit(kind, name.value))).filter((one) => one !== null)
   const oldest = ({ oldestMs }: { readonly oldestMs: number | null }) => oldestMs === null ? "-" : age(nowMs - oldestMs)
   const ofLimits = fitted(
     found,
@@ -141,10 +147,11 @@ const runList = Effect.fnUntraced(function*(
     style,
     columns
   )
-  const keys = Option.isNone(name) ? [] : found.flatMap((one) => one.keys)
+  const keys = Option.isNone(name) ? [] : found.flatMap(({ keys, kind }) => keys.map((key) => ({ ...key, kind })))
   const ofKeys = keys.length === 0 ? [] : fitted(
     keys,
     [
+      ...(found.length === 1 ? [] : [{ title: "KIND", value: ({ kind }: typeof keys[number]) => kind }]),
       { title: "KEY", shrinks: "middle", value: ({ key }) => key === "" ? "(none)" : key },
       { title: "OF ITS OWN", value: ({ own }) => own === null ? "-" : shownBound(own) },
       { title: "IN USE", align: "right", value: (one) => count(one.inUse) },
@@ -154,7 +161,9 @@ const runList = Effect.fnUntraced(function*(
     style,
     columns
   )
-  const none = Option.match(name, { onNone: () => "no limits", onSome: (name) => `${kind} ${name} has no limits` })
+  const none = Option.isSome(name)
+    ? `${Option.isSome(kind) ? `${kind.value} ` : ""}${name.value} has no limits`
+    : `no limits${Option.isSome(kind) ? ` of ${kind.value}s` : ""}`
   yield* answer({
     json: { limits: found.map(limitJson) },
     text: found.length === 0 ? [oneLine(none)] : [...ofLimits, ...(ofKeys.length === 0 ? [] : ["", ...ofKeys])]
@@ -162,14 +171,22 @@ const runList = Effect.fnUntraced(function*(
 })
 
 const runSet = Effect.fnUntraced(function*(
-  { burst, concurrency, rate, ...scope }: Scope & {
+  { burst, concurrency, none, rate, ...scope }: Scope & {
     readonly concurrency: Option.Option<number>
     readonly rate: Option.Option<string>
     readonly burst: Option.Option<number>
+    readonly none: boolean
   }
 ) {
   const { kind, name } = scope
   if (Option.isSome(burst) && Option.isNone(rate)) return yield* misused("--burst needs --rate")
+  const hasBound = Option.isSome(concurrency) || Option.isSome(rate)
+  if (none && hasBound) return yield* misused("--none goes with neither --concurrency nor --rate")
+  if (!none && !hasBound) {
+    return yield* misused(
+      "give --concurrency or --rate, or --none for no bound; \"limits remove\" removes what is set"
+    )
+  }
   const bound: Bound = {
     concurrency: Option.getOrUndefined(concurrency),
     rate: yield* rateOf(Option.getOrUndefined(rate), Option.getOrUndefined(burst))
@@ -233,32 +250,35 @@ const shownScope = ({ eachKey, key, kind, name }: Scope) =>
 
 const scopeJson = ({ eachKey, key, kind, name }: Scope) => ({ kind, name, eachKey, key: Option.getOrNull(key) })
 
-/** Such as `100/1 minute`. */
+/** Such as `100/1m`. */
 const rateOf = (
   text: string | undefined,
   burst: number | undefined
 ): Effect.Effect<Rate | undefined, CommandError> => {
   if (text === undefined) return Effect.succeed(undefined)
   const [, counted = "", per = ""] = /^\s*(\d+)\s*\/\s*(.+?)\s*$/.exec(text) ?? []
-  const duration = Durations.durationOf(per as never)
+  const duration = Durations.read(per)
   return duration === undefined
-    ? Effect.fail(misused("--rate: write a number and a duration, such as \"100/1 minute\""))
+    ? Effect.fail(misused("--rate: write a number and a duration, such as 100/1m or \"100/1 minute\""))
     : Effect.succeed({ count: Number(counted), per: duration, burst })
 }
 
-/** The name may be wrong. The limit is kept: the definition may come with the next deploy. */
+/**
+ * The name may be wrong. The limit is kept: the definition may come with the next deploy. Processes do not say which
+ * tasks they run.
+ */
 const warnIfUnknown = Effect.fnUntraced(function*(kind: LimitKind, name: string) {
   if (kind === "task") return
   const admin = yield* Admin
   const processes = yield* admin.listProcesses
   const loads = yield* admin.getQueueLoads
   const isKnown = kind === "activity"
-    ? processes.some(({ activities }) => activities.includes(name)) ||
+    ? processes.some(({ activities, isAlive }) => isAlive && activities.includes(name)) ||
       loads.activities.some(({ activity }) => activity === name)
-    : processes.some(({ orchestrations }) => orchestrations.some((one) => one.split(" ")[0] === name)) ||
+    : serversOfOrchestration(processes, name, null) > 0 ||
       loads.orchestrations.some(({ orchestration }) => orchestration === name)
   if (isKnown) return
-  yield* (yield* Output).warn(oneLine(`${kind} ${name} is unknown: no process serves it, and none is queued`))
+  yield* (yield* Output).warn(oneLine(`${kind} ${name} is unknown: no living process serves it, and none is queued`))
 })
 
 const limitJson = ({ keys, oldestMs, sinceMs, ...limit }: Limit) => ({

@@ -15,7 +15,6 @@ import { isoTime, time } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import type { Wait } from "../../provider/Explanation.ts"
-import type * as Waits from "../../provider/shared/openWaits.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import { marked, markedState, placeJson, shownPause, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -90,6 +89,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
   const isRunning = detail.status === "Running"
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
+  const limited = isRunning ? yield* limitedOf(id, detail) : null
 
   const redrive = `redrive ${id}${
     executionId === state.executionId ? "" : ` --execution ${executionId}`
@@ -120,6 +120,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
         ...placeJson(place)
       })),
       unserved: detail.unserved,
+      limited,
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       setAside: setAside.map(({ eventId, name, sentAgain, sinceMs }) => ({
         name,
@@ -176,6 +177,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
           : [["interrupted", `${moment(interruption.sinceMs)}: ${interruption.reason}`] as const]),
         ...(state.block === null ? [] : blockFields(state.block, id, nowMs)),
         ...detail.unserved.map((one) => ["unserved", `no process serves ${definitionOf(one)}`, style.red] as const),
+        ...(limited === null ? [] : [["limited", limited] as const]),
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
         ...pinned(detail),
@@ -199,7 +201,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
               { title: "KIND", value: ({ kind }) => kind },
               { title: "NAME", value: nameOf },
               { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
-              { title: "STATE", value: (wait) => stateOf(wait, messages, nowMs) },
+              { title: "STATE", value: (wait) => stateOf(wait, detail, nowMs) },
               { title: "DELIVERIES", align: "right", value: ({ place }) => String(place?.attemptCount ?? "-") }
             ], style),
             ...(waits.length === 1 ? [] : ["The next turn runs as soon as one of them ends."])
@@ -278,6 +280,15 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
   })
 })
 
+/** Which slot it waits for, as `explain` says it; null if it waits for none. */
+const limitedOf = Effect.fnUntraced(function*(id: string, { limited }: InstanceDetail.InstanceDetail) {
+  if (!limited.isStart && limited.activities.size === 0) return null
+  const { cause, sentence } = yield* (yield* Admin).explain(id)
+  return cause._tag === "Limited" || cause._tag === "ActivityLimited"
+    ? sentence.slice(id.length + 1)
+    : `${limited.isStart ? "waits" : "an activity waits"} for a slot of a limit; see limits`
+})
+
 const blockFields = (
   { build, eventId, problem, reason, sinceMs, tries, triedAtMs }: Block,
   id: string,
@@ -310,10 +321,12 @@ const nameOf = ({ instanceId, name }: Wait): string =>
 
 const stateOf = (
   { eventId, isInterrupted, kind, place, sinceMs }: Wait,
-  messages: ReadonlyArray<Waits.Message>,
+  { limited, messages }: InstanceDetail.InstanceDetail,
   nowMs: number
 ): string =>
-  place !== null
+  kind === "activity" && limited.activities.has(eventId)
+    ? `waits for a slot for ${age(nowMs - sinceMs)}`
+    : place !== null
     ? progressOf(place, nowMs, kind === "timer" ? "until" : "due")
     : messages.some(({ answers }) => answers === eventId)
     ? "has ended, see the messages"

@@ -76,7 +76,9 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       paused: { targets: pauses.targets.map(pauseJson), instances: pauses.instances },
       messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
-      limited: backlog?.limitedActivities ?? null,
+      limited: backlog === null
+        ? null
+        : { activities: backlog.limitedActivities, instances: backlog.limitedInstances },
       unserved: unserved.map(({ servedBy: _servedBy, ...work }) => work),
       retrying: { instances: retrying.instances.length, isMore: retrying.next !== null },
       deadLetters,
@@ -117,12 +119,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
         ] as const
       ]),
       ...(backlog === null ? [] : waiting(backlog, beforeStart)),
-      ...(backlog === null || backlog.limitedActivities === 0 ? [] : [
-        [
-          "limited",
-          `${counted(backlog.limitedActivities, "activity", "activities")} wait for limits; see limits`
-        ] as const
-      ]),
+      ...(backlog === null ? [] : limited(backlog)),
       ...(unserved.length === 0 ? [] : [["unserved", shownUnserved(unserved), style.red] as const]),
       ...(retrying.instances.length === 0 ? [] : [
         [
@@ -180,6 +177,19 @@ const shownUnserved = (unserved: ReadonlyArray<Work.Work>): string => {
   })
   const others = unserved.length - shown.length
   return [...shown, ...(others === 0 ? [] : [`${count(others)} more, see queues`])].join("; ")
+}
+
+const limited = ({ limitedActivities, limitedInstances }: Backlog): ReadonlyArray<Field> => {
+  const shown = [
+    ...(limitedActivities === 0 ? [] : [counted(limitedActivities, "activity", "activities")]),
+    ...(limitedInstances === 0 ? [] : [counted(limitedInstances, "start")])
+  ]
+  return shown.length === 0
+    ? []
+    : [[
+      "limited",
+      `${shown.join(" and ")} ${limitedActivities + limitedInstances === 1 ? "waits" : "wait"} for limits; see limits`
+    ]]
 }
 
 /** Names and nulls are those of `queues`. */

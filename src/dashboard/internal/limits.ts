@@ -2,7 +2,7 @@
  * Limits.
  */
 import * as Effect from "effect/Effect"
-import type { Bound, LimitChanges, LimitKind } from "../../model/Limit.ts"
+import type { Bound, Limit, LimitChanges, LimitKind } from "../../model/Limit.ts"
 import { shownBound } from "../../model/shared/limits.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { Refused } from "../Api.ts"
@@ -29,9 +29,10 @@ export const set = Effect.fnUntraced(function*(
 /** One bound; without a scope, all of the definition. */
 export const remove = Effect.fnUntraced(function*(kind: LimitKind, name: string, scope: Scope | undefined) {
   const admin = yield* Admin
+  const before = scope === undefined ? null : yield* admin.getLimit(kind, name, scope.key ?? undefined)
   const wasThere = scope === undefined
     ? yield* admin.removeLimit(kind, name)
-    : yield* admin.setLimit(kind, name, changes(scope, null))
+    : before !== null && boundOf(before, scope) !== null && (yield* admin.setLimit(kind, name, changes(scope, null)))
   if (!wasThere) {
     return yield* new Refused({ code: "LimitNotFound", message: `there is no limit of ${named(kind, name, scope)}` })
   }
@@ -50,6 +51,13 @@ export const named = (kind: LimitKind, name: string, scope: Scope | undefined): 
 export const shown = shownBound
 
 // internal
+
+const boundOf = ({ eachKey, keys, total }: Limit, scope: Scope) =>
+  scope.kind === "total"
+    ? total
+    : scope.kind === "eachKey"
+    ? eachKey
+    : keys.find(({ key }) => key === (scope.key ?? ""))?.own ?? null
 
 const changes = ({ key, kind }: Scope, bound: Bound | null): LimitChanges =>
   kind === "total" ? { total: bound } : kind === "eachKey" ? { eachKey: bound } : { keys: { [key ?? ""]: bound } }

@@ -46,7 +46,7 @@ export const Limit = Schema.Struct({
   waiting: Count,
   /** When the one that has waited longest was stored. */
   oldestMs: Schema.NullOr(Ms),
-  /** How many keys have some that have a slot or wait. */
+  /** How many keys have some that have a slot or wait, also the key `""` of those without one. */
   keyCount: Count,
   /** Those with bounds of their own, and the busiest of the others. */
   keys: Schema.Array(Schema.Struct({

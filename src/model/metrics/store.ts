@@ -82,3 +82,14 @@ export const limitedActivities = gauge("duroxide_limited_activities", {
   description: "Activities that wait for a limit",
   labels: []
 })
+
+/**
+ * Instances whose start waits for a slot or a token of a limit.
+ *
+ * @category store metrics
+ * @since 0.3.0
+ */
+export const limitedInstances = gauge("duroxide_limited_instances", {
+  description: "Instances whose start waits for a limit",
+  labels: []
+})

@@ -533,6 +533,7 @@ export interface BacklogRow {
   readonly out_active_instances: bigint
   readonly out_blocked_instances: bigint
   readonly out_limited_activities: bigint
+  readonly out_limited_instances: bigint
 }
 
 export const backlog = (row: BacklogRow): Backlog => {
@@ -546,7 +547,8 @@ export const backlog = (row: BacklogRow): Backlog => {
     worker: row.out_activities.map(({ depth, oldest_ms, tag }) => ({ tag, depth, oldestAgeMs: nowMs - oldest_ms })),
     activeInstances: Number(row.out_active_instances),
     blockedInstances: Number(row.out_blocked_instances),
-    limitedActivities: Number(row.out_limited_activities)
+    limitedActivities: Number(row.out_limited_activities),
+    limitedInstances: Number(row.out_limited_instances)
   }
 }
 

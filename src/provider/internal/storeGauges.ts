@@ -21,12 +21,13 @@ export const make = (
   return sampledGauges.make({
     samples: Metrics.storeSamples,
     read: readBacklog,
-    gauges: ({ activeInstances, blockedInstances, limitedActivities, orchestrator, worker }) => {
+    gauges: ({ activeInstances, blockedInstances, limitedActivities, limitedInstances, orchestrator, worker }) => {
       for (const { tag } of worker) tags.add(tag ?? "default")
       return [
         [Metrics.activeOrchestrations, activeInstances],
         [Metrics.blockedInstances, blockedInstances],
         [Metrics.limitedActivities, limitedActivities],
+        [Metrics.limitedInstances, limitedInstances],
         [Metrics.orchestratorQueueDepth, orchestrator.depth],
         [ages("orchestrator", "default"), (orchestrator.oldestAgeMs ?? 0) / 1_000],
         ...[...tags].flatMap((tag) => {

@@ -144,7 +144,7 @@ export const read = (
     total: orNone(limit.total),
     eachKey: orNone(limit.eachKey),
     ...useOf(used),
-    keyCount: uses.filter((use) => use.key !== "").length,
+    keyCount: uses.filter(({ inUse, waiting }) => inUse + waiting > 0).length,
     keys: uses.filter((use, place) => key === null ? use.own !== null || place < mostKeys : use.key === key)
   }
 }

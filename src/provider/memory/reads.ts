@@ -6,6 +6,7 @@ import { valueBytes } from "../../model/shared/valueBytes.ts"
 import type { Backlog } from "../Backlog.ts"
 import type { LockTimes, ProviderDriver } from "../ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "../ProviderError.ts"
+import * as limitedInstances from "./limitedInstances.ts"
 import { isParked } from "./limits.ts"
 import { askedBy } from "./messages.ts"
 import * as tables from "./tables.ts"
@@ -145,7 +146,9 @@ export const make = (store: tables.Tables) =>
           activeInstances: [...store.executions.values()]
             .reduce((sum, all) => sum + [...all.values()].filter(({ status }) => status === "Running").length, 0),
           blockedInstances: [...store.blocks.keys()].filter((id) => tables.blockOf(store, id) !== undefined).length,
-          limitedActivities: [...store.activities.values()].filter(isParked).length
+          limitedActivities: [...store.activities.values()].filter(isParked).length,
+          limitedInstances: [...store.instances.values()]
+            .filter((one) => limitedInstances.isParked(one) && one.place!.dueAtMs <= now).length
         }
       })
   }) satisfies Partial<ProviderDriver["Service"]>

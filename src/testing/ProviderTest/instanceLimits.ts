@@ -52,6 +52,11 @@ const use = (key?: string) =>
     (limit) => [limit!.inUse, limit!.waiting]
   )
 
+const waiting = Effect.flatMap(
+  Provider,
+  ({ readBacklog }) => Effect.map(readBacklog, ({ limitedInstances }) => limitedInstances)
+)
+
 /** Starts these instances, in this order. */
 const start = (...starts: ReadonlyArray<readonly [instance: string, limitKey?: string, delay?: Duration.Input]>) =>
   Effect.flatMap(
@@ -80,11 +85,13 @@ export const instanceLimits = topic("instanceLimits", {
     yield* start(["a"], ["b"], ["c"], ["d"])
     yield* beginOnly("a", "b")
     assert.deepStrictEqual(yield* use(), [2, 2])
+    assert.strictEqual(yield* waiting, 2)
     yield* complete("b")
     yield* beginOnly("c")
     yield* complete("a")
     yield* beginOnly("d")
     assert.deepStrictEqual(yield* use(), [2, 0])
+    assert.strictEqual(yield* waiting, 0)
     assert.sameMembers(yield* listed(), ["a", "b", "c", "d"])
   }),
 
@@ -197,9 +204,11 @@ export const instanceLimits = topic("instanceLimits", {
     yield* start(["later", "a", "3 seconds"], ["now", "a"])
     yield* beginOnly("now")
     assert.deepStrictEqual(yield* use(), [1, 0])
+    assert.strictEqual(yield* waiting, 0)
     yield* elapse("3 seconds")
     yield* expectNoOrchestration()
     assert.deepStrictEqual(yield* use(), [1, 1])
+    assert.strictEqual(yield* waiting, 1)
     yield* complete("now")
     yield* beginOnly("later")
   }),

@@ -199,8 +199,11 @@ export const limits = topic("limits", {
     assert.deepStrictEqual(stored!.keys, [
       { key: "b", own: { concurrency: null, rate: null }, inUse: 0, waiting: 0, oldestMs: null }
     ])
-    yield* setLimit("activity", name, { total: null })
+    yield* setLimit("activity", name, { total: { rate: bound.rate } })
+    assert.deepInclude((yield* use()).total, { concurrency: null }, "a bound is replaced as a whole")
+    assert.isTrue(yield* setLimit("activity", name, { total: null }))
     assert.isNull((yield* use()).total)
+    assert.isTrue(yield* setLimit("activity", name, { total: null }), "also if nothing is different")
   }),
 
   use_is_told_by_key: Effect.gen(function*() {
@@ -219,6 +222,11 @@ export const limits = topic("limits", {
     const { activities } = yield* (yield* Admin).getQueueLoads
     assert.deepInclude(activities[0], { waiting: 0, running: 2, later: 2, limited: 2 })
     assert.strictEqual((yield* Effect.flatMap(Provider, ({ readBacklog }) => readBacklog)).limitedActivities, 2)
+    yield* limit({ keys: { c: { concurrency: 1 } } })
+    yield* queue([5])
+    const more = yield* use()
+    assert.sameMembers(more.keys.map(({ key }) => key), ["a", "b", "c", ""])
+    assert.strictEqual(more.keyCount, 3, "c has a bound only")
   }),
 
   a_cancelled_activity_frees_its_slot: Effect.gen(function*() {

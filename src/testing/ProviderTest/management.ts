@@ -292,7 +292,8 @@ export const management = topic("management", {
       worker: [],
       activeInstances: 0,
       blockedInstances: 0,
-      limitedActivities: 0
+      limitedActivities: 0,
+      limitedInstances: 0
     })
     yield* enqueueStart("locked")
     yield* send(timerFired("later", 1), "1 hour")

@@ -3,6 +3,7 @@
  */
 import { assert } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as App from "./app.ts"
@@ -74,6 +75,12 @@ export const requests: { readonly [does: string]: Test } = {
       "WaitTimeout",
       "has not waited for requests of this name"
     )
+  }),
+  "ask an instance that is paused": Effect.fnUntraced(function*(client, instanceId) {
+    yield* serving(client, instanceId)
+    yield* (yield* Admin.Admin).pause({ _tag: "Instance", instanceId })
+    const asked = client.request(App.Question, instanceId, "x", { timeout: "300 millis" })
+    yield* refused(asked, "WaitTimeout", "it may be paused or blocked, or wait for a slot of its limit")
   }),
   "ask the same twice, with one `requestId`": Effect.fnUntraced(function*(client, instanceId) {
     yield* serving(client, instanceId)

@@ -119,7 +119,7 @@ const Of = ({ limit, onDo }: { readonly limit: Limit; readonly onDo: (doing: Doi
           />
         ))}
       </Table>
-      {left > 0 && <p class="note">{number(left)} more keys are in use.</p>}
+      {left > 0 && <p class="note">{number(left)} more {left === 1 ? "key is" : "keys are"} in use.</p>}
     </Panel>
   )
 }
