@@ -98,6 +98,19 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   S2: rate("the same with 2 slots of each kind", variant("", { activityMs: 10, slots: 2 })),
   S4: rate("the same with 4 slots of each kind", variant("", { activityMs: 10, slots: 4 })),
   S8: rate("5 activities of 0 ms, 20 in flight, best settings", variant("")),
+  D: {
+    ...rate(
+      "S8, and with 200 and 1,000 in flight, with the default slots; beside it with those of S8, W200 and W1000",
+      variant("S8, defaults", { slots: 40 }),
+      variant("S8"),
+      variant("S8, 16 slots", { slots: 16 }),
+      variant("W200, defaults", { inFlight: 200, slots: 40 }),
+      variant("W200", { inFlight: 200 }),
+      variant("W1000, defaults", { inFlight: 1000, slots: 40 }),
+      variant("W1000", { inFlight: 1000 })
+    ),
+    baseline: "S8"
+  },
   W200: rate("S8 with 200 in flight", variant("", { inFlight: 200 })),
   W1000: rate("S8 with 1,000 in flight", variant("", { inFlight: 1000 })),
   L: time("one activity on an idle system, start to result", variant("", single, randomly)),

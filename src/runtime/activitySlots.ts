@@ -17,14 +17,14 @@ export class ActivitySlots<Delivery> {
   private readonly running = new Map<Delivery, number>()
   /** With the time of their claim; in its order. */
   private readonly waiting = new Map<Delivery, number>()
-  /** With the bytes of their outcomes. */
-  private readonly unsettled = new Map<Delivery, number>()
+  /** With the bytes of their outcomes, and since when they wait for the store; in that order. */
+  private readonly unsettled = new Map<Delivery, { readonly bytes: number; readonly sinceMs: number }>()
   private unsettledBytes = 0
+  /** Bytes of outcomes, on average. */
+  private meanBytes = 0
   private reserved = 0
   /** How long handlers run, on average; undefined before the first has ended. */
   private meanMs: number | undefined
-  /** How long claims take, on average. */
-  private claimMs = 0
   private notAheadBeforeMs = Number.NEGATIVE_INFINITY
 
   /** `nowMs` is a monotonic clock. `mostAhead` limits those that are claimed ahead. */
@@ -37,17 +37,11 @@ export class ActivitySlots<Delivery> {
     this.mostAhead = options.mostAhead
   }
 
-  /** A claim has found something. */
-  claimTook(ms: number): void {
-    this.claimMs = this.claimMs === 0 ? ms : average(this.claimMs, ms)
-  }
-
   /** How many more activities may be claimed now. */
   room(): number {
-    // An outage: what cannot be stored must not pile up.
-    if (this.isFull || this.unsettled.size >= mostUnsettled(this.concurrency)) return 0
+    if (this.isFull || this.isStuck()) return 0
     const taken = this.running.size + this.waiting.size + this.reserved
-    return Math.max(0, this.concurrency + this.ahead() - taken)
+    return Math.max(0, this.atOnce() + this.ahead() - taken)
   }
 
   /** Keeps room for up to that many activities that will be handed over, as for a claim; returns for how many. */
@@ -74,7 +68,7 @@ export class ActivitySlots<Delivery> {
 
   /** Gives a free slot to the activity that has waited longest. */
   next(): Delivery | undefined {
-    if (this.isFull || this.running.size >= this.concurrency) return undefined
+    if (this.isFull || this.running.size >= this.atOnce()) return undefined
     const [delivery] = this.waiting.keys()
     if (delivery === undefined) return undefined
     this.waiting.delete(delivery)
@@ -84,7 +78,20 @@ export class ActivitySlots<Delivery> {
 
   /** Whether `next` has an activity. */
   get mayBegin(): boolean {
-    return this.waiting.size > 0 && this.running.size < this.concurrency && !this.isFull
+    return this.waiting.size > 0 && this.running.size < this.atOnce() && !this.isFull
+  }
+
+  /** Handlers that may run at once: fewer, though 16, where their outcomes would take much memory together. */
+  private atOnce(): number {
+    if (this.concurrency <= fewest || this.meanBytes * this.concurrency <= mostRunningBytes) return this.concurrency
+    return Math.max(fewest, Math.floor(mostRunningBytes / this.meanBytes))
+  }
+
+  /** What cannot be stored must not pile up: many outcomes wait, and the first one for long, as in an outage. */
+  private isStuck(): boolean {
+    if (this.unsettled.size < Math.max(32, 8 * this.concurrency)) return false
+    const [first] = this.unsettled.values()
+    return this.nowMs() - first!.sinceMs > longMs || this.unsettled.size >= this.mostAhead
   }
 
   /** Outcomes that are not stored take much memory. */
@@ -104,14 +111,15 @@ export class ActivitySlots<Delivery> {
   /** A handler has ended, or will not begin: its slot is free, but its outcome of `bytes` is not stored yet. */
   settling(delivery: Delivery, bytes: number): void {
     this.free(delivery)
-    this.unsettled.set(delivery, bytes)
+    this.unsettled.set(delivery, { bytes, sinceMs: this.nowMs() })
     this.unsettledBytes += bytes
+    this.meanBytes = average(this.meanBytes, bytes)
   }
 
   /** The claim of an activity has ended. */
   forget(delivery: Delivery): void {
     this.waiting.delete(delivery)
-    this.unsettledBytes -= this.unsettled.get(delivery) ?? 0
+    this.unsettledBytes -= this.unsettled.get(delivery)?.bytes ?? 0
     this.unsettled.delete(delivery)
     this.free(delivery)
   }
@@ -158,8 +166,9 @@ export class ActivitySlots<Delivery> {
   }
 
   /**
-   * How many may be claimed ahead: as many as the slots whose handlers may end soon run while a claim is under way, at
-   * least one each, but none that would wait for long.
+   * How many may be claimed ahead: as many as the slots whose handlers may end soon run in the time that a claim takes
+   * on a busy machine, at least one each. So handlers of no time need few slots, and for slow ones nothing is claimed
+   * ahead.
    */
   private ahead(): number {
     const now = this.nowMs()
@@ -169,7 +178,7 @@ export class ActivitySlots<Delivery> {
       if (now - begunMs <= shortMs) break
       soon--
     }
-    const perSlot = Math.max(1, Math.min(this.claimMs, shortMs) / Math.max(this.meanMs, leastMs))
+    const perSlot = Math.max(1, aheadMs / Math.max(this.meanMs, leastMs))
     return Math.min(Math.ceil(soon * perSlot), this.mostAhead)
   }
 }
@@ -178,6 +187,9 @@ export class ActivitySlots<Delivery> {
 
 /** Activities are claimed ahead while handlers take no longer than this. */
 const shortMs = 50
+
+/** What is claimed ahead begins within about this time. */
+const aheadMs = 25
 
 /** No handler is quicker, for the sake of division. */
 const leastMs = 0.01
@@ -191,8 +203,14 @@ const pauseMs = 1_000
 /** With a last value, which weighs a fifth: the first handlers of a process are slow. */
 const average = (mean: number, last: number) => mean + (last - mean) / 5
 
-/** Outcomes that may wait for the store before no more is claimed. */
-const mostUnsettled = (concurrency: number) => Math.max(32, 8 * concurrency)
+/** The store usually answers sooner. */
+const longMs = 1_000
+
+/** Handlers that run at once whatever their outcomes take. */
+const fewest = 16
+
+/** Bytes of the outcomes of all handlers that run. Each takes several times as much until it is stored. */
+const mostRunningBytes = 64 * 1024 * 1024
 
 /** Bytes of outcomes that may wait for the store before no more is claimed, and no handler begins. */
 const mostUnsettledBytes = 16 * 1024 * 1024

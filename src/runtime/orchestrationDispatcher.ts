@@ -4,6 +4,7 @@
  * `decide.ts` says what a delivery comes to; this module carries it out.
  */
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
@@ -46,6 +47,11 @@ export interface OrchestrationDispatcher extends Dispatcher {
   /** First turns take slots, too. */
   readonly slotsInUse: () => number
 }
+
+/** Most first turns that wait for the store with their start. They have run: only their texts take memory. */
+export const MostFirstTurns = Context.Reference<number>("duroxide-prisma/internal/MostFirstTurns", {
+  defaultValue: () => 1_000
+})
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
@@ -100,16 +106,17 @@ export const make = Effect.fnUntraced(function*(options: {
       )
     ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
   }, supervisor)
+  const mostFirstTurns = yield* MostFirstTurns
   const optimisticTurns = yield* optimistic.make({
     ...parts,
     isFree: (firstTurns) =>
-      dispatcher.underWay() + firstTurns < settings.orchestrationConcurrency &&
+      dispatcher.underWay() < settings.orchestrationConcurrency && firstTurns < mostFirstTurns &&
       !Deferred.isDoneUnsafe(supervisor.stopping)
   })
   return {
     ...dispatcher,
     optimisticTurns,
-    slotsInUse: () => dispatcher.underWay() + optimisticTurns.firstTurns()
+    slotsInUse: dispatcher.underWay
   }
 })
 

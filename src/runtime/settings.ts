@@ -18,11 +18,14 @@ import * as renewal from "../waking/renewal.ts"
  */
 export interface Settings {
   /**
-   * Turns of different instances that run at once in this process, not counting those that outcomes of activities lead
-   * to. Defaults to 16.
+   * Turns of claimed instances that run at once in this process. First turns that are stored with their start, and
+   * turns that outcomes of activities lead to, are not counted. Defaults to 40.
    */
   readonly orchestrationConcurrency: number
-  /** Activities that run at once in this process. Defaults to 16. */
+  /**
+   * Activities that run at once in this process; short ones that wait for a slot here are not counted. Where results
+   * take megabytes, fewer run: as many as have 64 MiB of them together, but at least 16. Defaults to 40.
+   */
   readonly workerConcurrency: number
   /**
    * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once
@@ -87,7 +90,7 @@ export interface Settings {
   readonly maxSessions: number
   /**
    * Most waiting instances that stay warm: their programs wait in memory and resume at the next turn, without replaying
-   * the history. The least recently used are discarded first; 0 replays every turn. Defaults to 1,000.
+   * the history. The least recently used are discarded first; 0 replays every turn. Defaults to 10,000.
    */
   readonly warmInstances: number
   /** Most memory of warm instances, in bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
@@ -145,8 +148,8 @@ export const fingerprint = (served: ReadonlyArray<string>): string =>
 
 /** The settings of a runtime that is given none. */
 export const defaults: Settings = {
-  orchestrationConcurrency: 16,
-  workerConcurrency: 16,
+  orchestrationConcurrency: 40,
+  workerConcurrency: 40,
   orchestrationLockTimeout: Duration.seconds(5),
   workerLockTimeout: Duration.seconds(30),
   pollTimeout: Duration.seconds(30),
@@ -161,7 +164,7 @@ export const defaults: Settings = {
   sessionIdleTimeout: Duration.minutes(5),
   sessionCleanupInterval: Duration.minutes(5),
   maxSessions: 10,
-  warmInstances: 1_000,
+  warmInstances: 10_000,
   warmInstanceBytes: 67_108_864,
   verifyReplay: false,
   onMismatch: undefined,

@@ -51,7 +51,7 @@ export interface WorkerDispatcher extends Dispatcher {
 }
 
 /** Most activities that are claimed ahead of a free slot. Tests in virtual time change it: no time passes for them. */
-export const MostAhead = Context.Reference<number>("duroxide-prisma/internal/MostAhead", { defaultValue: () => 16 })
+export const MostAhead = Context.Reference<number>("duroxide-prisma/internal/MostAhead", { defaultValue: () => 5_000 })
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
@@ -332,7 +332,6 @@ export const make = Effect.fnUntraced(function*(options: {
             onLook: looks.answered
           }),
           (claimed) => {
-            if (claimed.length > 0) slots.claimTook(monotonicMs(clock) - lookedAtMs)
             for (const one of claimed) accept(one, lookedAtMs)
             beginNext()
             return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"

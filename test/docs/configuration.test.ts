@@ -55,7 +55,7 @@ describe("docs/configuration.md:", () => {
         RuntimeConfig.RuntimeConfig,
         Layer.provide(ConfiguredLive, [ConfigProvider.layer(ConfigProvider.fromEnv({ env })), Logger.layer([])])
       )
-      assert.deepInclude(settings, { workerConcurrency: 64, maxAttempts: 3, orchestrationConcurrency: 16 })
+      assert.deepInclude(settings, { workerConcurrency: 64, maxAttempts: 3, orchestrationConcurrency: 40 })
       assert.lengthOf(yield* sql("SELECT FROM pg_namespace WHERE nspname = 'orders'"), 1)
     }))
 

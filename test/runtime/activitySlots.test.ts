@@ -10,10 +10,12 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { ActivitySlots } from "../../src/runtime/activitySlots.ts"
+import { MostAhead } from "../../src/runtime/workerDispatcher.ts"
 import type { Options } from "../utils/app.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 
-const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+/** Two are claimed ahead at most: for handlers of no time, as in virtual time, it would be all there are. */
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([]), Layer.succeed(MostAhead, 2)])
 
 const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String })
 
@@ -339,9 +341,9 @@ describe("Activities that are claimed ahead of a slot", () => {
 })
 
 describe("ActivitySlots", () => {
-  const make = (workerConcurrency: number) => {
+  const make = (workerConcurrency: number, mostAhead = 16) => {
     let nowMs = 0
-    const slots = new ActivitySlots<string>({ workerConcurrency }, { nowMs: () => nowMs, mostAhead: 16 })
+    const slots = new ActivitySlots<string>({ workerConcurrency }, { nowMs: () => nowMs, mostAhead })
     return { slots, pass: (ms: number) => void (nowMs += ms) }
   }
 
@@ -361,7 +363,7 @@ describe("ActivitySlots", () => {
     const { pass, slots } = make(2)
     for (const name of ["a", "b"]) slots.add(name)
     assert.deepStrictEqual([slots.next(), slots.next()], ["a", "b"])
-    pass(1)
+    pass(25)
     slots.forget("a")
     slots.add("a")
     slots.add("c")
@@ -374,10 +376,9 @@ describe("ActivitySlots", () => {
     assert.deepStrictEqual([slots.next(), slots.next()], ["c", undefined])
   })
 
-  it("as many are claimed ahead as the slots run during a claim, but none that would wait for long", () => {
-    const room = (claimMs: number, handlerMs: number) => {
-      const { pass, slots } = make(2)
-      slots.claimTook(claimMs)
+  it("as many are claimed ahead as the slots run within 25 ms, at least one each, and none for slow handlers", () => {
+    const ahead = (handlerMs: number, mostAhead = 5_000) => {
+      const { pass, slots } = make(2, mostAhead)
       slots.add("a")
       slots.next()
       pass(handlerMs)
@@ -385,14 +386,59 @@ describe("ActivitySlots", () => {
       slots.forget("a")
       return slots.room() - 2
     }
-    assert.deepStrictEqual([room(1, 10), room(10, 10), room(15, 10), room(40, 10)], [2, 2, 3, 8])
-    assert.deepStrictEqual([room(1_000, 25), room(1_000, 60), room(1, 0)], [4, 0, 16])
+    assert.deepStrictEqual([ahead(1), ahead(10), ahead(25), ahead(50), ahead(60)], [50, 5, 2, 2, 0])
+    assert.deepStrictEqual([ahead(0), ahead(0, 16)], [5_000, 16])
+  })
+
+  it("many outcomes may wait for the store, unless the first of them waits for long", () => {
+    const { pass, slots } = make(1, 5_000)
+    for (let i = 0; i < 1_000; i++) {
+      slots.add(`${i}`)
+      slots.next()
+      slots.settling(`${i}`, 0)
+    }
+    assert.isAbove(slots.room(), 0)
+    pass(1_001)
+    assert.strictEqual(slots.room(), 0)
+    // What is stored makes room again.
+    for (let i = 0; i < 970; i++) slots.forget(`${i}`)
+    assert.isAbove(slots.room(), 0)
+  })
+
+  it("fewer run at once where outcomes have megabytes", () => {
+    const running = (workerConcurrency: number, bytes: number) => {
+      const { slots } = make(workerConcurrency)
+      for (let i = 0; i < 100; i++) {
+        slots.add(`before ${i}`)
+        slots.next()
+        slots.settling(`before ${i}`, bytes)
+        slots.forget(`before ${i}`)
+      }
+      let begun = 0
+      for (let i = 0; i < 100; i++) slots.add(`${i}`)
+      while (slots.next() !== undefined) begun++
+      return begun
+    }
+    assert.deepStrictEqual([running(40, 1_000), running(40, 1_500_000), running(40, 2_000_000)], [40, 40, 33])
+    assert.deepStrictEqual([running(40, 8_000_000), running(8, 8_000_000)], [16, 8])
+  })
+
+  it("no more outcomes wait for the store than may be claimed ahead", () => {
+    const { slots } = make(1, 100)
+    for (let i = 0; i < 100; i++) {
+      assert.isAbove(slots.room(), 0)
+      slots.add(`${i}`)
+      slots.next()
+      slots.settling(`${i}`, 0)
+    }
+    assert.strictEqual(slots.room(), 0)
   })
 
   it("nothing is claimed ahead for slots whose handlers run for long", () => {
     const { pass, slots } = make(3)
     for (const name of ["short", "long", "longer"]) slots.add(name)
     while (slots.next() !== undefined);
+    pass(25)
     slots.settling("short", 0)
     slots.forget("short")
     assert.strictEqual(slots.room(), 4)
@@ -404,6 +450,7 @@ describe("ActivitySlots", () => {
     const { pass, slots } = make(1)
     slots.add("short")
     slots.next()
+    pass(25)
     slots.settling("short", 0)
     slots.forget("short")
     assert.strictEqual(slots.room(), 2)

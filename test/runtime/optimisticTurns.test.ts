@@ -16,6 +16,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as memory from "../../src/provider/memory/driver.ts"
 import * as tables from "../../src/provider/memory/tables.ts"
+import { MostFirstTurns } from "../../src/runtime/orchestrationDispatcher.ts"
 import type { Options } from "../utils/app.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 
@@ -256,10 +257,10 @@ describe("First turns", () => {
       assert.deepStrictEqual(runs, [1])
     }).pipe(inMemory))
 
-  it.effect("only with a free slot: starts that come during a turn are claimed", () =>
+  it.effect("of a bounded number of starts: those that come meanwhile are claimed", () =>
     Effect.gen(function*() {
       const counted = counting(yield* ProviderDriver.ProviderDriver)
-      const { client } = yield* start(counted.driver, { runtime: { orchestrationConcurrency: 2 } })
+      const { client } = yield* start(counted.driver)
       counted.since()
       yield* Effect.forEach(
         Array.from({ length: 5 }, (_, i) => `s${i}`),
@@ -267,7 +268,7 @@ describe("First turns", () => {
         { concurrency: "unbounded" }
       )
       assert.isAtLeast(counted.since()["ackOrchestrationItems"] ?? 0, 1)
-    }).pipe(inMemory))
+    }).pipe(Effect.provideService(MostFirstTurns, 2), inMemory))
 })
 
 describe("Optimistic turns", () => {

@@ -32,6 +32,8 @@ interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: Suspects
+  /** How many bytes an activity has on average; undefined before the first claim. */
+  readonly size: { mean: number | undefined }
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }, WorkItemRenewed>
@@ -49,6 +51,7 @@ export const make = Effect.fnUntraced(function*(
   const parts: Parts = {
     driver,
     wakeups,
+    size: { mean: undefined },
     suspects: makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
@@ -59,6 +62,7 @@ export const make = Effect.fnUntraced(function*(
   }
   const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
+    maxBatch: 16 * options.maxBatch, // the process has room for so many, and `mostOf` bounds their bytes
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.workers,
     leftSome: () => wakeups.leftSome("worker"),
@@ -106,7 +110,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
         Effect.suspend(() =>
           claim(parts, {
             ...filter,
-            limit,
+            limit: Math.min(limit, mostOf(parts.size.mean)),
             isThorough,
             suspects: parts.suspects.room(),
             session: sessionClaim === null || maxNew === undefined
@@ -122,7 +126,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
-  function*({ driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
+  function*({ driver, sendAbandon, size, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
     const claimedSlots = wakeups.claimingSlots()
     let isAwaited = false
@@ -160,9 +164,19 @@ const claim = Effect.fnUntraced(
       wakeups.workAbandoned("worker", unreadablePauseMs)
     }
     claimed(texts)
-    return { items, more: items.length < rows.length }
+    if (rows.length > 0) {
+      const mean = rows.reduce((sum, { workItem }) => sum + workItem.length, 0) / rows.length
+      size.mean = size.mean === undefined ? mean : Math.max(mean, (4 * size.mean + mean) / 5)
+    }
+    return { items, more: items.length < rows.length || rows.length === request.limit }
   }
 )
+
+/** Activities of one claim, whose texts are in memory together. */
+const mostOf = (meanBytes: number | undefined): number =>
+  meanBytes === undefined ? 64 : Math.max(64, Math.floor(mostBytes / Math.max(meanBytes, 1)))
+
+const mostBytes = 4 * 1024 * 1024
 
 const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
 
