@@ -41,7 +41,7 @@ it.live(
       const model = yield* ModelServer.start(script, { delayMs: 200 })
       const worker = ChildProcess.start("agent", url, model.url)
       let victim = yield* worker
-      const survivor = yield* worker
+      let survivor = yield* worker
       yield* Effect.all([victim.printed("ready"), survivor.printed("ready")])
       const ids = Array.from({ length: conversations }, (_, index) => `talk ${index}`)
       yield* Effect.forEach(ids, (instanceId) => client.start(Talk, { instanceId, payload: instanceId }), {
@@ -53,8 +53,10 @@ it.live(
           until: (requests) => requests >= at
         })
         yield* victim.kill
-        victim = yield* worker
-        yield* victim.printed("ready")
+        // One may have all the work: each is killed in its turn.
+        victim = survivor
+        survivor = yield* worker
+        yield* survivor.printed("ready")
       }
       const results = yield* Effect.forEach(ids, (id) => client.wait(Talk, id, { timeout: "60 seconds" }), {
         concurrency: "unbounded"

@@ -48,7 +48,10 @@ it.live(
           until: (count) => count >= instances * clicks * kill / (kills + 1)
         })
         yield* victim.kill
-        const [locks] = yield* sql<{ count: number }>("SELECT count(*)::int AS count FROM instance_locks")
+        const [locks] = yield* sql<{ count: number }>(
+          `SELECT ((SELECT count(*) FROM instance_locks)
+             + (SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL))::int AS count`
+        )
         held += locks!.count
         victim = yield* worker
         yield* victim.printed("ready")
