@@ -78,7 +78,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     order: choice("Defaults to newest", ["newest", "oldest", "id"]),
     limit: number("Most instances, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")
-  }, (params) => ["list", ...flagsOf({ limit: 20, ...params })]),
+  }, (params, hidesPayloads) => ["list", ...flagsOf({ limit: 20, ...params, "hide-payloads": hidesPayloads })]),
   make("count", "Counts instances by orchestration and state", {
     name: text("Only this orchestration"),
     status: choice("Only these", ["running", "completed", "failed", "cancelled"]),
@@ -94,8 +94,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     },
     ({ id, ...params }, hidesPayloads) => [
       "show",
-      ...flagsOf(params),
-      ...(hidesPayloads ? ["--hide-payloads"] : []),
+      ...flagsOf({ ...params, "hide-payloads": hidesPayloads }),
       "--",
       String(id)
     ]
@@ -118,11 +117,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     status: choice("Only these", ["pending", "running", "completed", "dead", "cancelled"]),
     limit: number("Most tasks, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")
-  }, (params, hidesPayloads) => [
-    "tasks",
-    ...flagsOf({ limit: 20, ...params }),
-    ...(hidesPayloads ? [] : ["--payloads"])
-  ]),
+  }, (params, hidesPayloads) => ["tasks", ...flagsOf({ limit: 20, ...params, payloads: !hidesPayloads })]),
   make("audit", "What operators have done, newest first, a page at a time", {
     limit: number("Most actions, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")
