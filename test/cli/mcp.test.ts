@@ -211,4 +211,144 @@ it.layer(PgServer.layer, { excludeTestServices: true })("duroxide-prisma mcp, by
       assert.deepStrictEqual(outputs(shown), [`"${hidden("output")}"`])
       assert.deepStrictEqual(outputs(yield* call(url, "list", { name: "Parent", status: "completed" })), [null])
     }))
+
+  it.effect("a parameter that a tool does not have is refused, and the error names those that it has", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      for (const { tool } of commandTools) {
+        const id = tool.name === "show" ? { id: "a" } : {}
+        const answer = yield* call(url, tool.name, { ...id, unheardOf: 1 })
+        const problem: string = answer.error?.message ?? ""
+        assert.strictEqual(answer.error?.code, -32_602, `${tool.name}: ${JSON.stringify(answer)}`)
+        assert.include(problem, `["unheardOf"]`)
+        const names = Object.keys("fields" in tool.parametersSchema ? tool.parametersSchema.fields as object : {})
+        assert.include(
+          problem,
+          names.length === 0 ? `${tool.name} takes no parameters` : `It has: ${names.join(", ")}`
+        )
+      }
+      // Every property that a client reads in the list of tools is one that it may send, and there are no others.
+      const [, { result: { tools } }] = yield* answersTo(url, [
+        ...initialize,
+        { jsonrpc: "2.0", id: "tools", method: "tools/list" }
+      ])
+      for (const { inputSchema, name } of tools) {
+        assert.strictEqual(inputSchema.additionalProperties, false, name)
+        const properties = Object.keys(inputSchema.properties ?? {})
+        const { tool } = commandTools.find(({ tool }) => tool.name === name)!
+        assert.sameMembers(
+          properties,
+          Object.keys("fields" in tool.parametersSchema ? tool.parametersSchema.fields as object : {})
+        )
+      }
+    }))
+
+  it.effect("two requests with one id: the first is answered, the second refused, and the server goes on", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const answers = yield* answersTo(url, [
+        ...initialize,
+        toolCall(7, "count", {}),
+        toolCall(7, "queues", {}),
+        toolCall("7", "count", {}),
+        { jsonrpc: "2.0", id: 8, method: "ping" }
+      ])
+      const of = (id: number | string) => answers.filter((answer) => answer.id === id)
+      assert.strictEqual(of(7).length, 2)
+      assert.deepStrictEqual(of(7).find(({ error }) => error !== undefined).error, {
+        code: -32_600,
+        message: "the request with the id 7 has no answer yet"
+      })
+      assert.isArray(of(7).find(({ result }) => result !== undefined).result.structuredContent.answer)
+      assert.isArray(of("7")[0].result.structuredContent.answer)
+      assert.deepStrictEqual(of(8)[0].result, {})
+    }))
+
+  it.effect("the id of a request that was cancelled is free at once, and only the later request is answered", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 7 } }
+      const answers = yield* answersTo(url, [
+        ...initialize,
+        toolCall(7, "doctor", {}),
+        cancel,
+        toolCall(7, "doctor", {}),
+        cancel,
+        toolCall(7, "count", {}),
+        { ...cancel, params: { requestId: 1 } }
+      ])
+      const found = answers.filter(({ id }) => id === 7)
+      assert.strictEqual(found.length, 1)
+      assert.isArray(found[0].result.structuredContent.answer)
+    }))
+
+  it.effect("what is no request, or comes before initialize, gets the error that JSON-RPC has for it", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const ping = { jsonrpc: "2.0", method: "ping" }
+      const cases: ReadonlyArray<readonly [message: unknown, id: number | string | null, code: number]> = [
+        [{}, null, -32_600],
+        [null, null, -32_600],
+        [1, null, -32_600],
+        [[], null, -32_600],
+        [[{ ...ping, id: 1 }], null, -32_600],
+        [{ jsonrpc: "2.0", id: 2 }, 2, -32_600],
+        [{ jsonrpc: "2.0", id: 3, method: 5 }, 3, -32_600],
+        [{ ...ping, id: { a: 1 } }, null, -32_600],
+        [{ ...ping, id: null }, null, -32_600]
+      ]
+      for (const [message, id, code] of cases) {
+        for (const before of [[], initialize]) {
+          const answers = yield* answersTo(url, [...before, message, { ...ping, id: "then" }])
+          const shown = `${JSON.stringify(message)} -> ${JSON.stringify(answers)}`
+          assert.deepStrictEqual(
+            answers.filter(({ error }) => error !== undefined).map(({ error, id }) => [id, error.code]),
+            [[id, code]],
+            shown
+          )
+          assert.deepStrictEqual(answers.find(({ id }) => id === "then")?.result, {}, shown)
+        }
+      }
+      const early = yield* answersTo(url, [{ jsonrpc: "2.0", id: 1, method: "tools/list" }, ...initialize])
+      assert.deepStrictEqual(early[0].error, { code: -32_600, message: "the first request must be initialize" })
+      assert.strictEqual(early[1].result.serverInfo.name, "duroxide-prisma")
+      const wrong = yield* answersTo(url, [
+        ...initialize,
+        { jsonrpc: "2.0", id: 1, method: "no/such" },
+        { jsonrpc: "2.0", id: 2, method: "tools/call" },
+        { jsonrpc: "2.0", id: 3, method: "tools/call", params: { name: "status", arguments: "x" } },
+        { jsonrpc: "2.0", id: 4, result: {} },
+        { jsonrpc: "2.0", method: "no/such" }
+      ])
+      const codes = new Map(wrong.map(({ error, id }) => [id, error?.code]))
+      assert.deepStrictEqual(
+        [1, 2, 3].map((id) => codes.get(id)),
+        [-32_601, -32_602, -32_602]
+      )
+      assert.strictEqual(wrong.length, 4)
+    }))
+
+  it.effect("a client of the version with arrays of messages gets an array of answers, with its ids", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const [first, second] = initialize
+      let isAnswered = () => {}
+      const answered = new Promise<void>((resolve) => (isAnswered = resolve))
+      const { stdout } = yield* Cli.run(["mcp"], {
+        env: { DATABASE_URL: url },
+        onPrint: () => isAnswered(),
+        pieces: async function*() {
+          yield `${JSON.stringify({ ...first, params: { ...first!.params, protocolVersion: "2025-03-26" } })}\n`
+          await answered
+          yield `${JSON.stringify(second)}\n`
+          yield `${
+            JSON.stringify([toolCall("a", "count", {}), toolCall("b", "count", {}), toolCall("a", "count", {})])
+          }\n`
+        }
+      })
+      const lines = stdout.trim().split("\n").map((line) => JSON.parse(line))
+      const answers: ReadonlyArray<any> = lines.find((line) => Array.isArray(line)) ?? []
+      assert.sameMembers(answers.map(({ id }: any) => id), ["a", "b"])
+      assert.deepInclude(lines.find(({ error }) => error !== undefined), { id: "a" })
+    }))
 })

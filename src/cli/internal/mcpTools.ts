@@ -50,6 +50,16 @@ const filters = {
 
 const statuses = ["running", "completed", "failed", "cancelled", "blocked", "paused"] as const
 
+/** A parameter that does not exist is refused: without it, the answer would be about something else. */
+const parametersOf = (name: string, parameters: Schema.Struct.Fields) => {
+  const names = Object.keys(parameters)
+  return names.length === 0
+    ? Schema.Record(Schema.String, Schema.Never.annotate({ message: `${name} takes no parameters` }))
+    : Schema.Struct(parameters).annotate({
+      messageUnexpectedKey: `${name} has no such parameter. It has: ${names.join(", ")}`
+    })
+}
+
 const make = (
   name: string,
   description: string,
@@ -58,11 +68,14 @@ const make = (
 ): CommandTool => ({
   tool: Tool.make(name, {
     description,
-    parameters: Object.keys(parameters).length === 0 ? Tool.EmptyParams : Schema.Struct(parameters),
+    parameters: parametersOf(name, parameters),
     success: Answer,
     failure: Refused,
     failureMode: "return"
-  }).annotate(Tool.Readonly, true).annotate(Tool.Destructive, false).annotate(Tool.Idempotent, true).annotate(
+  }).annotate(Tool.Strict, true).annotate(Tool.Readonly, true).annotate(Tool.Destructive, false).annotate(
+    Tool.Idempotent,
+    true
+  ).annotate(
     Tool.OpenWorld,
     false
   ),
