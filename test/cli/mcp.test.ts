@@ -243,7 +243,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("duroxide-prisma mcp, by
       }
     }))
 
-  it.effect("two requests with one id: the first is answered, the second refused, and the server goes on", () =>
+  it.effect("two requests with one id: the first is answered, the second refused, and the server continues", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const answers = yield* answersTo(url, [
@@ -282,7 +282,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("duroxide-prisma mcp, by
       assert.isArray(found[0].result.structuredContent.answer)
     }))
 
-  it.effect("what is no request, or comes before initialize, gets the error that JSON-RPC has for it", () =>
+  it.effect("what is not a request, or comes before initialize, gets the error that JSON-RPC has for it", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const ping = { jsonrpc: "2.0", method: "ping" }

@@ -2,7 +2,7 @@
  * The messages of MCP between a client and the server: one JSON value a line.
  *
  * The server gets well-formed messages alone, and ids that are ours: an id that a client uses twice would end it. What
- * is no message, comes too early, or repeats the id of a request without an answer gets an error.
+ * is not a message, comes too early, or repeats the id of a request without an answer gets an error.
  */
 import * as Predicate from "effect/Predicate"
 
