@@ -83,6 +83,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         send("/api/terminate", post({ ...ours, "sec-fetch-site": "cross-site" })),
         // What a form, or a script without leave, can send.
         send("/api/terminate", post({ origin: "https://evil.example" })),
+        send("/api/terminate", post({ "x-duroxide-dashboard": "0" })),
+        send("/api/terminate", post({ "x-duroxide-dashboard": "" })),
         send("/api/terminate", {
           method: "POST",
           headers: { "content-type": "text/plain" },
