@@ -269,11 +269,14 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         "instance/history?id=a&limit=5001",
         "reasons?limit=1.5",
         "tasks?cursor=x",
-        "instances?attributes=%3D"
+        "instances?attributes=%3D",
+        "schedules?cursor=%00",
+        "schedule?name=%00"
       ]
       for (const path of lists) {
-        const { status } = yield* Effect.promise(() => send(`/api/${path}`, { headers: bearer("read") }))
-        assert.isTrue(status === 400 || status === 409, `${path}: ${status}`)
+        const response = yield* Effect.promise(() => send(`/api/${path}`, { headers: bearer("read") }))
+        assert.isTrue(response.status === 400 || response.status === 409, `${path}: ${response.status}`)
+        if (path.includes("%00")) assert.deepInclude(yield* jsonOf(response), { code: "InvalidInput" }, path)
       }
     }))
 
