@@ -43,6 +43,8 @@ export type { StreamWriter } from "./replay/context.ts"
 export interface ProgressStream<in out Chunk extends PayloadSchema> {
   readonly name: string
   readonly chunk: Chunk
+  /** Most bytes of a chunk, of JSON text in UTF-8. */
+  readonly maxChunkBytes: number
   /**
    * Appends a chunk, in a program or in the handler of an activity.
    *
@@ -147,6 +149,7 @@ export const make = <C extends PayloadInput>(
   return {
     name,
     chunk: schema,
+    maxChunkBytes,
     codec,
     append: (chunk) => appendAll([chunk]),
     appendAll,

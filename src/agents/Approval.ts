@@ -38,7 +38,12 @@ export type Call = typeof Call.Type
 
 /**
  * The calls of an instance that wait for decisions, for `client.read` and `client.waitForValue`. None while nothing
- * waits.
+ * waits, and none after an interruption.
+ *
+ * **Gotchas**
+ *
+ * An instance that is terminated, or that fails without its program, cannot clear the value: it keeps the calls that
+ * waited. Before you show them to people, see that `client.status` is `Running`.
  *
  * @category values
  * @since 0.3.0
@@ -113,9 +118,9 @@ export const ask = Effect.fnUntraced(function*(
       yield* answer({ approved: payload.approved })
     }
   }).pipe(
-    options.within === undefined ? Effect.asVoid : Effect.timeoutOption(options.within)
+    options.within === undefined ? Effect.asVoid : Effect.timeoutOption(options.within),
+    Effect.ensuring(open.clear)
   )
-  yield* open.clear
   return Option.some(Prompt.fromMessages([
     Prompt.makeMessage("tool", {
       content: asked.map(({ approvalId }) => {

@@ -20,6 +20,7 @@ import { maxPayloadBytes } from "../model/shared/payload.ts"
 import type * as Orchestration from "../Orchestration.ts"
 import { Ledgers } from "./internal/ledgers.ts"
 import * as modelCalls from "./internal/modelCall.ts"
+import * as pieces from "./internal/pieces.ts"
 
 /**
  * A model that orchestrations call.
@@ -95,11 +96,18 @@ export interface Options extends Omit<CallOptions, "sessionId"> {
 /**
  * Where pieces of answers go. `append` runs in the handler of the activity.
  *
+ * **Details**
+ *
+ * A piece that `append` dies of, or that no store can hold, is left out, with a warning in the log: the call does not
+ * fail. Half of a character waits for the piece with the other half.
+ *
  * @category models
  * @since 0.3.0
  */
 export interface Tokens {
   readonly append: (text: string) => Effect.Effect<void, never, any>
+  /** A piece with more bytes of JSON text in UTF-8 is split. Defaults to no limit. */
+  readonly maxChunkBytes?: number | undefined
 }
 
 /**
@@ -142,7 +150,7 @@ export const make = <const Name extends string>(name: Name, options: Options = {
     const content = yield* modelCalls.run(
       call,
       yield* LanguageModel.LanguageModel,
-      tokens?.append as ((text: string) => Effect.Effect<void>) | undefined
+      tokens && pieces.writer(name, tokens)
     )
     const answer: modelCalls.ModelAnswer = { content }
     yield* checkSize(answer)

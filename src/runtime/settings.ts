@@ -185,8 +185,8 @@ export type Options = {
 }
 
 /**
- * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: a count below 1, a lock timeout
- * of zero, an empty tag, a URL with a query.
+ * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: an unknown name, a count below 1,
+ * a lock timeout of zero, an empty tag, a URL with a query.
  *
  * @category configuration
  * @since 0.1.0
@@ -195,6 +195,9 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   const settings: Record<string, unknown> = { ...defaults }
   for (const [key, value] of Object.entries(options)) {
     if (value === undefined) continue
+    if (!Object.hasOwn(defaults, key)) {
+      return invalid(key, `is not an option. There are: ${Object.keys(defaults).join(", ")}`)
+    }
     settings[key] = key === "tags"
       ? checkedTags(value as TagFilter)
       : key === "onMismatch"

@@ -8,7 +8,7 @@ import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as ModelServer from "../programs/modelServer.ts"
-import { run, start, Tools, wait, withModel } from "./running.ts"
+import { Program, run, start, Tools, wait, withModel } from "./running.ts"
 
 const said = Effect.gen(function*() {
   const chat = yield* Chat.empty
@@ -58,6 +58,26 @@ describe("Conversation.answer", () => {
         { pay: (cents) => Effect.sync(() => (paid.push(cents), "paid")) }
       )
     }))
+
+  it.effect("an interruption clears the calls that wait for decisions; a terminated instance keeps them", () =>
+    withModel(
+      () => said,
+      paying(500),
+      () =>
+        Effect.gen(function*() {
+          const client = yield* Client.Client
+          const endedBy = Effect.fnUntraced(function*(instanceId: string, end: Effect.Effect<unknown, unknown>) {
+            yield* client.start(Program, { instanceId, payload: 0 })
+            assert.lengthOf(yield* client.waitForValue(Approval.open, instanceId), 1)
+            yield* TestRuntime.crash
+            yield* Effect.orDie(end)
+            yield* Effect.exit(client.wait(Program, instanceId))
+            return Option.getOrElse(yield* client.read(Approval.open, instanceId), () => []).length
+          })
+          assert.strictEqual(yield* endedBy("interrupted", client.interrupt("interrupted", "not needed")), 0)
+          assert.strictEqual(yield* endedBy("terminated", client.terminate("terminated", "not needed")), 1)
+        })
+    ))
 
   it.effect("results of approved tools stand before the answer that knows them", () =>
     Effect.gen(function*() {

@@ -27,6 +27,8 @@ export interface Options {
   readonly onKeys?: (press: (key: string) => void) => void
   /** What standard input has. Defaults to nothing. */
   readonly input?: string
+  /** What standard input has, piece by piece, instead of `input`. */
+  readonly pieces?: () => AsyncIterable<string>
   /** Called with what it writes. */
   readonly onPrint?: (text: string, to: "stdout" | "stderr") => void
   /** Why standard output loses what is written. */
@@ -53,9 +55,9 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       folder: options.folder ?? "/no/such/folder",
       stdin: {
         isTerminal: options.terminal !== undefined,
-        pieces: async function*() {
+        pieces: options.pieces ?? (async function*() {
           yield options.input ?? ""
-        },
+        }),
         text: () => Promise.resolve(options.input ?? ""),
         keys: (pressed) => {
           options.onKeys?.(pressed)

@@ -233,10 +233,21 @@ it.layer(Shop.layer, { excludeTestServices: true })("Dashboard", (it) => {
         ]
       )
       assert.isFalse(/sofa|item/.test(JSON.stringify(actions)), "no payloads, nor their keys")
-      const mostly = yield* Effect.flip(
-        page.operate.pause({ payload: { target: { kind: "tag", name: null, version: null } } })
-      )
-      assert.deepInclude(mostly, { code: "InvalidInput" })
+      const wrong = [
+        { kind: "tag", name: null, version: null },
+        { kind: "everything", name: "Order", version: null },
+        { kind: "everything", name: "", version: null },
+        { kind: "everything", name: null, version: "1.0.0" },
+        { kind: "instance", name: "order-1", version: "1.0.0" },
+        { kind: "activity", name: "Charge", version: "1.0.0" },
+        { kind: "tag", name: "gpu", version: "1.0.0" }
+      ] as const
+      for (const target of wrong) {
+        for (const action of [page.operate.pause, page.operate.resume]) {
+          const refused = yield* Effect.flip(action({ payload: { target } }))
+          assert.deepInclude(refused, { _tag: "Refused", code: "InvalidInput" }, JSON.stringify(target))
+        }
+      }
     }))
 
   it.effect("acts on all that a search finds: first counted, then done, with refusals and one row", () =>

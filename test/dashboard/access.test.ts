@@ -83,6 +83,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         send("/api/terminate", post({ ...ours, "sec-fetch-site": "cross-site" })),
         // What a form, or a script without leave, can send.
         send("/api/terminate", post({ origin: "https://evil.example" })),
+        send("/api/terminate", post({ "x-duroxide-dashboard": "0" })),
+        send("/api/terminate", post({ "x-duroxide-dashboard": "" })),
         send("/api/terminate", {
           method: "POST",
           headers: { "content-type": "text/plain" },
@@ -267,11 +269,14 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         "instance/history?id=a&limit=5001",
         "reasons?limit=1.5",
         "tasks?cursor=x",
-        "instances?attributes=%3D"
+        "instances?attributes=%3D",
+        "schedules?cursor=%00",
+        "schedule?name=%00"
       ]
       for (const path of lists) {
-        const { status } = yield* Effect.promise(() => send(`/api/${path}`, { headers: bearer("read") }))
-        assert.isTrue(status === 400 || status === 409, `${path}: ${status}`)
+        const response = yield* Effect.promise(() => send(`/api/${path}`, { headers: bearer("read") }))
+        assert.isTrue(response.status === 400 || response.status === 409, `${path}: ${response.status}`)
+        if (path.includes("%00")) assert.deepInclude(yield* jsonOf(response), { code: "InvalidInput" }, path)
       }
     }))
 

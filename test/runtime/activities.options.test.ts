@@ -74,6 +74,11 @@ describe("RuntimeConfig.layer", () => {
       { sessionIdleTimeout: "10 seconds", cancellationCheckInterval: Duration.infinity },
       "RuntimeConfig.sessionIdleTimeout is 10000 milliseconds; running activities are renewed every 15000 milliseconds"
     ],
+    [
+      { orchestratorLockTimeout: "5 seconds" } as RuntimeConfig.Options,
+      "RuntimeConfig.orchestratorLockTimeout is not an option. There are: orchestrationConcurrency, workerConcurrency, "
+    ],
+    [{ toString: 1 } as unknown as RuntimeConfig.Options, "RuntimeConfig.toString is not an option"],
     [{ workerConcurrency: 1.5 }, "RuntimeConfig.workerConcurrency is 1.5; it must be a whole number"],
     [{ pollTimeout: "30 secs" as "30 seconds" }, "RuntimeConfig.pollTimeout is not a duration"],
     [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"],

@@ -26,7 +26,12 @@ export const list = Command.make("list", {
     Flag.optional
   ),
   cursor: Paging.cursor,
-  limit: Paging.limitOf("instances")
+  limit: Paging.limitOf("instances"),
+  hidePayloads: Flag.Boolean("hide-payloads").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Show no outputs, which are data of your application"),
+    Flag.withDefault(false)
+  )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("List instances"),
   Command.withDescription(
@@ -82,10 +87,11 @@ const deathOf = (state: InstanceInfo): string | undefined => {
   return end?._tag === "Failed" && isDeath(end.details) ? explainEnd(end.details) : undefined
 }
 
-const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Filters.Filter & {
+const run = Effect.fnUntraced(function*({ cursor, hidePayloads, limit, order, ...filter }: Filters.Filter & {
   readonly order: Option.Option<"newest" | "oldest" | "id">
   readonly cursor: Option.Option<string>
   readonly limit: number
+  readonly hidePayloads: boolean
 }) {
   const admin = yield* Admin
   const { answer, columns, style } = yield* Output
@@ -112,7 +118,11 @@ const run = Effect.fnUntraced(function*({ cursor, limit, order, ...filter }: Fil
     json: {
       instances: found.map((state) => {
         const retry = retries.get(state.instanceId)
-        return { ...toJson(state), ...(retry !== undefined && { retrying: retryJson(retry) }) }
+        return {
+          ...toJson(state),
+          ...(hidePayloads && { output: null }),
+          ...(retry !== undefined && { retrying: retryJson(retry) })
+        }
       }),
       next
     },

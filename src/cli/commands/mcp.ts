@@ -12,7 +12,7 @@ import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
 import { Process } from "../internal/io.ts"
 import type { Io } from "../internal/io.ts"
-import { messages } from "../internal/mcpInput.ts"
+import * as Messages from "../internal/mcpMessages.ts"
 import { commandTools, toolkit } from "../internal/mcpTools.ts"
 import { Runner } from "../internal/runner.ts"
 
@@ -120,22 +120,16 @@ const globals = (args: ReadonlyArray<string>): ReadonlyArray<string> =>
 
 const named = ["--url", "--schema", "--env-file"]
 
-const stdioOf = (io: Io) =>
-  Stdio.make({
+const stdioOf = (io: Io) => {
+  const messages = Messages.make((text) => io.stdout.write(text))
+  return Stdio.make({
     args: Effect.succeed([]),
-    stdin: Stream.fromAsyncIterable(
-      messages(
-        io.stdin.pieces(),
-        (error) => io.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", id: null, error })}\n`)
-      ),
-      (thrown) => thrown as never
-    ).pipe(Stream.map((line) => new TextEncoder().encode(line))),
-    stdout: () =>
-      Sink.forEach((chunk: string | Uint8Array) =>
-        Effect.sync(() => io.stdout.write(typeof chunk === "string" ? chunk : new TextDecoder().decode(chunk)))
-      ),
-    stderr: () =>
-      Sink.forEach((chunk: string | Uint8Array) =>
-        Effect.sync(() => io.stderr.write(typeof chunk === "string" ? chunk : new TextDecoder().decode(chunk)))
-      )
+    stdin: Stream.fromAsyncIterable(messages.toServer(io.stdin.pieces()), (thrown) => thrown as never).pipe(
+      Stream.map((line) => new TextEncoder().encode(line))
+    ),
+    stdout: () => Sink.forEach((chunk: string | Uint8Array) => Effect.sync(() => messages.fromServer(textOf(chunk)))),
+    stderr: () => Sink.forEach((chunk: string | Uint8Array) => Effect.sync(() => io.stderr.write(textOf(chunk))))
   })
+}
+
+const textOf = (chunk: string | Uint8Array) => typeof chunk === "string" ? chunk : new TextDecoder().decode(chunk)

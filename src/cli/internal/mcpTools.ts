@@ -50,6 +50,16 @@ const filters = {
 
 const statuses = ["running", "completed", "failed", "cancelled", "blocked", "paused"] as const
 
+/** A parameter that does not exist is refused: without it, the answer would be about something else. */
+const parametersOf = (name: string, parameters: Schema.Struct.Fields) => {
+  const names = Object.keys(parameters)
+  return names.length === 0
+    ? Schema.Record(Schema.String, Schema.Never.annotate({ message: `${name} takes no parameters` }))
+    : Schema.Struct(parameters).annotate({
+      messageUnexpectedKey: `${name} has no such parameter. It has: ${names.join(", ")}`
+    })
+}
+
 const make = (
   name: string,
   description: string,
@@ -58,11 +68,14 @@ const make = (
 ): CommandTool => ({
   tool: Tool.make(name, {
     description,
-    parameters: Object.keys(parameters).length === 0 ? Tool.EmptyParams : Schema.Struct(parameters),
+    parameters: parametersOf(name, parameters),
     success: Answer,
     failure: Refused,
     failureMode: "return"
-  }).annotate(Tool.Readonly, true).annotate(Tool.Destructive, false).annotate(Tool.Idempotent, true).annotate(
+  }).annotate(Tool.Strict, true).annotate(Tool.Readonly, true).annotate(Tool.Destructive, false).annotate(
+    Tool.Idempotent,
+    true
+  ).annotate(
     Tool.OpenWorld,
     false
   ),
@@ -78,7 +91,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     order: choice("Defaults to newest", ["newest", "oldest", "id"]),
     limit: number("Most instances, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")
-  }, (params) => ["list", ...flagsOf({ limit: 20, ...params })]),
+  }, (params, hidesPayloads) => ["list", ...flagsOf({ limit: 20, ...params, "hide-payloads": hidesPayloads })]),
   make("count", "Counts instances by orchestration and state", {
     name: text("Only this orchestration"),
     status: choice("Only these", ["running", "completed", "failed", "cancelled"]),
@@ -94,8 +107,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     },
     ({ id, ...params }, hidesPayloads) => [
       "show",
-      ...flagsOf(params),
-      ...(hidesPayloads ? ["--hide-payloads"] : []),
+      ...flagsOf({ ...params, "hide-payloads": hidesPayloads }),
       "--",
       String(id)
     ]
@@ -118,11 +130,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
     status: choice("Only these", ["pending", "running", "completed", "dead", "cancelled"]),
     limit: number("Most tasks, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")
-  }, (params, hidesPayloads) => [
-    "tasks",
-    ...flagsOf({ limit: 20, ...params }),
-    ...(hidesPayloads ? [] : ["--payloads"])
-  ]),
+  }, (params, hidesPayloads) => ["tasks", ...flagsOf({ limit: 20, ...params, payloads: !hidesPayloads })]),
   make("audit", "What operators have done, newest first, a page at a time", {
     limit: number("Most actions, 1 to 100. Defaults to 20", 1, 100),
     cursor: text("`next` of the page before")

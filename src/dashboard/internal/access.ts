@@ -58,7 +58,7 @@ export const layer = (authorize: Authorize): Layer.Layer<Access> =>
       if (site !== undefined && site !== "same-origin" && site !== "none") {
         return yield* new Forbidden({ message: "the dashboard does not answer other sites" })
       }
-      if (request.method !== "GET" && request.headers["x-duroxide-dashboard"] === undefined) {
+      if (request.method !== "GET" && request.headers["x-duroxide-dashboard"] !== "1") {
         return yield* new Forbidden({ message: "send the header x-duroxide-dashboard: 1 with every change" })
       }
       const actor = yield* authorize(request)

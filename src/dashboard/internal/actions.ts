@@ -366,8 +366,8 @@ const made = <A>(make: () => A): Effect.Effect<A, Refused> =>
 
 const targetNamed = (given: Parameters<typeof targetOf>[0]) => {
   const target = targetOf(given)
-  return target === undefined
-    ? Effect.fail(new Refused({ code: "InvalidInput", message: `name the ${given.kind} to pause or to resume` }))
+  return typeof target === "string"
+    ? Effect.fail(new Refused({ code: "InvalidInput", message: target }))
     : Effect.succeed(target)
 }
 

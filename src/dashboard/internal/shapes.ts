@@ -25,12 +25,12 @@ export const target = (of: PauseTarget): typeof Api.PauseTarget.Type => {
   }
 }
 
-/** Undefined if a name is missing. */
-export const targetOf = (
-  { kind, name, version }: typeof Api.PauseTarget.Type
-): PauseTarget | undefined => {
+/** What is wrong, as a text, if a name is missing, or a name or version is given that the kind does not have. */
+export const targetOf = ({ kind, name, version }: typeof Api.PauseTarget.Type): PauseTarget | string => {
+  if (kind === "everything" && name !== null) return "everything has no name: it must be null"
+  if (kind !== "orchestration" && version !== null) return `only an orchestration has a version, ${kind} has none`
   if (kind === "everything") return PauseTarget.Everything()
-  if (name === null || name === "") return undefined
+  if (name === null || name === "") return `name the ${kind} to pause or to resume`
   switch (kind) {
     case "instance":
       return PauseTarget.Instance({ instanceId: name })

@@ -49,6 +49,7 @@ export const make = (
   const changed = topics.announce([{ topic: Topic.schedules }])
 
   const request = Effect.fnUntraced(function*(name: string, request: Parameters<typeof ask>[1]) {
+    yield* storable("requestRuns", "name", name)
     const answer = yield* patient(ask(name, request))
     if (answer === "Missing") return yield* new ScheduleNotFound({ schedule: name })
     if (answer === "Full") {
@@ -58,6 +59,7 @@ export const make = (
   })
 
   const pause = Effect.fnUntraced(function*(name: string, pause: Parameters<typeof pauseOrResume>[1]) {
+    yield* storable("pauseSchedule", "name", name)
     const answer = yield* patient(pauseOrResume(name, pause))
     if (answer === "Missing") return yield* new ScheduleNotFound({ schedule: name })
     if (answer === "Done") yield* changed
@@ -69,6 +71,7 @@ export const make = (
     name: string,
     { from, to }: { readonly from: Date; readonly to: Date }
   ) {
+    yield* storable(operation, "name", name)
     const [fromMs, toMs] = [from.getTime(), to.getTime()]
     if (!(fromMs <= toMs)) return yield* invalid(operation, "range", "from must be a time that is not after to")
     const { schedules: [found] } = yield* driver.list({ name, after: null, limit: 1 })
@@ -92,6 +95,7 @@ export const make = (
     list: Effect.fn("Schedules.list")(function*({ after, limit = 100, next = 1 } = {}) {
       yield* whole("listSchedules", "limit", limit, 1, 1000)
       yield* whole("listSchedules", "next", next, 0, 100)
+      if (after !== undefined) yield* storable("listSchedules", "after", after)
       const { nowMs, schedules } = yield* driver.list({ name: null, after: after ?? null, limit: limit + 1 })
       return {
         schedules: schedules.slice(0, limit).map((one) => info.scheduleOf(one, nowMs, next)),
@@ -100,12 +104,14 @@ export const make = (
     }),
 
     get: Effect.fn("Schedules.get")(function*(name, { next = 1 } = {}) {
+      yield* storable("readSchedule", "name", name)
       yield* whole("readSchedule", "next", next, 0, 100)
       const { nowMs, schedules } = yield* driver.list({ name, after: null, limit: 1 })
       return Option.map(Option.fromUndefinedOr(schedules[0]), (one) => info.scheduleOf(one, nowMs, next))
     }),
 
     runs: Effect.fn("Schedules.runs")(function*(name, { limit = 100 } = {}) {
+      yield* storable("readRuns", "name", name)
       yield* whole("readRuns", "limit", limit, 1, 100)
       const runs = yield* driver.runs(name, limit)
       if (runs.length === 0 && (yield* driver.list({ name, after: null, limit: 1 })).schedules.length === 0) {
@@ -115,8 +121,7 @@ export const make = (
     }),
 
     pause: Effect.fn("Schedules.pause")(function*(name, { reason } = {}) {
-      const problem = reason === undefined ? undefined : problemOf(reason)
-      if (problem !== undefined) return yield* invalid("pauseSchedule", "reason", problem)
+      if (reason !== undefined) yield* storable("pauseSchedule", "reason", reason)
       return yield* pause(name, { reason: reason ?? null })
     }),
 
@@ -139,6 +144,7 @@ export const make = (
     }),
 
     delete: Effect.fn("Schedules.delete")(function*(name) {
+      yield* storable("deleteSchedule", "name", name)
       if (!(yield* patient(remove(name)))) return yield* new ScheduleNotFound({ schedule: name })
       yield* changed
     })
@@ -149,6 +155,12 @@ const mostOccurrences = 10_000
 
 const invalid = (operation: string, field: string, problem: string) =>
   Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+/** A text that is looked for or stored. */
+const storable = (operation: string, field: string, text: string) => {
+  const problem = problemOf(text)
+  return problem === undefined ? Effect.void : invalid(operation, field, problem)
+}
 
 const whole = (operation: string, field: string, value: number, least: number, most: number) =>
   Number.isInteger(value) && value >= least && value <= most

@@ -66,6 +66,29 @@ const cases: Readonly<Record<string, Case>> = {
     }
   }),
 
+  "name a schedule with a text that no store can hold": Effect.fnUntraced(function*({ service }) {
+    const range = { from: new Date(at("08:00:00")), to: new Date(at("09:00:00")) }
+    for (const name of ["a\0", "a\ud800"]) {
+      const calls = [
+        service.get(name),
+        service.runs(name),
+        service.list({ after: name }),
+        service.occurrences(name, range),
+        service.backfill(name, range),
+        service.pause(name),
+        service.resume(name),
+        service.runNow(name),
+        service.delete(name)
+      ]
+      for (const call of calls) {
+        assert.strictEqual(
+          yield* tagOf(Effect.asVoid<unknown, { readonly _tag: string }, never>(call)),
+          "InvalidInput"
+        )
+      }
+    }
+  }),
+
   "pause a schedule that is paused, or resume one that is not": Effect.fnUntraced(function*({ service }) {
     yield* service.create(make())
     assert.isFalse(yield* service.resume("hourly"))
