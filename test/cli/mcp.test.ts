@@ -328,6 +328,34 @@ it.layer(PgServer.layer, { excludeTestServices: true })("duroxide-prisma mcp, by
       assert.strictEqual(wrong.length, 4)
     }))
 
+  it.effect("after an initialize that was refused, another one is asked for; a later one that is refused changes nothing", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const wrong = (id: number) => ({ jsonrpc: "2.0", id, method: "initialize", params: { protocolVersion: 5 } })
+      const list = (id: number) => ({ jsonrpc: "2.0", id, method: "tools/list" })
+      const steps = [[wrong(1)], [list(2)], initialize, [wrong(3)], [list(4)]]
+      const turns = steps.map(() => {
+        let end = () => {}
+        return { ended: new Promise<void>((resolve) => (end = resolve)), end: () => end() }
+      })
+      let answers = 0
+      const { stdout } = yield* Cli.run(["mcp"], {
+        env: { DATABASE_URL: url },
+        onPrint: () => turns[answers++]?.end(),
+        pieces: async function*() {
+          for (const [index, messages] of steps.entries()) {
+            for (const message of messages) yield `${JSON.stringify(message)}\n`
+            await turns[index]!.ended
+          }
+        }
+      })
+      const codes = stdout.trim().split("\n").map((line) => JSON.parse(line)).map(({ error, id }) => [id, error?.code])
+      assert.deepStrictEqual(codes, [[1, -32_602], [2, -32_600], ["initialize", undefined], [3, -32_602], [
+        4,
+        undefined
+      ]])
+    }))
+
   it.effect("a client of the version with arrays of messages gets an array of answers, with its ids", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database

@@ -26,6 +26,7 @@ export interface Messages {
 export const make = (write: (text: string) => void): Messages => {
   /** Ids that the client gave to requests without an answer, by ours. */
   const open = new Map<number, Id>()
+  /** Requests to initialize without an answer: what a client sends behind one is passed on. */
   const initializing = new Set<number>()
   let lastId = 0
   let isInitialized = false
@@ -50,8 +51,7 @@ export const make = (write: (text: string) => void): Messages => {
     const fields = { jsonrpc: "2.0", method, ...(params !== undefined && { params }) }
     if (!isId(id)) return method === "notifications/cancelled" ? cancellation(fields, params) : fields
     if (oursOf(id) !== undefined) return refuse(`the request with the id ${JSON.stringify(id)} has no answer yet`, id)
-    if (method === "initialize") isInitialized = true
-    else if (!isInitialized) {
+    if (method !== "initialize" && !isInitialized && initializing.size === 0) {
       if (method !== "ping") return refuse("the first request must be initialize", id)
       send({ jsonrpc: "2.0", id, result: {} })
       return undefined
@@ -88,8 +88,8 @@ export const make = (write: (text: string) => void): Messages => {
     const theirs = open.get(ours)
     if (theirs === undefined) return undefined
     open.delete(ours)
-    if (initializing.delete(ours)) {
-      isInitialized = "result" in message
+    if (initializing.delete(ours) && "result" in message) {
+      isInitialized = true
       hasBatches = isObject(message["result"]) && message["result"]["protocolVersion"] === versionWithBatches
     }
     return { ...message, id: theirs }
