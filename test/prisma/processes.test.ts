@@ -86,7 +86,7 @@ describe("a process", () => {
         orchestrations: ["Order@1.2.0"],
         activities: ["Charge"],
         tags: { _tag: "DefaultAnd", tags: ["gpu"] },
-        orchestrationSlots: 16,
+        orchestrationSlots: 40,
         activitySlots: 4,
         isListening: true,
         isAlive: true

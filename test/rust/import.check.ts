@@ -158,7 +158,16 @@ describe("a SQLite file of duroxide", () => {
           }).pipe(Effect.provide(OurLives.app(url)))
         )
         const ours = yield* Outcomes.read({ query: sql })
-        Outcomes.assertEqual(Outcomes.ofAnySide(ours), Outcomes.ofAnySide(outcomes), refused)
+        const [here, there] = [Outcomes.ofAnySide(ours), Outcomes.ofAnySide(outcomes)]
+        // Duroxide runs the first turn of what was cancelled before it, and we do not; the end is the same.
+        const calledOff = instances.filter(({ life }) => life.name === "new-dismissed").map(({ id }) => id)
+        assert.isAbove(calledOff.length, 0)
+        const ends = (all: Outcomes.Outcomes) =>
+          calledOff.filter((id) => !refused.has(id)).map((id) =>
+            all[id]!.executions.map(({ output, status }) => [id, status, output])
+          )
+        assert.deepStrictEqual(ends(here), ends(there))
+        Outcomes.assertEqual(here, there, new Set([...refused, ...calledOff]))
       }), timeout)
   })
 })

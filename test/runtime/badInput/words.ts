@@ -32,10 +32,11 @@ export const fails = (wait: Effect.Effect<unknown, unknown>, ...said: Array<stri
   refused(wait, "InstanceFailed", ...said)
 
 /** The instance was cancelled for this reason. */
-export const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown, unknown>, reason: string) {
+export const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown, unknown>, reason: string | RegExp) {
   const error = yield* failure(wait)
   assert.instanceOf(error, Client.InstanceCancelled)
-  assert.strictEqual(error.reason, reason)
+  if (typeof reason === "string") assert.strictEqual(error.reason, reason)
+  else assert.match(error.reason, reason)
 })
 
 /** The program `deed` fails its instance with this message; the value itself is not shown. */
