@@ -197,8 +197,9 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   K: {
     ...rate(
       "S8 with limits of its activities by four keys, and without; ours only",
-      variant("never binds", { eachKey: 100 }),
+      variant("100,000 of each key at once", { eachKey: 100_000 }),
       variant("no limit"),
+      variant("100 of each key at once", { eachKey: 100 }),
       variant("4 of each key at once", { eachKey: 4 })
     ),
     baseline: "no limit"
