@@ -78,15 +78,7 @@ BEGIN
       p_limit - count(*) FILTER (
         WHERE w.visible_at <= v_now
           AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
-          AND (
-            w.session_id IS NULL
-            OR p_worker_id IS NOT NULL
-            -- The worker that owns it may be full.
-            AND NOT EXISTS (
-              SELECT FROM sessions AS s
-              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
-            )
-          )
+          AND (w.session_id IS NULL OR dx_may_take_session(w.session_id, p_worker_id, p_now_ms))
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
       ),
       v_limit.concurrency - count(*),
@@ -118,15 +110,7 @@ BEGIN
           AND w.limit_name = v_name
           AND w.route = own.route
           AND (w.limit_key, w.id) > (v_at_key, v_at_id)
-          AND (
-            w.session_id IS NULL
-            OR p_worker_id IS NOT NULL
-            -- The worker that owns it may be full.
-            AND NOT EXISTS (
-              SELECT FROM sessions AS s
-              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
-            )
-          )
+          AND (w.session_id IS NULL OR dx_may_take_session(w.session_id, p_worker_id, p_now_ms))
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
         ORDER BY w.limit_key, w.id LIMIT 1
       ) AS waiting

@@ -46,7 +46,8 @@ const nouns: { readonly [K in Schedule]: string } = {
 
 /**
  * Appends the events of a batch, given the open work of its execution. `abort` is set when an arrival cannot belong to
- * this history, or is a failure that code must not see: the turn then fails with it, without running the code.
+ * this history, is a failure that code must not see, or calls off what has not begun: the turn then fails with it,
+ * without running the code.
  *
  * `areRecorded`: the messages were made from the events of a history, so each becomes an event again. `isOwn`: the
  * execution is one of this package, whose histories may be cut. A result that was on its way then answers nothing.
@@ -136,6 +137,8 @@ export const toEvents = (
     if (cancelRequested) return
     cancelRequested = true
     append({ _tag: "OrchestrationCancelRequested", reason })
+    // There is nothing to clean up.
+    if (hasNotBegun) abort ??= ErrorDetails.cancelled(reason)
   }
 
   for (const message of messages) {

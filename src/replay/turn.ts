@@ -127,7 +127,8 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const execution = { instanceId, executionId, nowMs, version, lastEventId, traceparent }
   const recorder = record(execution)
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
-  const blocks = mayBlock && isOwn(started.duroxideVersion)
+  const isOurs = isOwn(started.duroxideVersion)
+  const blocks = mayBlock && isOurs
   const program = new Program(input, started, version, blocks)
   const { setsAside } = input
   const mayBeSetAside = setsAside === undefined ? undefined : new Set([
@@ -143,13 +144,11 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   const questions = new Set(carried.map(([, data]) => requestSignal.decode(data)?.id))
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
   let signals: Map<number, WorkItem.WorkItem> | undefined
-  // Of this execution, and of none before it.
-  const hasNotBegun = isOwn(started.duroxideVersion) && history.length === 0 && executionId === 1 &&
-    input.areRecorded !== true
   const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, {
     areRecorded: input.areRecorded,
-    isOwn: isOwn(started.duroxideVersion),
-    hasNotBegun,
+    isOwn: isOurs,
+    // In this execution, and in none before it.
+    hasNotBegun: isOurs && history.length === 0 && executionId === 1 && input.areRecorded !== true,
     isAnswered: (id) => questions.has(id) || program.isAnswered(id),
     onSignal: (message, { eventId }) => {
       signals = (signals ?? new Map()).set(eventId, message)
@@ -157,12 +156,9 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
     }
   })
   const arrivedCount = recorder.added.length
-  // What is called off before its code has run has nothing to clean up: its code does not run.
-  const calledOff = hasNotBegun ? recorder.added.find(isCancelRequest) : undefined
-  const abort = arrived.abort ?? (calledOff === undefined ? undefined : ErrorDetails.cancelled(calledOff.reason))
-  const ran = abort === undefined && problem === undefined
+  const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)
-    : Result.fail(abort === undefined ? problem! : { details: abort })
+    : Result.fail(arrived.abort === undefined ? problem! : { details: arrived.abort })
   // The turns that follow in memory decide anew.
   program.allowSetAside()
   if (Result.isSuccess(ran)) return ran.success
@@ -496,9 +492,6 @@ const appending = <Decision extends Omit<Decided, "warnings">>(
       chunks: appended.map(({ chunk, keepBytes, keepChunks, stream }) => ({ stream, chunk, keepChunks, keepBytes }))
     }
   }
-
-const isCancelRequest = (event: Event.Event): event is Event.Of<"OrchestrationCancelRequested"> =>
-  event._tag === "OrchestrationCancelRequested"
 
 /** Whether the event was written because of what the code did in its turn. */
 const isOfCode = (event: Event.Event) => action.isRequest(event) || breadcrumbs.has(event._tag)

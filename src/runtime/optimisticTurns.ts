@@ -37,8 +37,6 @@ export interface OptimisticTurns {
   readonly store: StoreOutcome
   /** From now on, activities of these turns are handed over to `slots`. */
   readonly handOverTo: (slots: HandOverSlots) => void
-  /** How many run, or are being stored, with the start of their instances. */
-  readonly firstTurns: () => number
 }
 
 export type StoreOutcome = (
@@ -280,7 +278,6 @@ export const make = Effect.fnUntraced(function*(options: {
 
   return {
     handOverTo: (its) => void (slots = its),
-    firstTurns: () => firstTurns,
     store: (activity, completion) =>
       Effect.suspend(() => {
         const { item, lockToken } = activity

@@ -136,7 +136,6 @@ describe("beside the Prisma CLI", () => {
   const parts = [
     "dx_admit_activities",
     "dx_admit_at_once",
-    "dx_room_at_once",
     "dx_admit_instances",
     "dx_admit_tasks",
     "dx_advance_with_plain_turn",
@@ -166,6 +165,7 @@ describe("beside the Prisma CLI", () => {
     "dx_limited_messages",
     "dx_limited_tasks",
     "dx_lock_stream",
+    "dx_may_take_session",
     "dx_meet_parked",
     "dx_move_outbox",
     "dx_next_activities",
@@ -180,6 +180,7 @@ describe("beside the Prisma CLI", () => {
     "dx_release_activities",
     "dx_release_instances",
     "dx_release_limited_instances",
+    "dx_room_at_once",
     "dx_release_tasks",
     "dx_reroute_instances",
     "dx_reroute_message",

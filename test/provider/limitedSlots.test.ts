@@ -1,9 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as limitedSlots from "../../src/provider/internal/limitedSlots.ts"
 
+const make = (looks = true) => limitedSlots.make(() => looks)
+
 describe("the end of an activity with a slot", () => {
   it("is a reason to look, until a claim has found that none waits", () => {
-    const slots = limitedSlots.make()
+    const slots = make()
     for (const token of ["a", "b", "c", "d"]) slots.taken(token)
     assert.isTrue(slots.freed("a"))
     assert.isFalse(slots.claiming()(false))
@@ -15,7 +17,7 @@ describe("the end of an activity with a slot", () => {
   })
 
   it("without a slot leads to no look", () => {
-    const slots = limitedSlots.make()
+    const slots = make()
     assert.isFalse(slots.freed("a"))
     slots.taken("a")
     assert.isTrue(slots.freed("a"))
@@ -23,7 +25,7 @@ describe("the end of an activity with a slot", () => {
   })
 
   it("counts as unseen by a claim that was under way, and that found others waiting", () => {
-    const slots = limitedSlots.make()
+    const slots = make()
     for (const token of ["a", "b"]) slots.taken(token)
     slots.claiming()(false)
     slots.stored()
@@ -38,7 +40,7 @@ describe("the end of an activity with a slot", () => {
   })
 
   it("after a claim that was sent before others were stored is a reason to look", () => {
-    const slots = limitedSlots.make()
+    const slots = make()
     slots.taken("a")
     const claimed = slots.claiming()
     slots.stored()
@@ -47,7 +49,7 @@ describe("the end of an activity with a slot", () => {
   })
 
   it("of a cancelled activity counts alike, once this process has met a limit", () => {
-    const slots = limitedSlots.make()
+    const slots = make()
     assert.isFalse(slots.cancelled())
     slots.taken("a")
     assert.isTrue(slots.cancelled())
@@ -56,5 +58,12 @@ describe("the end of an activity with a slot", () => {
     assert.isTrue(claimed(true))
     slots.claiming()(false)
     assert.isFalse(slots.cancelled())
+  })
+
+  it("is a reason to look where what is stored leads to no look of this process", () => {
+    const slots = make(false)
+    slots.taken("a")
+    slots.claiming()(false)
+    assert.isTrue(slots.freed("a"))
   })
 })

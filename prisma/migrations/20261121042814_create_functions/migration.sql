@@ -530,6 +530,25 @@ AS $$
   SELECT p_token IS NULL OR p_until_ms <= p_now_ms
 $$;
 
+-- Whether a worker may take activities of a session: no other worker owns it, who may be full.
+--
+-- Bound: one row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_may_take_session(
+  p_session_id text,
+  p_worker_id text,                -- null takes none
+  p_now_ms bigint
+) RETURNS boolean LANGUAGE plpgsql STABLE
+-- settings of the caller
+AS $$
+BEGIN
+  RETURN p_worker_id IS NOT NULL
+    AND NOT EXISTS (
+      SELECT FROM sessions AS s
+      WHERE s.session_id = p_session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
+    );
+END
+$$;
+
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
 CREATE OR REPLACE FUNCTION dx_tag(p_stored text) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$
@@ -687,15 +706,7 @@ BEGIN
       p_limit - count(*) FILTER (
         WHERE w.visible_at <= v_now
           AND dx_is_free(w.lock_token, w.locked_until, p_now_ms)
-          AND (
-            w.session_id IS NULL
-            OR p_worker_id IS NOT NULL
-            -- The worker that owns it may be full.
-            AND NOT EXISTS (
-              SELECT FROM sessions AS s
-              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
-            )
-          )
+          AND (w.session_id IS NULL OR dx_may_take_session(w.session_id, p_worker_id, p_now_ms))
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
       ),
       v_limit.concurrency - count(*),
@@ -727,15 +738,7 @@ BEGIN
           AND w.limit_name = v_name
           AND w.route = own.route
           AND (w.limit_key, w.id) > (v_at_key, v_at_id)
-          AND (
-            w.session_id IS NULL
-            OR p_worker_id IS NOT NULL
-            -- The worker that owns it may be full.
-            AND NOT EXISTS (
-              SELECT FROM sessions AS s
-              WHERE s.session_id = w.session_id AND s.locked_until > p_now_ms AND s.worker_id <> p_worker_id
-            )
-          )
+          AND (w.session_id IS NULL OR dx_may_take_session(w.session_id, p_worker_id, p_now_ms))
           AND dx_is_taken(w.route, w.tag, p_names, p_untagged, p_tags)
         ORDER BY w.limit_key, w.id LIMIT 1
       ) AS waiting

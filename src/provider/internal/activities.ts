@@ -18,6 +18,7 @@ import { makeSuspects } from "../shared/suspects.ts"
 import type { Suspects } from "../shared/suspects.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import * as claimCount from "./claimCount.ts"
 import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
 import { measured } from "./gate.ts"
 import type { Wakeups } from "./wakeups.ts"
@@ -32,8 +33,7 @@ interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: Suspects
-  /** How many bytes an activity has on average; undefined before the first claim. */
-  readonly size: { mean: number | undefined }
+  readonly count: claimCount.ClaimCount
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }, WorkItemRenewed>
@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
   const parts: Parts = {
     driver,
     wakeups,
-    size: { mean: undefined },
+    count: claimCount.make(),
     suspects: makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
@@ -62,7 +62,7 @@ export const make = Effect.fnUntraced(function*(
   }
   const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
-    maxBatch: 16 * options.maxBatch, // the process has room for so many, and `mostOf` bounds their bytes
+    maxBatch: 16 * options.maxBatch, // the process has room for so many, and `claimCount` bounds their bytes
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.workers,
     leftSome: () => wakeups.leftSome("worker"),
@@ -110,7 +110,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
         Effect.suspend(() =>
           claim(parts, {
             ...filter,
-            limit: Math.min(limit, mostOf(parts.size.mean)),
+            limit: Math.min(limit, parts.count.most()),
             isThorough,
             suspects: parts.suspects.room(),
             session: sessionClaim === null || maxNew === undefined
@@ -126,7 +126,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
-  function*({ driver, sendAbandon, size, suspects, wakeups }: Parts, request: FetchWorkItems) {
+  function*({ count, driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
     const claimedSlots = wakeups.claimingSlots()
     let isAwaited = false
@@ -164,19 +164,10 @@ const claim = Effect.fnUntraced(
       wakeups.workAbandoned("worker", unreadablePauseMs)
     }
     claimed(texts)
-    if (rows.length > 0) {
-      const mean = rows.reduce((sum, { workItem }) => sum + workItem.length, 0) / rows.length
-      size.mean = size.mean === undefined ? mean : Math.max(mean, (4 * size.mean + mean) / 5)
-    }
+    count.arrived(rows)
     return { items, more: items.length < rows.length || rows.length === request.limit }
   }
 )
-
-/** Activities of one claim, whose texts are in memory together. */
-const mostOf = (meanBytes: number | undefined): number =>
-  meanBytes === undefined ? 64 : Math.max(64, Math.floor(mostBytes / Math.max(meanBytes, 1)))
-
-const mostBytes = 4 * 1024 * 1024
 
 const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
 

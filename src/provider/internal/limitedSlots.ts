@@ -20,7 +20,8 @@ export interface LimitedSlots {
   readonly claiming: () => (isAwaited: boolean) => boolean
 }
 
-export const make = (): LimitedSlots => {
+/** `looks`: whether what is stored from now on leads to a look of this process. */
+export const make = (looks: () => boolean): LimitedSlots => {
   const tokens = new Set<string>()
   let freed = 0
   let stored = 0
@@ -29,7 +30,7 @@ export const make = (): LimitedSlots => {
   let hasMetLimits = false
   const cancelled = () => {
     freed++
-    return hasMetLimits && noneAt !== stored
+    return hasMetLimits && (noneAt !== stored || !looks())
   }
   return {
     taken: (lockToken) => {

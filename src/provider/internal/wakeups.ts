@@ -113,7 +113,8 @@ export const make = Effect.fnUntraced(function*(
   const random = yield* Random.Random
   const alarms = yield* alarmsOf.make
   const run = Effect.runForkWith(yield* Effect.context<never>())
-  const slots = limitedSlots.make()
+  // Without a caller, or with so many processes that some of them do not look, a hint may lead to no look.
+  const slots = limitedSlots.make(() => workers.hasCallers() && !areMany("worker"))
   const storeNowMs = () => storeClock.nowMs() ?? clock.currentTimeMillisUnsafe()
   let activity = 0
 
@@ -266,8 +267,6 @@ export const make = Effect.fnUntraced(function*(
   }
 
   const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
-  /** Without a caller, or with so many processes that some of them do not look, a hint may lead to no look. */
-  const looksAtHints = () => workers.hasCallers() && !areMany("worker")
   const wakeups: Wakeups = {
     orchestrators,
     workers,
@@ -321,7 +320,6 @@ export const make = Effect.fnUntraced(function*(
     },
     slotTaken: slots.taken,
     slotFreed: (lockToken) => {
-      if (!looksAtHints()) slots.stored()
       // Others may serve what waits for it.
       if (slots.freed(lockToken)) workStored("worker")
     },
@@ -345,7 +343,6 @@ export const make = Effect.fnUntraced(function*(
       ends.turnStored(turn)
       if (cancelledActivities.length === 0) return
       for (const listener of cancelListeners) listener(cancelledActivities)
-      if (!looksAtHints()) slots.stored()
       if (slots.cancelled()) workStored("worker")
     },
 
