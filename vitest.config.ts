@@ -67,7 +67,10 @@ export default mergeConfig(base, {
       },
       // Crashes, chaos, outages, races, random models, migrations, command lines and large tables, where a run takes
       // minutes or gains by repetition.
-      { extends: true, test: { name: "long", globalSetup, include: [long], testTimeout: 600_000, isolate: false } }
+      {
+        extends: true,
+        test: { name: "long", globalSetup, include: [long], testTimeout: 600_000, hookTimeout: 600_000, isolate: false }
+      }
     ]
   }
 })

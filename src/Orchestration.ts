@@ -189,9 +189,9 @@ export interface Orchestration<
    *
    * **Details**
    *
-   * The next execution inherits all signals that were not taken, the values, the status text and the link to a parent;
-   * activities, timers and waits end here. Each inherited message is an event of the new history, so read messages
-   * before they pile up.
+   * The next execution inherits all signals that were not taken, the values, the custom status and the link to a
+   * parent; activities, timers and waits end here. Each inherited message is an event of the new history, so read
+   * messages before they pile up.
    *
    * The next execution runs the newest version served by the process that claims it, never an older one than this
    * execution's; a process without such a version does not claim it. With `version: "own"` it runs the version of this
@@ -256,7 +256,7 @@ export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prism
 }
 
 /**
- * Sets the status text of the instance, for people and dashboards; null removes it. A text of more than 262,144
+ * Sets the custom status of the instance, for people and dashboards; null removes it. A text of more than 262,144
  * bytes of UTF-8 fails the instance.
  *
  * @category status
@@ -265,12 +265,12 @@ export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prism
 export const setCustomStatus = (status: string | null): Effect.Effect<void, never, OrchestrationContext> =>
   Effect.flatMap(engine, ({ request }) =>
     Effect.andThen(
-      status === null ? Effect.void : fit.orDie(checkText("status text", status)),
+      status === null ? Effect.void : fit.orDie(checkText("custom status", status)),
       request({ _tag: "UpdateCustomStatus", status })
     ))
 
 /**
- * Reads the status text that the program has set last. The next execution inherits it.
+ * Reads the custom status that the program has set last. The next execution inherits it.
  *
  * @category status
  * @since 0.1.0

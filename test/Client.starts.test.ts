@@ -125,7 +125,7 @@ describe.each(stores)("A client %s", (_, store) => {
         yield* client.start(Collect, { ...start, instanceId })
         yield* client.send(Go, instanceId, "waits for the start")
         yield* ended(instanceId)
-        const cancelled = yield* Effect.flip(client.wait(Collect, instanceId, { timeout: "20 seconds" }))
+        const cancelled = yield* Effect.flip(client.wait(Collect, instanceId))
         assert.deepStrictEqual(cancelled, new Client.InstanceCancelled({ instanceId, reason: "no more" }))
       }
     })))

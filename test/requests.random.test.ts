@@ -127,7 +127,6 @@ describe("Requests, by a random model", () => {
         let answered = 0
         for (let seed = 1; seed <= seeds; seed++) answered += yield* scenario(seed)
         assert.isAbove(answered, seeds * 5)
-      }),
-    120_000
+      })
   )
 })

@@ -1,7 +1,7 @@
 /**
  * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
- * instead, and after seven days it gives up. Until then, who has asked may take the expense back. The status text shows
- * the stage.
+ * instead, and after seven days it gives up. Until then, who has asked may take the expense back. The custom status
+ * shows the stage.
  */
 import { Activity, Orchestration, Request, Runtime } from "duroxide-prisma"
 import { External } from "duroxide-prisma/recipes/completions"

@@ -10,7 +10,11 @@ DECLARE
   v_instance text;
   v_ids bigint[] := '{}';
 BEGIN
-  FOR v_instance IN SELECT given.id FROM unnest(p_instance_ids) AS given (id) ORDER BY given.id COLLATE "C" LOOP
+  -- Most have none. One that gets its first stream now has locked the row of its instance.
+  FOR v_instance IN
+    SELECT DISTINCT s.instance_id COLLATE "C" FROM progress_streams AS s WHERE s.instance_id = ANY (p_instance_ids)
+    ORDER BY 1
+  LOOP
     v_ids := v_ids || ARRAY(
       SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
       ORDER BY s.name COLLATE "C" FOR UPDATE

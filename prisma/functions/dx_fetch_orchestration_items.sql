@@ -1,10 +1,10 @@
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. One row
--- of nulls means that a later look may find more: only such ones are there, or the claim has looked behind a mark. The
--- visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts are
--- returned as stored; this function does not parse them.
+-- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. A last
+-- row of nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
+-- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
+-- are returned as stored; this function does not parse them.
 --
 -- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
 -- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
@@ -218,7 +218,7 @@ BEGIN
       );
   END LOOP;
 
-  IF v_missing = p_limit AND (v_held OR v_mark IS NOT NULL) THEN
+  IF v_missing > 0 AND v_held OR v_missing = p_limit AND v_mark IS NOT NULL THEN
     RETURN NEXT;
   END IF;
 

@@ -31,7 +31,8 @@ BEGIN
       FROM ROWS FROM (unnest(v_names), unnest(v_delays)) WITH ORDINALITY AS asked (name, delay, position)
       ORDER BY asked.position
     ),
-    v_keys
+    v_keys,
+    p_now_ms
   );
   RETURN ARRAY(
     SELECT

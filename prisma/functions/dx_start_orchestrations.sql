@@ -39,6 +39,7 @@ DECLARE
   v_instances dx_instance[];
   v_has_limits boolean;            -- whether any orchestration has limits
   v_places bigint[];               -- of those that wait for a limit
+  v_given_before CONSTANT text := COALESCE(current_setting('duroxide.given_at_once', true), '');
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -82,6 +83,7 @@ BEGIN
   LOOP
     v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
     EXIT WHEN NOT v_has_limits;
+    PERFORM set_config('duroxide.given_at_once', v_given_before, true); -- the last pass gave none
     v_places := dx_park_instances(
       v_instances,
       ARRAY(

@@ -47,7 +47,7 @@ BEGIN
     RETURN NULL;
   END IF;
   IF v_limit IS NOT NULL THEN
-    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key']);
+    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key'], p_now_ms);
     IF v_admitted[1] IS FALSE THEN
       RETURN NULL;
     END IF;

@@ -32,16 +32,20 @@ BEGIN
   END IF;
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    -- First: a limit that is set after it counts none of these, as it has judged none.
+    v_limited := ARRAY(
+      SELECT l.name FROM limits AS l
+      WHERE l.kind = 'activity'
+        AND l.name = ANY (ARRAY(SELECT a.name FROM jsonb_to_recordset(p_worker_items) AS a (name text)))
+    );
     v_admitted := dx_admit_at_once(
       'activity',
       array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
-      array_agg(a.limit_key ORDER BY a.position)
+      array_agg(a.limit_key ORDER BY a.position),
+      p_now_ms
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text, served_by text)) WITH ORDINALITY
       AS a (name, limit_key, served_by, position);
-    IF v_admitted IS NOT NULL THEN
-      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
-    END IF;
   END IF;
 
   WITH item AS (

@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION dx_store_plain_turn(
 -- settings of the caller
 AS $$
 DECLARE
-  v_no_tag CONSTANT text := dx_no_tag();
+  v_no_tag text;
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_waiting bigint[];
   v_names jsonb;
@@ -41,6 +41,7 @@ BEGIN
   IF p_worker_items IS NULL THEN
     RETURN v_handed_over;
   END IF;
+  v_no_tag := dx_no_tag();
 
   IF (p_workers -> 0 ->> 'untagged')::boolean THEN
     v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
@@ -52,15 +53,18 @@ BEGIN
     END IF;
   END IF;
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_limited := ARRAY(
+      SELECT l.name FROM limits AS l
+      WHERE l.kind = 'activity'
+        AND l.name = ANY (ARRAY(SELECT a.name FROM jsonb_to_recordset(p_worker_items) AS a (name text)))
+    );
     v_admitted := dx_admit_at_once(
       'activity',
-      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
+      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position),
+      p_now_ms
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY
       AS a (name, limit_key, position);
-    IF v_admitted IS NOT NULL THEN
-      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
-    END IF;
   END IF;
   FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
     v_item := p_worker_items -> v_index;

@@ -5,11 +5,8 @@
  *
  * The last lines are one table and one JSON object. Exit code 1: an orchestration of ours failed.
  */
-import { spawn } from "node:child_process"
-import { createInterface } from "node:readline"
-import { fileURLToPath } from "node:url"
 import { peers } from "./peers.ts"
-import type { Result } from "./report.ts"
+import { run } from "./run.ts"
 import { isOnlyOurs, scenarios } from "./scenarios.ts"
 import type { Scenario } from "./scenarios.ts"
 
@@ -22,19 +19,6 @@ peers: ${Object.keys(peers).join(", ")}`)
   process.exit(2)
 }
 
-interface Compared {
-  readonly variant: string
-  readonly ours: Result
-  readonly peer?: Result
-  /** How many times better ours is. */
-  readonly ratio?: number | null
-}
-
-/** What a scenario ends with: its first variant, and all where it has several. */
-interface Line extends Compared {
-  readonly variants?: ReadonlyArray<Compared>
-}
-
 const names = Object.entries(scenarios)
   .filter(([name, { compares, variants }]) =>
     peer.cannot?.[name] === undefined && compares !== "statementsPerMinute" && !variants.every(isOnlyOurs)
@@ -45,9 +29,9 @@ const rows: Array<{ scenario: string; compares: string; ours: unknown; peer: unk
 let failed = false
 for (const name of names) {
   const { compares } = scenarios[name] as Scenario
-  const line = await run(name)
-  if (line === undefined) continue
-  for (const { ours, peer: theirs, ratio = null, variant } of line.variants ?? [{ ...line, variant: "" }]) {
+  const { hasFailed, variants } = await run(name, ...args)
+  failed ||= hasFailed
+  for (const { ours, peer: theirs, ratio = null, variant } of variants) {
     if (theirs === undefined) continue
     rows.push({
       scenario: [name, variant].filter((part) => part !== "").join(", "),
@@ -67,20 +51,3 @@ console.log(below.length === 0 ? "Ours is below in none of them." : `Ours is bel
 if (unknown.length > 0) console.log(`In one window or both nothing ended, so choose longer ones: ${named(unknown)}`)
 console.log(JSON.stringify({ against: peerName, rows }))
 process.exit(failed ? 1 : 0)
-
-/** In a process of its own, as from the command line. */
-async function run(name: string): Promise<Line | undefined> {
-  const child = spawn(
-    process.execPath,
-    [fileURLToPath(new URL("main.js", import.meta.url)), name, ...args],
-    { stdio: ["ignore", "pipe", "inherit"] }
-  )
-  const ended = new Promise<number | null>((resolve) => child.once("exit", resolve))
-  let last = ""
-  for await (const line of createInterface({ input: child.stdout })) {
-    console.log(line)
-    last = line
-  }
-  if (await ended !== 0) failed = true
-  return last.startsWith("{") ? JSON.parse(last) as Line : undefined
-}

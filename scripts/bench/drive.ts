@@ -11,6 +11,8 @@ export interface Window {
   readonly idle: boolean
   /** Whether one orchestration is started at the beginning of a window that is idle otherwise. */
   readonly startsOne: boolean
+  /** Whether nothing is started before the window, either: its warm-up is rest. */
+  readonly cold: boolean
   /** Whether each loop runs two orchestrations, the first as its warm-up, and the window ends with the last. */
   readonly once: boolean
   /** Prefix of all ids. */
@@ -57,12 +59,13 @@ export const drive = async (
     while (performance.now() < endsAt || isEmpty()) await execute()
   }
   const all = (run: () => Promise<void>) => window.idle ? [] : Array.from({ length: inFlight }, run)
-  const loops = window.once ? [] : all(loop)
+  const loops = window.once || window.cold ? [] : all(loop)
   await (window.once ? Promise.all(all(execute)) : sleep(window.warmUpMs))
   beganAt = performance.now()
   const cpu = process.cpuUsage()
   measuring = true
   began()
+  if (window.cold) loops.push(...all(loop))
   if (window.startsOne) loops.push(execute())
   await (window.once ? Promise.all(all(execute)) : sleep(window.windowMs))
   // A window without a result says nothing, however busy the machine is.

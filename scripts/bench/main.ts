@@ -5,6 +5,8 @@
  *     npm run bench -- S8 --minutes 30 [--open-transaction 10]
  *     npm run bench -- all --peer duroxide-sqlite [...]
  *     npm run bench -- hot-path [...]
+ *     npm run bench -- recovery [...]
+ *     npm run bench -- nightly [...]
  *
  * Runs on `DATABASE_URL`, whose role may create databases, else on an embedded PostgreSQL. The last line is one JSON
  * object. Exit code 1: an orchestration of ours failed, or with `--judge` a number missed its mark. README.md beside
@@ -24,9 +26,10 @@ import { join, measure } from "./side.ts"
 import type { Measured } from "./side.ts"
 
 if (process.argv[2] === "all") await import("./all.ts")
-if (process.argv[2] === "hot-path") {
-  process.argv.splice(2, 1)
-  await import("./hotPath.ts")
+if (process.argv[2] === "nightly" || process.argv[2] === "history") await import("./nightly.ts")
+if (process.argv[2] === "hot-path" || process.argv[2] === "recovery") {
+  const [name] = process.argv.splice(2, 1)
+  await (name === "recovery" ? import("./recovery.ts") : import("./hotPath.ts"))
   process.exit()
 }
 
@@ -78,6 +81,8 @@ if (
       Object.entries(scenarios).map(([key, { about }]) => `  ${key.padEnd(8)} ${about}\n`).join("") +
       "  all      every scenario in which the peer can be compared\n" +
       "  hot-path the statements of the driver; has options of its own\n" +
+      "  recovery how soon the instances of a killed process continue in another one\n" +
+      "  nightly  what the history is made of; history draws its page again\n" +
       `peers: ${Object.keys(peers).join(", ")}`
   )
   process.exit(2)

@@ -17,6 +17,8 @@ export interface Variant {
   readonly roundTripMs: number
   /** Run on our tables before the first window. */
   readonly preload: ReadonlyArray<string>
+  /** Whether a process rests until its window, and has run nothing before. */
+  readonly cold: boolean
   /** Whether each loop runs two long orchestrations, the second measured, in place of a window of some seconds. */
   readonly once: boolean
 }
@@ -48,6 +50,7 @@ const variant = (label: string, changes: Partial<Load> = {}, rest: Partial<Varia
   begins: undefined,
   roundTripMs: 0,
   preload: [],
+  cold: false,
   once: false,
   ...rest
 })
@@ -118,6 +121,14 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     "ten activities in a row on an idle system",
     variant("", chain, randomly)
   ),
+  F: {
+    ...time(
+      "L without pauses, the first 400 ms after two seconds of rest: about its first hundred",
+      variant("", single, { cold: true })
+    ),
+    seconds: 0.4,
+    rounds: 20
+  },
   Q: {
     about: "nothing to do, or one thing: statements per minute",
     compares: "statementsPerMinute",
@@ -170,10 +181,11 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   ),
   M2: {
     ...rate(
-      "S8 with 50 in flight in each of two processes; beside it one process and four",
+      "S8 with 50 in flight in each of two processes; beside it one process, four and eight",
       variant("2 processes", { inFlight: 50 }, { processes: 2 }),
       variant("1 process", { inFlight: 50 }),
-      variant("4 processes", { inFlight: 50 }, { processes: 4 })
+      variant("4 processes", { inFlight: 50 }, { processes: 4 }),
+      variant("8 processes", { inFlight: 50 }, { processes: 8 })
     ),
     baseline: "1 process"
   },

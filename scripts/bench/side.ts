@@ -52,7 +52,7 @@ let names = 0
 export const measure = async (
   server: Server,
   module: Module,
-  { begins, idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
+  { begins, cold, idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
   { byMinute, first, openTransactionSeconds, profile, seconds, url, warmUpSeconds }: Conditions
 ): Promise<Measured> => {
   const children: Array<Child> = []
@@ -75,6 +75,7 @@ export const measure = async (
       windowMs: seconds * 1000,
       pauseMs,
       idle,
+      cold,
       once,
       startsOne: begins === "one start"
     }

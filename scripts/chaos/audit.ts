@@ -3,7 +3,7 @@
  */
 import * as auditTasks from "./auditTasks.ts"
 import { latestShown, make as makeExcuses } from "./excuses.ts"
-import type { Excuses } from "./excuses.ts"
+import type { Excuses, Span } from "./excuses.ts"
 import type { Injected } from "./faults.ts"
 import type { Unfinished } from "./fleet.ts"
 import * as logs from "./logs.ts"
@@ -101,8 +101,9 @@ export const audit = async (options: {
   readonly directory: string
   readonly processes: ReadonlyArray<Process>
   readonly injected: ReadonlyArray<Injected>
+  readonly starved: ReadonlyArray<Span>
 }): Promise<Report> => {
-  const { directory, injected, processes, store } = options
+  const { directory, injected, processes, starved, store } = options
   const calls = logs.readClients(directory)
   const effects = logs.readEffects(directory)
   const rows = await store.sql<Instance>(
@@ -111,7 +112,7 @@ export const audit = async (options: {
   )
   const instances = new Map(rows.map((row) => [row.id, row]))
   const acknowledged = calls.filter(({ event }) => event === "acknowledged")
-  const excuses = makeExcuses({ effects, processes, injected })
+  const excuses = makeExcuses({ effects, processes, injected, starved })
   const reruns = unjustified(effects, processes, excuses)
   const tasks = await auditTasks.audit({ store, calls, effects, processes, excuses })
 

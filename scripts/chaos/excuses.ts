@@ -27,8 +27,10 @@ export const make = (options: {
   readonly effects: ReadonlyArray<EffectLine>
   readonly processes: ReadonlyArray<Process>
   readonly injected: ReadonlyArray<Injected>
+  /** When the machine was too busy for a renewal. */
+  readonly starved: ReadonlyArray<Span>
 }): Excuses => {
-  const { effects, injected, processes } = options
+  const { effects, injected, processes, starved } = options
   const byPid = new Map(processes.map((process) => [process.pid, process]))
   const blocks = effects.filter((line) => line.event === "block")
   const steps = forwardSteps(injected)
@@ -45,14 +47,16 @@ export const make = (options: {
       ...injected.filter(({ roles, stops }) =>
         stops.includes(of) && (roles === null || process === undefined || roles.includes(process.role))
       ),
-      ...steps
+      ...steps,
+      ...starved
     ].filter(({ from, to }) => from < until && to + 1_000 > since)
     // A renewal falls due after half of the lock. What is shorter than the other half costs nothing.
     return longest(hindrances) >= lockMs / 2 - lateMs
   }
 }
 
-interface Span {
+/** Times are milliseconds since the Unix epoch. */
+export interface Span {
   readonly from: number
   readonly to: number
   /** Time that passed at once, by a step of the server's clock. */

@@ -7,7 +7,7 @@
  * README.md beside this file names the faults and what is checked. Exit code 1: a promise was broken.
  */
 import { mkdtempSync, rmSync } from "node:fs"
-import { cpus, loadavg, tmpdir } from "node:os"
+import { tmpdir } from "node:os"
 import path from "node:path"
 import { parseArgs } from "node:util"
 import { random } from "../../test/programs/chaos/random.ts"
@@ -15,6 +15,7 @@ import * as audit from "./audit.ts"
 import * as faults from "./faults.ts"
 import * as fleets from "./fleet.ts"
 import * as logs from "./logs.ts"
+import * as starvation from "./starvation.ts"
 import * as stores from "./store.ts"
 
 const { values } = parseArgs({
@@ -62,6 +63,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
 
 let violations: ReadonlyArray<string> = []
 try {
+  const starving = starvation.watch(store.ownerUrl)
   await fleet.start(faults.flows(wanted))
   const injected = await faults.inject({ store, fleet, wanted, minutes, chance: random(2 * seed + 1) })
   console.log("no more faults; waiting for what was begun")
@@ -71,14 +73,18 @@ try {
   // A pill takes ten deliveries, each as long as a lock. What was stored under a clock that was ahead waits until then.
   const unsettled = await audit.untilQuiet(store, (minutes < 3 ? 60_000 : 400_000) + faults.longestStep(minutes))
   await fleet.ping() // after the pills, which end processes
-  const left = unsettled.length > 0 ? [] : await audit.untilQuiet(store, 10_000)
+  // A wake-up that others gave back fourteen times comes again half a minute later.
+  const left = unsettled.length > 0 ? [] : await audit.untilQuiet(store, 60_000)
   const unstopped = await fleet.stop()
-  const report = await audit.audit({ store, directory, processes: fleet.processes, injected })
+  const starved = await starving.stop()
+  const report = await audit.audit({ store, directory, processes: fleet.processes, injected, starved })
   violations = [...unsettled, ...left, ...unstopped, ...report.violations]
   for (const line of report.summary) console.log(line)
-  const load = loadavg()[1]!
-  if (load > 3 * cpus().length) {
-    console.log(`the machine was starved: ${load.toFixed(0)} processes waited for ${cpus().length} processors`)
+  if (starved.length > 0) {
+    const ms = starved.reduce((sum, { from, to }) => sum + to - from, 0)
+    console.log(
+      `the machine was starved: ${starved.length} connections took ${(ms / starved.length).toFixed(0)} ms on average`
+    )
   }
 } finally {
   fleet.killAll()

@@ -15,6 +15,8 @@ import * as pg from "pg"
 export interface Store {
   /** For workers and clients. Those of `impatient` wait for a table lock for 100 milliseconds only. */
   readonly urls: { readonly patient: string; readonly impatient: string }
+  /** For a session of the owner, which no fault concerns. */
+  readonly ownerUrl: string
   /** The roles of `urls`. */
   readonly roles: { readonly patient: string; readonly impatient: string }
   /** Both roles. */
@@ -73,6 +75,7 @@ export const open = async (directory: string): Promise<Store> => {
     functions: rows.map(({ name }) => name),
     roles: { patient: roles.patient, impatient: roles.impatient },
     urls: { patient: at(roles.patient), impatient: at(roles.impatient) },
+    ownerUrl: at(),
     group: roles.group,
     sql: async <Row>(text: string, values?: ReadonlyArray<unknown>) =>
       (await pool.query(text, values && [...values])).rows as Array<Row>,

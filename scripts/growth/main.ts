@@ -33,22 +33,25 @@ const { values } = parseArgs({
     expired: { type: "string", default: "1000000" },
     calls: { type: "string", default: "200" },
     seconds: { type: "string", default: "60" },
+    /** Length of the windows without retention. */
+    aloneSeconds: { type: "string", default: "60" },
     pairs: { type: "string", default: "1000" },
     pagePairs: { type: "string", default: "10" },
     pages: { type: "string", default: "10" },
     schema: { type: "string", default: "growth" }
   }
 })
-const [ended, live, expired, calls, seconds, pairs, pagePairs, pages] = [
+const [ended, live, expired, calls, seconds, aloneSeconds, pairs, pagePairs, pages] = [
   values.ended,
   values.live,
   values.expired,
   values.calls,
   values.seconds,
+  values.aloneSeconds,
   values.pairs,
   values.pagePairs,
   values.pages
-].map(Number) as [number, number, number, number, number, number, number, number]
+].map(Number) as [number, number, number, number, number, number, number, number, number]
 const { schema } = values
 
 const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
@@ -212,9 +215,9 @@ const rate = Effect.fnUntraced(function*(round: string, seconds: number) {
 })
 
 /** The rate of an application that is opened for it, once it is warm. */
-const rateWith = (url: string, round: string, retention: Layer.Layer<never>) =>
+const rateWith = (url: string, round: string, retention: Layer.Layer<never>, forSeconds = seconds) =>
   rate(`${round} warm`, 5).pipe(
-    Effect.andThen(rate(round, seconds)),
+    Effect.andThen(rate(round, forSeconds)),
     Effect.provide(application(url, retention))
   )
 
@@ -308,7 +311,7 @@ const program = Effect.gen(function*() {
   let deleted = 0
   while (alone.length < pairs && deleted < expired) {
     const name = `${alone.length}`
-    alone.push(yield* rateWith(url, `alone ${name}`, Retention.layer("off")))
+    alone.push(yield* rateWith(url, `alone ${name}`, Retention.layer("off"), aloneSeconds))
     beside.push(yield* rateWith(url, `beside ${name}`, expiring))
     deleted = before - (yield* counted)
     yield* Console.error(

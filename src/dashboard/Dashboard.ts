@@ -12,6 +12,7 @@ import * as OpenApi from "effect/http-api/OpenApi"
 import { HttpRouter } from "effect/http/HttpRouter"
 import * as HttpServer from "effect/http/HttpServer"
 import type { HttpServerRequest } from "effect/http/HttpServerRequest"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import * as Client from "../Client.ts"
@@ -129,6 +130,7 @@ export const layer = (
       maxStreams,
       packageVersion: page.packageVersion
     }
+    const acted = yield* Latch.make()
     const mounted = Layer.effect(
       HttpRouter,
       Effect.map(HttpRouter, (router) => path === "" ? router : router.prefixed(path))
@@ -140,7 +142,7 @@ export const layer = (
         }]),
         { openapiPath: "/api/openapi.json" }
       ).pipe(
-        Layer.provide([Reads.layer(knowledge), Actions.layer(knowledge)]),
+        Layer.provide([Reads.layer(knowledge, acted), Actions.layer(knowledge, acted)]),
         Layer.provide(access.layer(options.access)),
         Layer.provide(mounted)
       ),

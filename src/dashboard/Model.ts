@@ -130,6 +130,22 @@ export const Status = Schema.Literals(["Running", "Completed", "Failed", "Cancel
 export const AttributeValue = Schema.Union([Schema.String, Schema.Finite, Schema.Struct({ timeMs: Ms })])
 
 /**
+ * What an instance tries again.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export const Retry = Schema.Struct({
+  /** Null if its event cannot be read. */
+  activity: orNull(Schema.String),
+  /** Why the last try failed; null without a failure. */
+  error: orNull(Schema.String),
+  /** When the next try is due. */
+  atMs: Ms,
+  isRunning: Schema.Boolean
+})
+
+/**
  * An instance. Its payloads are null where the caller may not see them, and cut after 200 characters in lists.
  *
  * @category models
@@ -151,6 +167,8 @@ export const Instance = Schema.Struct({
   attributes: Schema.Record(Schema.String, AttributeValue),
   block: orNull(Block),
   pause: orNull(Pause),
+  /** Set in lists of those that try an activity again. */
+  retry: orNull(Retry),
   createdAtMs: Ms,
   updatedAtMs: Ms
 })
@@ -510,6 +528,8 @@ export const Definition = Schema.Struct({
     /** Null before the first turn. */
     version: orNull(Schema.String),
     running: Count,
+    /** How many of the running ones are blocked. */
+    blocked: Count,
     completed: Count,
     failed: Count,
     cancelled: Count,
@@ -692,7 +712,30 @@ export const Retried = Schema.Struct({
     again: Schema.Array(Schema.Struct({ name: Schema.String, eventId: Count })),
     /** Activities whose calls are removed; their effects stay. */
     forgotten: Schema.Array(Schema.Struct({ name: Schema.String, eventId: Count }))
-  }))
+  })),
+  /** What speaks against it, in sentences; none once it is done. */
+  warnings: Schema.Array(Schema.String)
+})
+
+const Calls = Schema.Array(Schema.Struct({ name: Schema.String, calls: Count }))
+
+/**
+ * What the retries of many instances would do, together.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export const RetrySum = Schema.Struct({
+  /** How many instances were looked at: the first ones, at most 50. */
+  looked: Count,
+  /** How many of these would be refused. */
+  refused: Count,
+  /** Activities that run again, with the same idempotency keys. */
+  again: Calls,
+  /** Activities whose calls are removed; their effects stay. */
+  forgotten: Calls,
+  /** What speaks against it, in sentences. */
+  warnings: Schema.Array(Schema.String)
 })
 
 /**
@@ -728,6 +771,8 @@ export const BulkProgress = Schema.Struct({
   ),
   /** Whether a dry run stopped counting. */
   isMore: Schema.Boolean,
+  /** What a dry run of retries has found out, at its end; null otherwise. */
+  retry: orNull(RetrySum),
   /** Why it stopped half way; null otherwise. */
   stopped: orNull(Schema.String)
 })

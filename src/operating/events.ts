@@ -67,7 +67,7 @@ export const kindsOfTypes: { readonly [Tag in Event.Event["_tag"]]: string } = {
   ExternalSubscribedCancelled: "lossy signal given up",
   ExternalSubscribedPersistent: "signal awaited",
   ExternalEventPersistent: "signal",
-  ExternalSubscribedPersistentCancelled: "signal given up",
+  ExternalSubscribedPersistentCancelled: "wait given up",
   SubOrchestrationScheduled: "child started",
   SubOrchestrationCompleted: "child completed",
   SubOrchestrationFailed: "child failed",

@@ -99,10 +99,12 @@ const mostShown = 3
 
 const whyOf = (work: Work, pauses: ReadonlyArray<Pause>): string => {
   const pause = pauseOf(work, pauses)
-  return pause !== undefined
-    ? `paused: resume ${flagOf(pause.target)}`
-    : work.servedBy === 0
-    ? "no living process serves it: see processes"
+  const reasons = [
+    ...(pause === undefined ? [] : [`paused: resume ${flagOf(pause.target)}`]),
+    ...(work.servedBy === 0 ? ["no living process serves it: see processes"] : [])
+  ]
+  return reasons.length > 0
+    ? reasons.join("; ")
     : `${counted(work.servedBy!, "process serves", "processes serve")} it: see queues`
 }
 

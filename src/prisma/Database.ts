@@ -363,7 +363,7 @@ const openOwn = Effect.fnUntraced(function*(
   const { pool } = main
   const pools = [pool, reserve.pool]
   Retirement.watch(pools, retired)
-  yield* checkServer(pool, settings.address)
+  yield* Effect.all([checkServer(pool, settings.address), start(main.client)], { concurrency: 2, discard: true })
   if (!isReadOnly && !(yield* canNotify(pool))) {
     notifies = false
     // The one connection that is open; those to come begin so.
@@ -414,6 +414,7 @@ const openShared = Effect.fnUntraced(function*(
     ...settings,
     preparedStatements: preparedStatements ?? (settings.preparedStatements && !session.isThroughPooler)
   })
+  yield* start(main.client)
   return { settings, main, reserve: main, pools: [pool], tls: session.tls, notifies }
 })
 
@@ -435,6 +436,12 @@ const connected = Effect.fnUntraced(function*(
   yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
   return { adapter, client }
 })
+
+/**
+ * Prisma would load its engine with the first statement, which takes some hundred milliseconds: the first call of the
+ * application does not wait for that. It opens no connection, and what fails here fails again with that statement.
+ */
+const start = (client: PrismaClient) => Effect.ignore(Effect.tryPromise(() => client.$connect()))
 
 const acquirePool = (settings: Settings, onConnect: () => string, maxConnections: number) =>
   Effect.acquireRelease(

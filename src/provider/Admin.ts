@@ -103,7 +103,7 @@ export interface InstanceSearch {
   readonly endedBeforeMs?: number | undefined
   /** What the custom status contains, in upper or lower case. */
   readonly customStatus?: string | undefined
-  /** What the text of the failure, or the reason of the cancellation contains, in upper or lower case. */
+  /** What their failure, the reason of their cancellation, or what blocks them contains, in upper or lower case. */
   readonly error?: string | undefined
   /**
    * What their attributes must be: equal to a text, a number or a time, or a number or a time in a range. All must
@@ -607,7 +607,7 @@ export class Admin extends Context.Service<Admin, {
    * Removes the events after it from the history; the table `removed_events` keeps them. Arrivals among them return to
    * the queue in their order, in front of later ones. What failed is carried out again under its old event id, so with
    * the same idempotency key; so are activities and timers that the end cut off. Children that the instance waits for
-   * are retried, too, if they have failed or were cancelled. Values and status text are again what they were then.
+   * are retried, too, if they have failed or were cancelled. Values and custom status are again what they were then.
    *
    * Removed requests are made again if the program still makes them; their effects are not undone.
    *
@@ -619,7 +619,7 @@ export class Admin extends Context.Service<Admin, {
   /**
    * Makes an instance that continues from an event of another one, which stays as it is: it may run or have ended.
    *
-   * The fork has its events up to there, its values and its status text of that moment, and no parent. What was open
+   * The fork has its events up to there, its values and its custom status of that moment, and no parent. What was open
    * then (activities, timers, children) begins again for the fork, with idempotency keys and ids of its own: effects
    * happen again. Effects up to there are shared: a clean-up of the fork undoes them for both. Signals that arrived
    * later are not copied.

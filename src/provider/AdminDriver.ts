@@ -371,7 +371,7 @@ export interface Listing {
   readonly exceptDuroxide: boolean
   /** What their custom status contains, in upper or lower case. */
   readonly customStatus: string | null
-  /** What the display text of their failure or cancellation contains, in upper or lower case. */
+  /** What the display text of their failure or cancellation, or what blocks them contains, in upper or lower case. */
   readonly error: string | null
   /** What their attributes must be; all must hold. */
   readonly attributes: ReadonlyArray<Condition>

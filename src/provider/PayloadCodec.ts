@@ -7,7 +7,7 @@
  * the key that made it. So keys can change while instances run, and texts that were stored without a codec stay
  * readable.
  *
- * Payloads are inputs, results, typed errors and messages of defects, data of signals, values and status texts, also
+ * Payloads are inputs, results, typed errors and messages of defects, data of signals, values and custom statuses, also
  * those of tasks and outbox messages. Names, ids, keys, tags, attributes, reasons and times are plain, because the
  * store searches by them.
  *

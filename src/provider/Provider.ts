@@ -327,7 +327,7 @@ export class Provider extends Context.Service<Provider, {
   readonly readInstance: (instanceId: string) => Effect.Effect<Option.Option<InstanceState>, ProviderError>
 
   /**
-   * The status text and its version, when the version is greater than `lastSeenVersion`; `none` otherwise, and for an
+   * The custom status and its version, when the version is greater than `lastSeenVersion`; `none` otherwise, and for an
    * unknown instance. A new instance has version 0 and no text.
    */
   readonly getCustomStatus: (

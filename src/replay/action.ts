@@ -110,7 +110,7 @@ const kinds = {
   DequeueEvent: { event: "ExternalSubscribedPersistent", noun: "wait for signal" },
   StartSubOrchestration: { event: "SubOrchestrationScheduled", noun: "child orchestration" },
   StartOrchestrationDetached: { event: "OrchestrationChained", noun: "detached start of" },
-  UpdateCustomStatus: { event: "CustomStatusUpdated", noun: "status text" },
+  UpdateCustomStatus: { event: "CustomStatusUpdated", noun: "custom status" },
   SetKeyValue: { event: "KeyValueSet", noun: "value of" },
   ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
   ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }

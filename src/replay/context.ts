@@ -69,7 +69,7 @@ export interface Engine {
    * build with a fitting Schema replays it; where a turn may not block, it dies.
    */
   readonly unreadable: (mismatch: PayloadMismatch) => Effect.Effect<never>
-  /** The status text as the code has set it. */
+  /** The custom status as the code has set it. */
   readonly customStatus: Effect.Effect<string | null>
   /** The attributes as the code has set them. */
   readonly attributes: Effect.Effect<EncodedAttributes>

@@ -55,7 +55,7 @@ export const eventText = (event: Event.Event): string => {
     case "SubOrchestrationScheduled":
       return `child orchestration "${event.name}" as ${event.instance} with ${cut(event.input)}`
     case "CustomStatusUpdated":
-      return event.status === null ? "no status text" : `status text ${JSON.stringify(cut(event.status))}`
+      return event.status === null ? "no custom status" : `custom status ${JSON.stringify(cut(event.status))}`
     case "KeyValueSet":
       if (event.key === attributes.recordKey) return `change of attributes: ${cut(event.value)}`
       return `value of "${event.key}": ${cut(event.value)}`

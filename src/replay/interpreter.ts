@@ -531,7 +531,7 @@ interface Handle {
   eventId: number | undefined
 }
 
-/** Status text, attributes and values as the code sees them: its requests take effect as it makes them. */
+/** Custom status, attributes and values as the code sees them: its requests take effect as it makes them. */
 class State {
   customStatus: string | null = null
   attributes: attributes.EncodedAttributes = attributes.none

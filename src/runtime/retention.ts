@@ -97,8 +97,8 @@ const expire = Effect.fnUntraced(function*(admin: Admin["Service"], policy: Poli
 /** Roots in each batch. */
 const batch = 100
 
-/** A batch is followed by a pause of so many times its length: retention takes a tenth of one connection at most. */
-const pauseFactor = 9
+/** A batch is followed by a pause of so many times its length: retention takes a fifth of one connection at most. */
+const pauseFactor = 4
 
 type Batch = Effect.Success<ReturnType<Admin["Service"]["deleteInstanceBulk"]>>
 

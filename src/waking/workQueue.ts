@@ -30,8 +30,8 @@ export interface WorkQueue {
   // -- for others
   readonly wake: (reason: LookReason) => void
   /**
-   * The look under way has found nothing, but a later one may: for example, other transactions have locked all there
-   * is, and nothing announces when they end.
+   * The look under way has left what a later one may find: for example, other transactions have locked some, and
+   * nothing announces when they end.
    */
   readonly metHeld: () => void
   /** This process has stored work that is due then, milliseconds since the Unix epoch by the store's clock. */
@@ -75,6 +75,8 @@ export interface Options {
   readonly processes: () => number
   /** The first pump is there: from now on this process looks for work. */
   readonly onServe: () => void
+  /** Work is due. What this process holds hides it from the look that follows. */
+  readonly onDue: () => void
   /** Random number from 0 to 1, without 1. */
   readonly random: () => number
   /** Asks the store: work may become due at a time that is not known here. */
@@ -222,7 +224,10 @@ export const make = (options: Options): WorkQueue => {
     else if (!alarms.isSet(`${name} hint`)) alarm("hint", untilMs, () => wake(reason, hintMs))
   }
 
-  /** A process that took work then may have died before it said until when it holds it. */
+  /**
+   * A process that took work then may have died before it said until when it holds it. And one that held an instance
+   * when its timer fell due may have ended that turn since, without knowing of the timer.
+   */
   const lookAfterOthers = () => {
     lastAnsweredMs = monotonicMs(clock)
     if (alarms.isSet(`${name} taken`)) return
@@ -255,7 +260,10 @@ export const make = (options: Options): WorkQueue => {
     untilDue: () => due.length === 0 ? Infinity : untilTime(due[0]!.timeMs),
 
     wakeForDue: () => {
-      while (due.length > 0 && untilTime(due[0]!.timeMs) <= 0) {
+      const isDue = () => due.length > 0 && untilTime(due[0]!.timeMs) <= 0
+      // Once for all of them.
+      if (isDue()) options.onDue()
+      while (isDue()) {
         const { hasMore, isOwn, timeMs } = due.shift()!
         if (timeMs >= knownToAllMs) knownToAllMs = Infinity
         isDueOpen = true
@@ -277,13 +285,13 @@ export const make = (options: Options): WorkQueue => {
 
     looked: (pump, reason, outcome, hintMs) => {
       if (outcome === "Empty") emptyLooks++
-      heldLooks = hasMetHeld ? heldLooks + 1 : 0
+      heldLooks = hasMetHeld && outcome === "Empty" ? heldLooks + 1 : 0
       hasMetHeld = false
       for (const other of pumps) if (other !== pump && !other.hasCallers()) other.wake("Filter")
+      if ((isHintOpen || isDueOpen) && outcome !== "Failed") lookAfterOthers()
       if (isHintOpen && outcome !== "Failed") {
         isHintOpen = false
         looksForNothing = outcome === "Found" ? 0 : looksForNothing + 1
-        lookAfterOthers()
       }
       if (isDueOpen) {
         isDueOpen = false
@@ -311,7 +319,10 @@ export const make = (options: Options): WorkQueue => {
       if (unsure === undefined) return
       // At the earliest, the store's clock showed this when the look began.
       const lookedMs = nowMs - (monotonicMs(clock) - unsure.lookedMs)
-      if (lookedMs < unsure.dueMs) wake("TimerFired")
+      if (lookedMs < unsure.dueMs) {
+        options.onDue()
+        wake("TimerFired")
+      }
       unsure = undefined
     },
 

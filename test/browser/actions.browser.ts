@@ -73,25 +73,44 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
         await Chromium.visit(page, base + instance("declined"))
         await page.getByRole("button", { name: "Retry…" }).click()
         await dialog(page).getByText(/Runs again, with the same idempotency key/).waitFor()
+        // The booking that is stuck began in another way.
+        assert.strictEqual(await dialog(page).getByText(/may block as well/).count(), 0)
+        assert.strictEqual(await dialog(page).locator(".danger").count(), 0)
         await dialog(page).getByLabel("Reason").fill("the bank is back")
         await dialog(page).getByRole("button", { name: "Retry" }).click()
         await dialog(page).waitFor({ state: "detached" })
+        await page.getByText("The retry of declined is accepted: it continues when a process takes it").waitFor()
         await page.goto(`${base}#/audit-log`)
         await page.getByText("reason: the bank is back").waitFor()
       })
       const { admin } = yield* Lobby
       const [last] = (yield* admin.listActions()).actions
       assert.deepInclude(last!, { actor: "ada", action: "retry", target: "declined", outcome: "done" })
+      assert.match(last!.details, /^from event: \d+; removed events: \d+ to \d+; reason: the bank is back$/)
+    }))
+
+  it.effect("before all that match are retried, it is shown what runs again", () =>
+    operating(async (page, base) => {
+      await Chromium.visit(page, `${base}#/instances?status=Failed&name=Booking`)
+      await page.locator("summary", { hasText: "Act on all" }).click()
+      await page.getByRole("button", { name: "Retry" }).click()
+      await dialog(page).getByText(/Runs again, with the same idempotency key: \d+ calls? of Charge/).waitFor()
     }))
 
   it.effect("a blocked one continues from an event that the code of today decides", () =>
     operating(async (page, base) => {
+      await Chromium.visit(page, `${base}#/definitions`)
+      await page.locator("a.badge.red", { hasText: /^1$/ }).and(page.locator("[href*=Blocked]")).click()
+      await page.locator("summary", { hasText: "Act on all 1…" }).waitFor()
       await Chromium.visit(page, base + instance("stuck"))
       await page.getByText(/history has activity "Check"/).first().waitFor()
+      await page.getByText(/build original, which tried last, cannot continue it\. No other build runs now\./).waitFor()
+      await page.getByText("No other instance of Booking 1.0.0 is blocked.").waitFor()
       await page.getByRole("button", { name: "Retry from an event…" }).click()
       await dialog(page).getByLabel("From event").fill("1")
-      await dialog(page).getByText(/Forgotten, although it may have had its effect/).waitFor()
-      await dialog(page).getByRole("button", { name: "Retry" }).click()
+      await dialog(page).getByText(/Runs a second time, if the code still calls it; what it did .* stays done: Check/)
+        .waitFor()
+      await dialog(page).locator("button.danger", { hasText: "Retry" }).click()
       await hasStatus(page, "Completed")
     }))
 
@@ -164,7 +183,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
       yield* Effect.forEach(Array.from({ length: 12 }, (_, n) => n), (n) => book(`many-${n}`))
       yield* operating(async (page, base) => {
         await Chromium.visit(page, `${base}#/instances?idPrefix=many-`)
-        await page.locator("summary", { hasText: "All that match" }).click()
+        await page.locator("summary", { hasText: "Act on all" }).click()
         await page.getByRole("button", { name: "Terminate" }).click()
         await dialog(page).getByText("12 instances").first().waitFor()
         await dialog(page).getByLabel(/^Type 12/).fill("12")
@@ -269,6 +288,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("actions in
   it.effect("keys are enough: to the content, into a dialog, out of it, back to where one was", () =>
     operating(async (page, base) => {
       await Chromium.visit(page, base + instance("done"))
+      await page.getByText(/^done completed .* ago\.$/).waitFor()
       await page.keyboard.press("Tab")
       assert.match(await page.evaluate<string>("document.activeElement.textContent"), /^Skip/)
       const opener = page.locator("summary", { hasText: /^Actions/ }).first()

@@ -29,7 +29,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "5 minutes" })("an instanc
         await log.getByText("<img src=x>").waitFor()
         await page.getByRole("button", { name: "Hide payloads" }).click()
         await page.getByText(/^Payloads are hidden/).waitFor()
-        await page.getByRole("button", { name: "Hide payloads" }).click()
+        await page.getByRole("button", { name: "Payloads hidden" }).click()
       })
     }))
 

@@ -10,8 +10,6 @@ import * as PgServer from "../utils/PgServer.ts"
 
 const conversations = 40
 const kills = 6
-/** `workerConcurrency` of the program. */
-const slots = 8
 /** Calls of tools in a conversation. */
 const tools = 3
 
@@ -30,6 +28,8 @@ const script = ({ messages }: ModelServer.ModelRequest): ModelServer.Answer => {
     : { text: `${messages[0]!.content}: ${noted}` }
 }
 
+const keyOf = ({ messages }: ModelServer.ModelRequest) => `${messages[0]!.content}: ${messages.length}`
+
 it.live(
   "agents killed in the middle of calls: an answer that is recorded costs no second call, and each tool has one effect",
   () =>
@@ -47,18 +47,34 @@ it.live(
       yield* Effect.forEach(ids, (instanceId) => client.start(Talk, { instanceId, payload: instanceId }), {
         concurrency: "unbounded"
       })
+      /** What a kill may interrupt: calls and runs of tools whose outcome is not recorded. */
+      const unrecorded = Effect.gen(function*() {
+        const [recorded] = yield* sql<{ calls: number; tools: number }>(
+          `SELECT count(*) FILTER (WHERE s.event_data LIKE '%"Assistant"%')::int AS calls,
+             count(*) FILTER (WHERE s.event_data NOT LIKE '%"Assistant"%')::int AS tools
+           FROM history e JOIN history s ON s.instance_id = e.instance_id AND s.execution_id = e.execution_id
+             AND s.event_id = (e.event_data::json->>'source_event_id')::bigint
+           WHERE e.event_type = 'ActivityCompleted'`
+        )
+        const [begun] = yield* sql<{ tools: number }>(`SELECT count(DISTINCT key)::int AS tools FROM runs`)
+        const calls = new Set(model.requests.map(keyOf)).size
+        return { calls: calls - recorded!.calls, tools: begun!.tools - recorded!.tools }
+      })
+      let interrupted = { calls: 0, tools: 0 }
       for (let kill = 1; kill <= kills; kill++) {
         const at = Math.floor(conversations * allowed * kill / (kills + 1))
         yield* Effect.repeat(Effect.andThen(Effect.sleep("5 millis"), Effect.sync(() => model.requests.length)), {
           until: (requests) => requests >= at
         })
         yield* victim.kill
+        const { calls, tools } = yield* unrecorded
+        interrupted = { calls: interrupted.calls + calls, tools: interrupted.tools + tools }
         // One may have all the work: each is killed in its turn.
         victim = survivor
         survivor = yield* worker
         yield* survivor.printed("ready")
       }
-      const results = yield* Effect.forEach(ids, (id) => client.wait(Talk, id, { timeout: "60 seconds" }), {
+      const results = yield* Effect.forEach(ids, (id) => client.wait(Talk, id, { timeout: "4 minutes" }), {
         concurrency: "unbounded"
       })
       assert.deepStrictEqual(results, ids.map(() => [`spent ${allowed}`]))
@@ -66,15 +82,23 @@ it.live(
       assert.deepStrictEqual(spent.map((one) => one._tag === "Some" ? one.value.calls : 0), ids.map(() => allowed))
 
       const again = model.requests.length - conversations * allowed
-      assert.isAtMost(again, kills * slots, "only calls under way at a kill are made again")
+      assert.isAtMost(again, interrupted.calls, "only calls under way at a kill are made again")
       assert.isAbove(again, 0, "no kill interrupted a call: the test showed nothing")
 
       const [effects] = yield* sql(
         `SELECT count(*)::int AS count, count(DISTINCT (instance_id, note))::int AS notes FROM effects`
       )
       assert.deepStrictEqual(effects, { count: conversations * tools, notes: conversations * tools })
+      // A conversation continues when an answer is recorded.
+      const asked = new Map<string, number>()
+      for (const { messages } of model.requests) {
+        const talk = messages[0]!.content
+        assert.isAtLeast(messages.length, asked.get(talk) ?? 0, "an answer that is recorded costs no second call")
+        asked.set(talk, messages.length)
+      }
+
       const [runs] = yield* sql<{ count: number }>(`SELECT count(*)::int AS count FROM runs`)
-      assert.isAtMost(runs!.count, conversations * tools + kills * slots)
+      assert.isAtMost(runs!.count, conversations * tools + interrupted.tools)
       console.log(`${kills} kills: ${again} calls and ${runs!.count - conversations * tools} tools ran again`)
     })).pipe(Effect.provide(layer))
 )

@@ -57,7 +57,7 @@ it.live(
         yield* victim.printed("ready")
       }
       yield* Fiber.join(sending)
-      yield* Effect.forEach(ids, (id) => client.wait(CountTo, id, { timeout: "60 seconds" }), {
+      yield* Effect.forEach(ids, (id) => client.wait(CountTo, id, { timeout: "4 minutes" }), {
         concurrency: "unbounded"
       })
       for (const id of ids) {

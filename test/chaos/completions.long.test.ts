@@ -94,6 +94,5 @@ it.live(
       }
       assert.strictEqual(killed, kills)
       console.log(`${seen.size} tokens for ${calls.length} calls, ${taken.size} answers were known to be taken at once`)
-    }).pipe(Effect.scoped, Effect.provide(PgServer.layer)),
-  { timeout: 300_000 }
+    }).pipe(Effect.scoped, Effect.provide(PgServer.layer))
 )

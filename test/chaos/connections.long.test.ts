@@ -54,7 +54,7 @@ describe("One process", () => {
           }))
           const results = yield* Effect.forEach(
             ids,
-            (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "100 seconds" }),
+            (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "4 minutes" }),
             { concurrency: "unbounded" }
           )
           assert.deepStrictEqual(results, ids.map((_, i) => i + 5))

@@ -58,7 +58,7 @@ describe("Two processes", () => {
           yield* startAll
           const results = yield* Effect.forEach(
             ids,
-            (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "60 seconds" }),
+            (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "4 minutes" }),
             { concurrency: "unbounded" }
           )
           assert.deepStrictEqual(results, ids.map((_, i) => i + 5))

@@ -51,12 +51,12 @@ describe("Workers and callers that are killed", () => {
         // The newest are kept; asked again, they have the same answers.
         const last = questions.slice(-perRound)
         for (const requestId of last) {
-          const again = yield* client.request(Draw, "office", requestId, { requestId, timeout: "30 seconds" })
+          const again = yield* client.request(Draw, "office", requestId, { requestId, timeout: "4 minutes" })
           answers.get(requestId)!.add(String(again))
         }
         assert.deepStrictEqual([...answers].filter(([, seen]) => seen.size !== 1), [])
         yield* client.send(Close, "office")
-        const given = yield* client.wait(Office, "office", { timeout: "60 seconds" })
+        const given = yield* client.wait(Office, "office", { timeout: "4 minutes" })
         assert.strictEqual(given, questions.length)
         const numbers = [...answers.values()].map(([number]) => Number(number)).sort((a, b) => a - b)
         assert.deepStrictEqual(numbers, questions.map((_, i) => i + 1))

@@ -34,7 +34,7 @@ describe("Signals that start their instances", () => {
         const ids = [...new Set(sent.map(([id]) => id))]
         assert.lengthOf(ids, 20)
         for (const id of ids) yield* client.send(Item, id, "close")
-        const all = yield* Effect.forEach(ids, (id) => client.wait(Collect, id, { timeout: "30 seconds" }), {
+        const all = yield* Effect.forEach(ids, (id) => client.wait(Collect, id, { timeout: "4 minutes" }), {
           concurrency: "unbounded"
         })
         const received = all.flatMap((items, i) => items.map((item) => `${ids[i]}=${item}`))

@@ -89,6 +89,5 @@ it.live(
           Layer.provide(Logger.layer([]))
         ))
       )
-    }),
-  180_000
+    })
 )

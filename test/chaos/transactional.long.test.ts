@@ -109,5 +109,5 @@ it.live(
         } runs, ${kills} kills, ${starts} starts, ${cuts} cuts: ${expected} effects and results`
       )
     }).pipe(Effect.scoped, Effect.provide(PgServer.layer)),
-  { timeout: 180_000 + runs * 300 }
+  { timeout: 600_000 + runs * 300 }
 )

@@ -85,7 +85,8 @@ it.live("retry: a dry run says how many there are and changes nothing; children 
       done: 0,
       refused: [],
       dryRun: true,
-      first: ["order-10", "order-11", "order-12"]
+      first: ["order-10", "order-11", "order-12"],
+      plan: { looked: 3, refused: 0, again: [], forgotten: [], warnings: [] }
     })
     assert.strictEqual((yield* run("retry --name Charge --dry-run")).stdout, "no instances match\n")
     const named = yield* run("retry order-11 order-10 order-11 nope --dry-run")

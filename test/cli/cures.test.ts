@@ -65,11 +65,15 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           dryRun: true,
           instances: [
             { instanceId: "trip-1", from: 1, removed: [2, 4], again: [], forgotten: [{ name: "Charge", eventId: 2 }] }
-          ]
+          ],
+          warnings: []
         })
         assert.strictEqual((yield* client.status("trip-1"))._tag, "Failed")
         const retried = yield* on("retry trip-1 --reason bank")
-        assert.deepStrictEqual([retried.exitCode, retried.stdout], [0, "trip-1 runs again\n"])
+        assert.deepStrictEqual([retried.exitCode, retried.stdout], [
+          0,
+          "retried trip-1: it continues when a process takes it\n"
+        ])
         assert.strictEqual(yield* client.wait(Book, "trip-1"), "paid")
         assert.lengthOf(bank.keys, 2)
         assert.strictEqual(bank.keys[0], bank.keys[1])
@@ -144,8 +148,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           assert.deepInclude(JSON.parse(retried.stdout), { dryRun: false })
           assert.strictEqual(yield* client.wait(Book, "trip-2"), "reserved")
         }).pipe(Effect.provide(application(url, "two", () => Effect.as(Reserve.execute(), "reserved"))))
-      }),
-    30_000
+      })
   )
 
   it.effect("an interrupted instance is shown while it cleans up, and can be terminated then", () =>
@@ -249,4 +252,79 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         assert.include(late.stderr, "instance trip-4 has ended")
       }).pipe(Effect.provide(application(url, "two", () => Effect.map(Foreign.wait, String))))
     }))
+
+  it.effect(
+    "a dry run of a retry says what would happen twice, and that the build that runs could not continue others",
+    () =>
+      Effect.gen(function*() {
+        const { url } = yield* PgServer.PgServer
+        const on = (args: string) => Cli.run(`${args} --url ${url}`)
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          bank.declines = false
+          yield* client.start(Book, { instanceId: "deploy-0" })
+          yield* waitUntil(Effect.map(on("show deploy-0"), ({ stdout }) => stdout.includes("timer")))
+          bank.declines = true
+          yield* Effect.exit(client.execute(Book, { instanceId: "deploy-1" }))
+          yield* Effect.exit(client.execute(Book, { instanceId: "deploy-2" }))
+          // Nothing that runs could not continue it.
+          assert.deepStrictEqual(JSON.parse((yield* on("retry deploy-1 --dry-run --json")).stdout).warnings, [])
+        }).pipe(
+          Effect.provide(
+            application(url, "1.0", () => Effect.andThen(Charge.execute(), Effect.as(Effect.sleep(3000), "")))
+          )
+        )
+        const warning = "1 instance of Book 1.0.0 is blocked: build 2.0, which runs now, could not continue it."
+        const alike = (whom: string) =>
+          `${warning} ${whom} the same event 2 where it stopped, and may block as well. Ask the developers first.`
+        yield* Effect.gen(function*() {
+          yield* waitUntil(Effect.map(on("list --status blocked"), ({ stdout }) => stdout.includes("deploy-0")))
+          assert.strictEqual(
+            (yield* on("retry deploy-1 --dry-run")).stdout,
+            "would retry deploy-1 from event 2: events 3 to 4 are removed\n" +
+              "  runs again, with the same idempotency key: Charge (event 2)\n" +
+              `  warning: ${alike("This one has")}\n`
+          )
+          // The code that runs decides what follows: no event that it could not continue stays.
+          assert.strictEqual(
+            (yield* on("retry deploy-1 --from 1 --dry-run")).stdout,
+            "would retry deploy-1 from event 1: events 2 to 4 are removed\n" +
+              "  runs a second time, with a new idempotency key, if the code still calls it; what it did the first time " +
+              "stays done: Charge (event 2)\n"
+          )
+          assert.strictEqual(
+            (yield* on("retry deploy-0 --dry-run")).stdout.split("\n")[1],
+            "  warning: deploy-0 is blocked at an event that stays: build 2.0, which runs now, could not continue it, and " +
+              "may block it again."
+          )
+          assert.strictEqual(
+            (yield* on("retry --id-prefix deploy --status failed --dry-run")).stdout,
+            "would retry 2 instances: deploy-1, deploy-2\n" +
+              "  runs again, with the same idempotency key: 2 calls of Charge\n" +
+              `  warning: ${alike("2 of these have")}\n`
+          )
+          const asked = yield* Cli.run(`retry --id-prefix deploy --status failed --url ${url}`, {
+            terminal: 120,
+            typed: () => Promise.resolve("n")
+          })
+          assert.include(asked.stderr, `2 calls of Charge\n  warning: ${alike("2 of these have")}`)
+          const { plan } = JSON.parse((yield* on("retry --id-prefix deploy --dry-run --json")).stdout)
+          assert.deepInclude(plan, { looked: 3, refused: 0, again: [{ name: "Charge", calls: 2 }], forgotten: [] })
+          assert.lengthOf(plan.warnings, 2)
+          // This code has begun it: its event 2 is another one.
+          yield* Effect.exit((yield* Client.Client).execute(Book, { instanceId: "deploy-3" }))
+          assert.deepStrictEqual(JSON.parse((yield* on("retry deploy-3 --dry-run --json")).stdout).warnings, [])
+          const mixed = JSON.parse((yield* on("retry --id-prefix deploy --status failed --dry-run --json")).stdout)
+          assert.deepStrictEqual(mixed.plan.warnings, [alike("2 of these have")])
+        }).pipe(
+          Effect.provide(
+            application(url, "2.0", () => Effect.andThen(Reserve.execute(), Effect.as(Charge.execute(), "")))
+          )
+        )
+        // No process runs that could block it.
+        assert.deepStrictEqual(JSON.parse((yield* on("retry deploy-1 --dry-run --json")).stdout).warnings, [])
+        assert.strictEqual((yield* on("delete --id-prefix deploy --status failed --yes")).exitCode, 0)
+        assert.strictEqual((yield* on("delete deploy-0 --force --yes")).exitCode, 0)
+      })
+  )
 })

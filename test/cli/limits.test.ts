@@ -196,6 +196,7 @@ it.live("status says how many activities and starts wait for limits", () =>
       const client = yield* Client.Client
       yield* client.start(Import, { instanceId: "a" })
       yield* client.start(Import, { instanceId: "b" })
+      yield* client.start(Import, { instanceId: "c" })
       yield* client.start(Import, { instanceId: "later", delay: "1 hour" })
     })).pipe(Effect.provide(Layer.provide(Client.layer, PrismaProvider.layer({ url }))))
     yield* Cli.run("limits set Import --kind orchestration --concurrency 1", { env: { DATABASE_URL: url } })

@@ -68,6 +68,17 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       yield* run("resume --tag gpu")
     }))
 
+  it.effect("status: what is paused and not served needs both", () =>
+    Effect.gen(function*() {
+      yield* run("pause --all")
+      const { stderr } = yield* run("status")
+      assert.include(
+        stderr,
+        "Booking 2.0.0 (paused: resume --all; no living process serves it: see processes), Trip 1.0.0 (paused: resume --all)"
+      )
+      yield* run("resume --all")
+    }))
+
   it.effect("queues and top: work that is paused is marked, although processes serve it", () =>
     Effect.gen(function*() {
       yield* run("pause --orchestration Trip")
@@ -124,5 +135,22 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       const { instances: [found, again] } = JSON.parse((yield* run("list --retrying --order oldest --json")).stdout)
       assert.deepInclude(found.retrying, { activity: null, tryNumber: 1, deliveries: 2, error: null })
       assert.deepInclude(again.retrying, { activity: "Charge", tryNumber: 2, deliveries: 1, error: "\"declined\"" })
+    }))
+
+  it.effect("interrupt, terminate: they say that no living process could end the instance", () =>
+    Effect.gen(function*() {
+      const interrupted = yield* run("interrupt Booking2 --deadline 5s")
+      assert.strictEqual(
+        interrupted.stdout,
+        "interrupted Booking2: it cleans up, and then it is Cancelled; it is terminated after 5s. No living " +
+          "process serves Booking 2.0.0: both wait for one\n"
+      )
+      const terminated = yield* run("terminate Booking2")
+      assert.strictEqual(
+        terminated.stdout,
+        "terminated Booking2: it is Cancelled at its next turn, without clean-up. No living process serves Booking " +
+          "2.0.0: that waits for one; \"delete --force\" removes it now\n"
+      )
+      assert.notInclude((yield* run("terminate Order2")).stdout, "serves")
     }))
 })

@@ -152,6 +152,51 @@ it.layer(Shop.layer, { excludeTestServices: true })("Dashboard", (it) => {
       )
     }))
 
+  it.effect("what is blocked is counted by definition and found by its text; what is tried again is named", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Shop.Shop
+      const { as } = yield* opened()
+      const page = yield* as("read")
+      yield* sql(
+        `INSERT INTO blocked_instances
+           (instance_id, execution_id, last_event_id, reason, problem, event_id, build, since, tried_at, tries)
+         VALUES ('order-4', 1, 1000, 'HistoryDiffers', 'the code asks for Insure', 2, 'b7', now(), now(), 1);
+         INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, attempt_count)
+         VALUES ('{"ActivityExecute":{"name":"Charge"}}', now() + interval '1 hour', now(), 'order-4', 1, 2, 2)`
+      )
+      yield* Effect.gen(function*() {
+        const order = (yield* page.read.definitions({})).find(({ name }) => name === "Order")!
+        assert.deepInclude(order.versions[0]!, { version: "1.0.0", running: 1, blocked: 1 })
+        const found = yield* page.read.instances({ query: { error: "insure" } })
+        assert.deepStrictEqual(found.instances.map(({ instanceId, retry }) => [instanceId, retry]), [["order-4", null]])
+        const { instances: [tries] } = yield* page.read.instances({ query: { retrying: "true" } })
+        assert.deepInclude(tries!.retry, { activity: "Charge", error: null, isRunning: false })
+      }).pipe(
+        Effect.ensuring(sql(
+          "DELETE FROM blocked_instances; DELETE FROM worker_queue WHERE instance_id = 'order-4'"
+        ))
+      )
+    }))
+
+  it.effect("the overview shows an action at once", () =>
+    Effect.gen(function*() {
+      const { as } = yield* opened()
+      const page = yield* as("operate")
+      const target = { kind: "orchestration", name: "Nothing", version: null } as const
+      // The first one may be of before: the second one has just been read.
+      const items = yield* (yield* page.read.live({})).pipe(
+        Stream.mapEffect((item, at) =>
+          Effect.as(at === 1 ? page.operate.pause({ payload: { target } }) : Effect.void, item)
+        ),
+        Stream.take(4),
+        Stream.runCollect
+      )
+      yield* page.operate.resume({ payload: { target } })
+      assert.deepStrictEqual(items.map(({ pauses }) => pauses.length), [0, 0, 1, 1])
+      const pause = (at: number) => items[at]!.nowMs - items[at - 1]!.nowMs
+      assert.isBelow(pause(2), 0.75 * pause(3), "a reading without an action comes after two seconds")
+    }))
+
   it.effect("acts, and leaves a row for each action, refused ones included", () =>
     Effect.gen(function*() {
       const { as, client } = yield* opened(known)
@@ -197,6 +242,14 @@ it.layer(Shop.layer, { excludeTestServices: true })("Dashboard", (it) => {
         plan.instances.map(({ again }) => again.map(({ name }) => name)),
         [["Charge"]]
       )
+      assert.deepStrictEqual(plan.warnings, [])
+      const planOfMany = yield* page.operate.bulk({
+        payload: { action: "retry", dryRun: true, search: { idPrefix: "order-2", status: "Failed" } }
+      }).pipe(Stream.unwrap, Stream.runLast, Effect.map(Option.getOrThrow))
+      assert.deepInclude(planOfMany, {
+        done: 1,
+        retry: { looked: 1, refused: 0, again: [{ name: "Charge", calls: 1 }], forgotten: [], warnings: [] }
+      })
       yield* page.operate.fork({ payload: { instanceId: "order-2", atEvent: 1, newId: "order-2-again" } })
       yield* page.operate.terminate({ payload: { instanceId: "order-9", reason: "test" } })
       const dead = (yield* page.read.tasks({ query: { status: "Dead" } })).tasks.map(({ taskId }) => taskId)

@@ -113,7 +113,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("an instance at work in 
       const { as, page } = yield* openedDesk
       const session = yield* page.read.session({})
       assert.deepStrictEqual(session.requests.map(({ name, payload }) => [name, payload !== null]), [["Price", true]])
-      const ask = (payload: Schema.Json, name = "Price", timeoutMs = 20_000) =>
+      const ask = (payload: Schema.Json, name = "Price", timeoutMs = 60_000) =>
         page.operate.request({ payload: { instanceId: "desk", name, payload, timeoutMs } })
       assert.deepInclude(yield* ask({ room: 7 }), {
         outcome: "Answered",

@@ -115,8 +115,8 @@ describe("imports of the examples:", () => {
     )
   })
 
-  it("README.md lists every entry point with its exports", () => {
-    const [, section] = Docs.read("README.md").split("\n## Entry points\n")
+  it("docs/architecture.md lists every entry point with its exports", () => {
+    const [, section] = Docs.read("docs/architecture.md").split("\n## Entry points\n")
     const rows = [...section!.split("\n## ")[0]!.matchAll(/^- `(duroxide-prisma[^`]*)`[^:]*: ([^]*?)(?=\n- |\n$)/gm)]
       .map(([, entry, names]) => [entry!, [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!)] as const)
     assert.deepStrictEqual(

@@ -236,7 +236,7 @@ describe("docs/versions.md", () => {
     }).pipe(Effect.provide(TestRuntime.layer(onlyWithSlowParcels(did))))
   })
 
-  it.effect("safe changes in place: code after the point all instances reached, names, logs, status texts, durations", () =>
+  it.effect("safe changes in place: code after the point all instances reached, names, logs, custom statuses, durations", () =>
     Effect.gen(function*() {
       yield* start("1")
       const renamed = Fulfil1.toLayer(Effect.fn(function*({ cents, id }) {

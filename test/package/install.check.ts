@@ -10,13 +10,16 @@ import { inject } from "vitest"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 
+/** As this repository has it. */
+const vite = JSON.parse(Docs.read("package-lock.json")).packages["node_modules/vite"].version
+
 const platform = `${process.platform === "win32" ? "win" : process.platform}-${process.arch}`
 
 /**
  * The oldest supported version of each line, and the newest of the last; `runs` is how README runs the program there.
  */
 const versions = [
-  { node: "20.19.0", npm: "10.8.2", runs: "npx --yes tsx welcome.ts", vitest: 1 },
+  { node: "20.19.0", npm: "10.8.2", runs: "npm install --save-dev tsx\nnode --import tsx welcome.ts", vitest: 1 },
   { node: "22.18.0", npm: "10.9.3", runs: "node welcome.ts", vitest: 0 },
   { node: "24.21.0", npm: "11.16.0", runs: "node welcome.ts", vitest: 0 }
 ]
@@ -70,11 +73,15 @@ describe.concurrent("install", () => {
       await sh(prepare!)
       await made.write("welcome.ts", program!.code)
       assert.include(ways, runs)
-      assert.deepStrictEqual(Packed.printed(await sh(runs)), Packed.printed(prints))
+      const lines = runs.split("\n")
+      await sh(lines.slice(0, -1).join("\n"))
+      assert.deepStrictEqual(Packed.printed(await sh(lines.at(-1)!)), Packed.printed(prints))
       assert.match(await sh("npx 'duroxide-prisma' --version"), /^duroxide-prisma v\d/)
       const ignored = await sh("git init -q . && git status --short --porcelain")
       assert.notInclude(ignored, ".duroxide")
 
+      // vitest takes the newest vite, which once needed a package that no registry had.
+      if (vitest === 0) await sh(`npm pkg set overrides.vite=${vite}`)
       await made.write("welcome.test.mjs", nodeTest!.code)
       await made.write("vitest/welcome.test.mjs", vitestTest)
       const installed = await sh(`(${vitests[vitest]}) 2>&1`)

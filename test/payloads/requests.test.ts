@@ -122,7 +122,7 @@ describe("Encrypted requests and starts", () => {
       const { sql, url } = yield* PgServer.database
       const ask = Effect.flatMap(
         Client.Client,
-        (client) => client.request(Ask, "desk", guest, { requestId: "q", timeout: "10 seconds" })
+        (client) => client.request(Ask, "desk", guest, { requestId: "q", timeout: "2 minutes" })
       )
       yield* Effect.gen(function*() {
         const client = yield* Client.Client

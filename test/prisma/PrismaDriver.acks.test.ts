@@ -22,7 +22,11 @@ describe("ackOrchestrationItems:", () => {
         Effect.map(Effect.timed(effect), ([took]) => Duration.toMillis(took))
       const cancelling: Array<number> = []
       const deleting: Array<number> = []
-      for (const instanceId of ["a", "b", "c"]) {
+      // 6 to 10 times as long, including the round trip; more than 100 times if each is compared with each.
+      const isLinear = () => Math.min(...cancelling) < 40 * Math.min(...deleting)
+      // On a starved machine it takes some rounds until neither is interrupted.
+      for (let round = 1; round <= 3 || (round <= 15 && !isLinear()); round++) {
+        const instanceId = `round ${round}`
         const { lockToken } = yield* Test.claimed(driver, instanceId)
         const timers = Array.from({ length: 10_000 }, (_, id) => timer(instanceId, id))
         yield* driver.enqueueForOrchestrator(timers.map((workItem) => ({
@@ -37,8 +41,7 @@ describe("ackOrchestrationItems:", () => {
         assert.lengthOf(yield* left, 5000)
         deleting.push(yield* timed(sql("DELETE FROM orchestrator_queue WHERE instance_id = $1", [instanceId])))
       }
-      // 6 to 10 times as long, including the round trip; more than 100 times if each is compared with each.
-      assert.isBelow(Math.min(...cancelling), 40 * Math.min(...deleting))
+      assert.isTrue(isLinear(), JSON.stringify({ cancelling, deleting }))
     }))
 
   it.effect("leaves messages after the start of the next execution, for the processes that serve it", () =>
@@ -316,7 +319,7 @@ describe("ackOrchestrationItems:", () => {
       assert.deepStrictEqual(yield* pinned, [{ x: 2, y: 0, z: 0 }])
     }))
 
-  it.effect("counts the version of the status text once per turn that sets or clears it", () =>
+  it.effect("counts the version of the custom status once per turn that sets or clears it", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const ack = (changes: object) =>

@@ -45,6 +45,25 @@ describe("claims:", () => {
       assert.strictEqual((yield* Test.claimOne(test.driver)).instanceId, "a")
     }))
 
+  it.live("a claim that passes over such an instance says so, whatever else it has found", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const other = yield* session(test)
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
+      yield* other("SELECT pg_advisory_xact_lock(hashtext('a'))")
+      const claim = Effect.gen(function*() {
+        let held = 0
+        const onHeld = () => void held++
+        const options = { limit: 10, lockTimeoutMs: 30_000, versions: null, orphans: true, onHeld }
+        const claimed = yield* test.driver.fetchOrchestrationItems(options)
+        return [...claimed.map(({ instanceId }) => instanceId), held]
+      })
+      assert.deepStrictEqual(yield* claim, ["b", 1])
+      assert.deepStrictEqual(yield* claim, [1])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* claim, ["a", 0])
+    }))
+
   it.live("the advisory lock that Rust takes on the hash of the id keeps an instance from being claimed", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
@@ -310,8 +329,17 @@ describe("settling:", () => {
           parentInstanceId: ids[(ids.indexOf(instanceId) + 7) % 40]!
         })
       )
-      const answers = yield* times(4, (i) => driver.ackOrchestrationItems(i % 2 === 0 ? turns : turns.toReversed()))
-      assert.strictEqual(answers.flat().filter((answer) => answer === "Done").length, 40)
+      // On a slow machine one may wait longer than `lock_timeout`, which a deadlock does not need.
+      const hasWaitedTooLong = ({ reason }: ProviderError) =>
+        reason._tag === "Contention" && reason.sqlState === "55P03"
+      const answers = yield* times(4, (i) =>
+        Effect.retry(driver.ackOrchestrationItems(i % 2 === 0 ? turns : turns.toReversed()), {
+          while: hasWaitedTooLong
+        }))
+      const done = answers.flat().filter((answer) =>
+        answer === "Done"
+      )
+      assert.lengthOf(done, 40)
       assert.lengthOf(yield* sql("SELECT FROM worker_queue"), 0)
     }))
 })

@@ -209,7 +209,6 @@ describe("SqlFault: a server that speaks German", () => {
         assert.deepStrictEqual(yield* database.query("test", call), [{ one: "1" }])
         // It did speak German.
         assert.include(yield* log, "FEHLER:  storniere Anfrage")
-      })),
-    60_000
+      }))
   )
 })

@@ -69,7 +69,7 @@ const inPrisma: Transact = (url, body) =>
     return yield* Effect.exit(Effect.tryPromise(() =>
       prisma.$transaction(
         (tx) => body({ connection: tx, run: (sql) => tx.$executeRaw(Prisma.raw(sql)) }),
-        { timeout: 20_000 }
+        { timeout: 120_000 }
       )
     ))
   }).pipe(Effect.scoped)

@@ -86,7 +86,8 @@ const insert = (sql: Run, table: string, row: object) =>
     [JSON.stringify(row)]
   )
 
-const inTime = Effect.timeout("5 seconds")
+/** Well before the fallback poll. */
+const inTime = Effect.timeout("2 minutes")
 
 it.live("adopt: what was queued before runs as what is queued after", () =>
   Effect.gen(function*() {

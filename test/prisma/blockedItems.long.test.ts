@@ -230,7 +230,7 @@ it.layer(App.layer(RuntimeLive, { runtime: { orchestrationConcurrency: 2 } }), {
         }
         for (const id of held) yield* client.start(Starts, { instanceId: `starts ${id}`, payload: id })
         for (const id of ["a", "b", "c"]) {
-          assert.strictEqual(yield* client.execute(Ends, { instanceId: id, timeout: "15 seconds" }), "ended")
+          assert.strictEqual(yield* client.execute(Ends, { instanceId: id, timeout: "2 minutes" }), "ended")
         }
         // Deliveries that are under way have counted.
         const counted = "SELECT FROM orchestrator_queue WHERE instance_id LIKE 'starts %' AND attempt_count > 1"

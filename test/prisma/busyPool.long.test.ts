@@ -162,7 +162,7 @@ describe("while slow reads keep all connections busy", () => {
       const renewal = { lockToken: claimed!.lockToken, extendForMs: 60_000 }
       assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([renewal]), ["Done"])
       // A statement is given up after 30 seconds.
-      assert.isBelow(performance.now() - begunMs, 15_000)
+      assert.isBelow(performance.now() - begunMs, 25_000)
       assert.lengthOf(
         yield* test.sql("SELECT FROM instance_locks WHERE locked_until > extract(epoch FROM now()) * 1000 + 31000"),
         1

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as ChildProcess from "../utils/childProcess.ts"
+import * as Drivers from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { times } from "../utils/times.ts"
 
@@ -43,14 +44,13 @@ describe("deadlocks:", () => {
         const connections = Math.max(5, Math.min(claimsInFlight, Math.floor(limits!.free / processes)))
 
         // Longer than it takes the server to find a deadlock, which would otherwise end as a lock timeout.
-        const patient = new URL(url)
-        patient.searchParams.set("options", "-c lock_timeout=60000")
+        const patiently = Drivers.patient(url)
 
         const running = yield* Effect.all(
           Array.from({ length: processes }, () =>
             ChildProcess.start(
               "churn",
-              patient.toString(),
+              patiently,
               schema,
               `${seconds}`,
               `${claimsInFlight}`,

@@ -75,8 +75,7 @@ it.effect(
           `${String(result.errorInstance)}\nseed ${result.seed}\n${JSON.stringify(result.counterexample?.[0])}`
         )
       }
-    }),
-  240_000
+    })
 )
 
 describe("limits of orchestrations:", () => {
@@ -112,8 +111,7 @@ describe("limits of orchestrations:", () => {
         assert.isAtMost(mostOfKey, 2)
         const [found] = yield* admin.readLimits({ of: limit, key: null, mostKeys: 1 })
         assert.deepInclude(found, { inUse: 0, waiting: 0 })
-      }),
-    120_000
+      })
   )
 
   it.live(
@@ -136,8 +134,8 @@ describe("limits of orchestrations:", () => {
             yield* end(driver, lockToken)
           }
         }
-        // The one that began at once, and one of each of 21 keys.
-        assert.isAtMost(order.length, 22)
+        // The ten that began at once, and one of each of 21 keys.
+        assert.isAtMost(order.length, 31)
 
         // A claim reads little of what waits.
         const session = yield* PgServer.connect(url)
@@ -152,8 +150,7 @@ describe("limits of orchestrations:", () => {
         )).rows
         yield* query("ROLLBACK")
         assert.isBelow(read!["fetched"]!, 1_000)
-      }),
-    240_000
+      })
   )
 
   it.live("transactions that give slots at once and have not committed leave room for each other", () =>

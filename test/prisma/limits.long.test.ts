@@ -136,10 +136,11 @@ describe("limits:", () => {
     }))
 
   it.live.each<[what: string, most: number, changes: EncodedChanges]>([
-    ["of 1,300", 1300, { total: bound(1300) }],
+    ["of 3,000", 3000, { total: bound(3000) }],
     ["of 100", 100, { total: bound(100) }],
     ["of 40 of each key", 40, { total: bound(1300), eachKey: bound(40) }],
-    ["of 8 of one key", 8, { eachKey: bound(1300), keys: { a: bound(8) } }]
+    ["of 8 of one key", 8, { eachKey: bound(1300), keys: { a: bound(8) } }],
+    ["of 1", 1, { total: bound(1) }]
   ])(
     "transactions that give slots %s at once and have not committed leave room for each other",
     ([, most, changes]) =>
@@ -147,30 +148,86 @@ describe("limits:", () => {
         const { admin, sql, url } = yield* Test.open()
         yield* admin.setLimit({ kind: "activity", name: "Charge", changes, replaces: true })
         const sessions = yield* Effect.forEach(numbers(6), () => PgServer.connect(url))
-        const stores = Effect.fnUntraced(function*(session: (typeof sessions)[number]) {
-          const query = (text: string) => Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
-          yield* query("BEGIN")
+        type Session = (typeof sessions)[number]
+        const query = (session: Session, text: string) =>
+          Effect.promise(() => session.query<{ answers: ReadonlyArray<boolean> }>(text))
+        const stores = Effect.fnUntraced(function*(session: Session, asked: number) {
           const { rows } = yield* query(
-            "SELECT dx_admit_at_once('activity', array_fill('Charge'::text, ARRAY[200]), array_fill('a'::text, ARRAY[200])) AS answers"
+            session,
+            `SELECT dx_admit_at_once(
+              'activity', array_fill('Charge'::text, ARRAY[${asked}]), array_fill('a'::text, ARRAY[${asked}]), 0
+            ) AS answers`
           )
           const admitted = rows[0]!.answers.filter((answer) => answer).length
-          yield* query(`INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
-          SELECT '{}', now(), now(), 'Charge', 'Charge', 'a' FROM generate_series(1, ${admitted})`)
+          yield* query(
+            session,
+            `INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
+            SELECT '{}', now(), now(), 'Charge', 'Charge', 'a' FROM generate_series(1, ${admitted})`
+          )
           return admitted
         })
         let admitted = 0
-        for (let round = 0; round < 10; round++) {
-          const counts = yield* Effect.forEach(sessions, stores)
-          assert.isAtMost(counts.filter((count) => count > 0).length, 4)
+        let atOnce = 0
+        for (let round = 0; round < 12; round++) {
+          const asked = Math.ceil(most / [40, 8, 3][round % 3]!)
+          yield* Effect.forEach(sessions, (session) => query(session, "BEGIN"))
+          const counts = yield* Effect.forEach(sessions, (session) => stores(session, asked))
+          atOnce = Math.max(atOnce, counts.filter((count) => count > 0).length)
+          assert.isAtMost(Math.max(...counts), asked)
+          // What the first statement of its transaction gave is not visible to the others: a second one gives nothing.
+          const again = yield* Effect.forEach(sessions, (session, n) =>
+            counts[n] === 0 ? Effect.succeed(0) : stores(session, asked))
+          assert.deepStrictEqual(
+            again,
+            counts.map(() =>
+              0
+            )
+          )
           admitted += counts.reduce((sum, count) => sum + count, 0)
-          yield* Effect.forEach(sessions, (session) => Effect.promise(() => session.query("COMMIT")))
+          yield* Effect.forEach(sessions, (session) => query(session, "COMMIT"))
         }
+        // Alone, one gives all that is left.
+        admitted += yield* stores(sessions[0]!, most)
         const [row] = yield* sql<{ count: number }>("SELECT count(*)::int AS count FROM worker_queue")
         assert.strictEqual(row!.count, admitted)
-        assert.isAtMost(admitted, most)
-        assert.isAtLeast(admitted, most / 2)
+        assert.strictEqual(admitted, most)
+        if (most > 40) assert.isAtLeast(atOnce, 4)
       })
   )
+
+  it.live("a transaction that can give no slot keeps no lock; one with an old snapshot gives none", () =>
+    Effect.gen(function*() {
+      const { admin, url } = yield* Test.open()
+      const changes = { total: bound(100), keys: { full: bound(1) } }
+      yield* admin.setLimit({ kind: "activity", name: "Charge", changes, replaces: true })
+      const session = yield* PgServer.connect(url)
+      const query = (text: string) => Effect.promise(() => session.query<Record<string, unknown>>(text))
+      const admits = (key: string) =>
+        Effect.map(
+          query(`SELECT dx_admit_at_once('activity', '{Charge}', '{${key}}', 0) AS answers`),
+          ({ rows: [row] }) => row!["answers"]
+        )
+      const locks = Effect.map(
+        query("SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"),
+        ({ rowCount }) => rowCount
+      )
+      yield* query(`INSERT INTO worker_queue (work_item, visible_at, created_at, route, limit_name, limit_key)
+        SELECT '{}', now(), now(), 'Charge', 'Charge', 'full'`)
+      yield* query("BEGIN")
+      assert.deepStrictEqual(yield* admits("full"), [false])
+      assert.strictEqual(yield* locks, 0)
+      // It has given none yet.
+      assert.deepStrictEqual(yield* admits("free"), [true])
+      assert.isAbove((yield* locks)!, 0)
+      assert.deepStrictEqual(yield* admits("free"), [false])
+      yield* query("ROLLBACK")
+      for (const level of ["REPEATABLE READ", "SERIALIZABLE"]) {
+        yield* query(`BEGIN ISOLATION LEVEL ${level}`)
+        assert.deepStrictEqual(yield* admits("free"), [false])
+        assert.strictEqual(yield* locks, 0)
+        yield* query("ROLLBACK")
+      }
+    }))
 
   it.live(
     "one activity of a key comes after one of each other key, however many of these wait",

@@ -33,5 +33,5 @@ describe("dx_start_orchestrations", () => {
       const many = yield* durationOf(4_000)
       // A loop over all of them for each would make it 64.
       assert.isBelow(many / few, 24)
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 })

@@ -68,7 +68,7 @@ describe("Processes on one database:", () => {
       assert.deepStrictEqual([fetchOrchestrationItems, fetchWorkItems], [0, 0])
       const other = yield* start(url)
       assert.isTrue(yield* other.admin.resume(PauseTarget.Everything()))
-      assert.strictEqual(yield* process.client.wait(Doubled, "a", { timeout: "10 seconds" }), 8)
+      assert.strictEqual(yield* process.client.wait(Doubled, "a", { timeout: "2 minutes" }), 8)
     }).pipe(Effect.provide(PgServer.layer)))
 
   it.live("a process that runs learns of a pause and of its end at once", () =>
@@ -97,7 +97,7 @@ describe("Processes on one database:", () => {
       for (const n of [1, 2, 3]) assert.strictEqual((yield* two.client.status(`a${n}`))._tag, "Running")
       yield* two.admin.resume(PauseTarget.Orchestration({ name: "Doubled" }))
       for (const n of [1, 2, 3]) {
-        assert.strictEqual(yield* one.client.wait(Doubled, `a${n}`, { timeout: "10 seconds" }), 2 * n)
+        assert.strictEqual(yield* one.client.wait(Doubled, `a${n}`, { timeout: "2 minutes" }), 2 * n)
       }
     }).pipe(Effect.provide(PgServer.layer)))
 
@@ -116,6 +116,6 @@ describe("Processes on one database:", () => {
       yield* Effect.sleep("300 millis")
       assert.strictEqual((yield* two.client.status("a"))._tag, "Running")
       yield* two.admin.resume(PauseTarget.Instance({ instanceId: "a" }))
-      assert.strictEqual(yield* one.client.wait(Sum, "a", { timeout: "10 seconds" }), 42)
+      assert.strictEqual(yield* one.client.wait(Sum, "a", { timeout: "2 minutes" }), 42)
     }).pipe(Effect.provide(PgServer.layer)))
 })

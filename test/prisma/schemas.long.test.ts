@@ -142,15 +142,15 @@ describe("settings of the server and the role", () => {
         const error = yield* Errand.timerError(test)
         assert.strictEqual(error.row, 0)
         // A wrong time zone is off by hours; the clock of a first turn is late by the way of an answer.
-        assert.isAbove(error.due, -20_000)
-        assert.isBelow(error.due, 20_000)
+        assert.isAbove(error.due, -600_000)
+        assert.isBelow(error.due, 600_000)
       }).pipe(Effect.provide(Errand.app("ME", { url, schema: "zoned" })))
 
       const [times] = yield* test.sql<{ age: number }>(
         "SELECT extract(epoch FROM clock_timestamp() - max(created_at))::float AS age FROM zoned.history"
       )
       assert.isAtLeast(times!.age, 0)
-      assert.isBelow(times!.age, 20)
+      assert.isBelow(times!.age, 600)
       assert.lengthOf(yield* test.sql("SELECT FROM elsewhere.history"), 0)
     }))
 })

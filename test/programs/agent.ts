@@ -13,6 +13,7 @@ import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
 import { layerModel } from "./modelServer.js"
+import { shortLocks } from "./shortLocks.js"
 
 export const Assistant = DurableModel.make("Assistant")
 
@@ -63,7 +64,10 @@ const main = (url: string, model: string) => {
     Layer.provide([TalkLive, Assistant.layerHandler, ToolsLive]),
     Layer.provide(layerModel(model)),
     Layer.provide(
-      RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second", workerConcurrency: 8 })
+      RuntimeConfig.layer({
+        ...shortLocks("3 seconds"),
+        workerConcurrency: 8
+      })
     ),
     Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
     Layer.provide(Logger.layer([]))

@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import { shortLocks } from "./shortLocks.ts"
 
 export const Clicks = Signal.make("Clicks", { payload: Schema.Int })
 
@@ -76,7 +77,7 @@ const main = (url: string) => {
   }))
   const App = Runtime.layer({ orchestrations: [CountTo], activities: [Store] }).pipe(
     Layer.provide([CountToLive, StoreLive]),
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+    Layer.provide(RuntimeConfig.layer(shortLocks("1 second"))),
     Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),
     Layer.provide(Logger.layer([]))
   )

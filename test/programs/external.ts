@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import { shortLocks } from "./shortLocks.ts"
 
 export const Approve = External.make("Approve", { success: Schema.Int, expiry: "1 hour" })
 
@@ -44,7 +45,7 @@ const main = (url: string, schema: string) => {
   )
   const App = Runtime.layer({ orchestrations: [Asking], activities: [Approve] }).pipe(
     Layer.provide([AskingLive, ApproveLive]),
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+    Layer.provide(RuntimeConfig.layer(shortLocks("1 second"))),
     Layer.provide(keys),
     Layer.provide(PrismaProvider.layer({ url, schema, migrate: "none" }))
   )

@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import { shortLocks } from "./shortLocks.ts"
 
 export const Call = Activity.make("Call", {
   payload: { tenant: Schema.String, n: Schema.Int },
@@ -39,7 +40,7 @@ const worker = (url: string) => {
   )
   return Runtime.layer({ orchestrations: [Calls], activities: [Call] }).pipe(
     Layer.provide([CallLive, CallsLive]),
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" })),
+    Layer.provide(RuntimeConfig.layer(shortLocks("2 seconds"))),
     Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
     Layer.provide(Logger.layer([]))
   )

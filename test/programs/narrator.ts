@@ -13,6 +13,7 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { appendFileSync, existsSync, readFileSync } from "node:fs"
+import { shortLocks } from "./shortLocks.ts"
 
 export const Words = ProgressStream.make("words", { chunk: Schema.String })
 
@@ -47,8 +48,7 @@ const store = (url: string) => PrismaProvider.layer({ url, migrate: "none" }).pi
 const worker = (url: string) =>
   Runtime.layer({ orchestrations: [Story], activities: [Narrate] }).pipe(
     Layer.provide([StoryLive, NarrateLive]),
-    // The work of a killed process is taken over soon.
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" })),
+    Layer.provide(RuntimeConfig.layer(shortLocks("2 seconds"))),
     Layer.provide(store(url))
   )
 

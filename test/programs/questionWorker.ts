@@ -4,9 +4,10 @@ import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { RuntimeLive } from "./questions.js"
+import { shortLocks } from "./shortLocks.js"
 
 const App = RuntimeLive.pipe(
-  Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+  Layer.provide(RuntimeConfig.layer(shortLocks("1 second"))),
   Layer.provide(PrismaProvider.layer({ url: process.argv[2]!, migrate: "verify" }))
 )
 

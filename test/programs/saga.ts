@@ -11,6 +11,7 @@ import * as Logger from "effect/Logger"
 import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import { shortLocks } from "./shortLocks.ts"
 
 const text = { payload: Schema.String, success: Schema.String }
 
@@ -65,8 +66,7 @@ const handlers = (pool: pg.Pool) =>
 const worker = (url: string) =>
   Runtime.layer({ orchestrations: [Trip, Step], activities: [Book, Undo] }).pipe(
     Layer.provide(handlers(new pg.Pool({ connectionString: url, max: 4 }))),
-    // The work of a killed process is taken over soon.
-    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" })),
+    Layer.provide(RuntimeConfig.layer(shortLocks("2 seconds"))),
     Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
     Layer.provide(Logger.layer([]))
   )

@@ -8,6 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import { shortLocks } from "./shortLocks.ts"
 
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { n: Schema.Int }) {}
 
@@ -54,11 +55,8 @@ const main = (url: string, schema: string) => {
     })))
   const App = Runtime.layer({ orchestrations: [Writing], activities: [Write] }).pipe(
     Layer.provide([WritingLive, WriteLive]),
-    // Short locks: the work of a killed process is taken over within a second.
     Layer.provide(RuntimeConfig.layer({
-      orchestrationLockTimeout: "1 second",
-      workerLockTimeout: "1 second",
-      maxAttempts: 1_000,
+      ...shortLocks("1 second"),
       workerConcurrency: 6
     })),
     Layer.provide(PrismaProvider.layer({ url, schema, migrate: "none" }))

@@ -7,6 +7,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import { shortLocks } from "./shortLocks.js"
 import { FiveSteps, RuntimeLive } from "./steps.js"
 
 interface Options {
@@ -21,9 +22,8 @@ const url = process.argv[2]!
 const { keys, optimisticTurns = true, starts = [] } = JSON.parse(process.argv[3] ?? "{}") as Options
 
 const App = RuntimeLive.pipe(
-  // Short locks: the work of a killed process is taken over within a second.
   Layer.provide(
-    RuntimeConfig.layer({ optimisticTurns, orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })
+    RuntimeConfig.layer({ ...shortLocks("1 second"), optimisticTurns })
   ),
   Layer.merge(Client.layer),
   Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })),

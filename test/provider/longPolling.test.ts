@@ -293,6 +293,47 @@ describe("Long polling: time", () => {
       }
     }))
 
+  it.effect("a timer that falls due while a turn of its instance is under way is found when the turn ends", () =>
+    Effect.gen(function*() {
+      const { worker } = yield* pair
+      yield* worker.startOrchestration(Starts.start("a"))
+      const { lockToken } = (yield* fetchInstance(worker))!
+      yield* worker.enqueueForOrchestrator(message("a", Duration.seconds(10)))
+      const [next] = yield* waiting(1, timed(fetchInstance(worker)))
+      yield* Effect.repeat(pass("1 second"), { times: 15 })
+      assert.isUndefined(next!.pollUnsafe())
+      yield* worker.dropOrchestrationItem(lockToken)
+      yield* settle
+      const [[found, tookMs] = []] = yield* ended([next!])
+      assert.strictEqual(found?.item.instanceId, "a")
+      assert.strictEqual(tookMs, 16_000)
+    }))
+
+  it.effect("a timer that falls due while another process holds its instance is found within the lock and a second", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      // Without a notifier: it receives no hint, and announces none.
+      const deaf = yield* open(store.directly, undefined)
+      yield* worker.startOrchestration(Starts.start("a"))
+      const { lockToken } = (yield* fetchInstance(deaf))!
+      const [next] = yield* waiting(1, timed(fetchInstance(worker)))
+      // Until the worker is quiet.
+      for (let n = 0; n < 4; n++) {
+        yield* pass("25 seconds")
+        yield* deaf.renewOrchestrationItemLock({ lockToken, extendFor: lockTimeout })
+      }
+      store.looks()
+      yield* worker.enqueueForOrchestrator(message("a", Duration.seconds(10)))
+      yield* pass("12 seconds")
+      assert.isUndefined(next!.pollUnsafe())
+      assert.lengthOf(store.looks(), 1)
+      yield* deaf.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: false })
+      yield* pass("30 seconds")
+      const [[found, tookMs] = []] = yield* ended([next!])
+      assert.strictEqual(found?.item.instanceId, "a")
+      assert.isAtMost(tookMs!, 142_000)
+    }))
+
   it.effect("a clock of the process that is fast, or slow, by ten seconds moves no timer", () =>
     Effect.gen(function*() {
       const clock = yield* Clock.Clock

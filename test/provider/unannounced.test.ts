@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Notifier } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -37,6 +38,18 @@ const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.N
   return (hints) => {
     isDead ||= hints.some(({ _tag }) => _tag === "Work")
     return isDead ? Effect.void : announce(hints)
+  }
+}
+
+/** Until the process is said to be dead, and then no more. */
+const mortal = ({ announce, ...notifier }: Notifier.Notifier["Service"]) => {
+  let isDead = false
+  return {
+    notifier: {
+      ...notifier,
+      announce: (hints) => Effect.suspend(() => isDead ? Effect.void : announce(hints))
+    } satisfies Notifier.Notifier["Service"],
+    die: () => void (isDead = true)
   }
 }
 
@@ -121,6 +134,49 @@ describe("Long polling: what no hint announces", () => {
       assert.isAtMost(atMs!, 31_000)
     }))
 
+  it.effect("what a process has stored for later, and not announced, is found when it is due", () =>
+    Effect.gen(function*() {
+      const { connect, sender, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
+      yield* sender.enqueueForWorker(activity(2))
+      assert.isDefined(yield* fetchActivity(mortal))
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
+      yield* pass("3 seconds")
+      // Long after the last look for the locks of a process that has died.
+      const dueMs = (yield* Clock.currentTimeMillis) + 150_000
+      yield* store.directly.enqueueForOrchestrator([row("later", dueMs)])
+      yield* Scope.close(scope, Exit.void)
+      yield* pass("149 seconds")
+      assert.isUndefined(fetch!.pollUnsafe())
+      yield* pass("2 seconds")
+      const [[claimed] = []] = yield* ended([fetch!])
+      assert.strictEqual(claimed?.item.instanceId, "later")
+    }))
+
+  it.effect("a message with a delay, from a process that dies before the store has said its time, is found then", () =>
+    Effect.gen(function*() {
+      const { connect, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const { die, notifier } = mortal(connect("mortal"))
+      const silent = LocalProcess.intercept(
+        store.driver,
+        (call, operation) => operation === "readNextDue" ? Effect.never : call
+      )
+      const sends = yield* Scope.provide(open(silent, notifier), scope)
+      const [fetch] = yield* waiting(1, fetchInstance(worker))
+      yield* pass("1 minute")
+      yield* sends.enqueueForOrchestrator(message("a", Duration.seconds(80)))
+      yield* pass("10 millis")
+      die()
+      yield* Scope.close(scope, Exit.void)
+      yield* pass("79 seconds")
+      assert.isUndefined(fetch!.pollUnsafe())
+      yield* pass("2 seconds")
+      const [claimed] = yield* ended([fetch!])
+      assert.strictEqual(claimed?.item.instanceId, "a")
+    }))
+
   for (const stores of ["a start", "a message", "an activity"] as const) {
     it.effect(`${stores}, stored by a process that died before it announced it, is found`, () =>
       Effect.gen(function*() {
@@ -178,21 +234,16 @@ describe("Long polling: what no hint announces", () => {
     Effect.gen(function*() {
       const { connect, store, worker } = yield* pair
       const scope = yield* Scope.make()
-      let isDead = false
-      const { announce, ...notifier } = connect("mortal")
-      const dying: Notifier.Notifier["Service"] = {
-        ...notifier,
-        announce: (hints) => Effect.suspend(() => isDead ? Effect.void : announce(hints))
-      }
+      const { die, notifier } = mortal(connect("mortal"))
       const never = LocalProcess.intercept(
         store.driver,
         (call, operation) => operation === "startOrchestrations" ? Effect.never : call
       )
-      const mortal = yield* Scope.provide(open(never, dying), scope)
+      const starts = yield* Scope.provide(open(never, notifier), scope)
       const [waits] = yield* waiting(1, timed(fetchInstance(worker)))
       yield* pass("1 minute")
-      yield* waiting(1, mortal.startOrchestration(Starts.start("a")))
-      isDead = true
+      yield* waiting(1, starts.startOrchestration(Starts.start("a")))
+      die()
       yield* Scope.close(scope, Exit.void)
       yield* pass("30 seconds")
       yield* store.directly.enqueueForOrchestrator([row("a")])
@@ -201,7 +252,7 @@ describe("Long polling: what no hint announces", () => {
       assert.strictEqual(claimed?.item.instanceId, "a")
     }))
 
-  it.effect("a notifier that does not answer delays what is stored by a second, once", () =>
+  it.effect("a notifier that does not answer delays what is stored by five seconds, once", () =>
     Effect.gen(function*() {
       const { connect, store } = yield* pair
       const silent = { ...connect("silent"), announce: () => Effect.never }
@@ -220,10 +271,10 @@ describe("Long polling: what no hint announces", () => {
       yield* pass("3 seconds")
       assert.isDefined(yield* fetchActivity(provider))
       const first = yield* Effect.forkChild(timed(provider.startOrchestration(Starts.start("a"))))
-      yield* pass("999 millis")
+      yield* pass("4999 millis")
       assert.isUndefined(first.pollUnsafe())
       yield* pass("1 millis")
-      assert.strictEqual((yield* Fiber.join(first))[1], 1_000)
+      assert.strictEqual((yield* Fiber.join(first))[1], 5_000)
       assert.strictEqual((yield* timed(provider.startOrchestration(Starts.start("b"))))[1], 0)
       const closed = yield* Effect.forkChild(Scope.close(scope, Exit.void))
       yield* pass("1 second")

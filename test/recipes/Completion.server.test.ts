@@ -15,6 +15,7 @@ import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { createServer } from "node:http"
+import { shortLocks } from "../programs/shortLocks.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
@@ -38,7 +39,7 @@ const keys = Completion.layerKeys([Redacted.make("k".repeat(32))])
 const Api = HttpApi.make("expenses").add(CompletionApi.group.prefix("/completions"))
 
 /** What a dead worker held is taken over within a second. */
-const quickly = { runtime: { orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" } } as const
+const quickly = { runtime: shortLocks("1 second") }
 
 /** A process without a runtime, on a socket. */
 const serve = (url: string) =>

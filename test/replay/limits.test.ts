@@ -92,7 +92,7 @@ describe("status and values", () => {
     }
   })
 
-  it("replay: a different value is noticed, a different status text or time of a value is not", () => {
+  it("replay: a different value is noticed, a different custom status or time of a value is not", () => {
     const writing = (value: string, status: string) =>
       Effect.gen(function*() {
         yield* set("k", value)
@@ -130,7 +130,7 @@ describe("status and values", () => {
   it("status, key: a text that cannot be stored is a defect that says so, without showing it", () => {
     const [unstorable, long] = [KeyValue.make("secret\0", Schema.Int), KeyValue.make("secret".repeat(427), Schema.Int)]
     const problems = new Map<Effect.Effect<void, never, OrchestrationContext>, RegExp>([
-      [Orchestration.setCustomStatus("secret\0"), /status text is refused: it holds a NUL character/],
+      [Orchestration.setCustomStatus("secret\0"), /custom status is refused: it holds a NUL character/],
       [unstorable.set(1), /key is refused: it holds a NUL character/],
       [unstorable.clear, /key is refused: it holds a NUL character/],
       [long.set(1), /key is refused: it has 2562 bytes, the limit is \d+: with the instance's id it may have 2560/]

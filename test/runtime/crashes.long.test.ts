@@ -97,8 +97,7 @@ describe("Runtime", () => {
         )
         assert.isAbove(counts.crashes, 10 * programs)
         assert.isAbove(counts.optimistic, 3 * programs)
-      }),
-    600_000
+      })
   )
 })
 

@@ -114,6 +114,8 @@ describe("Client.interrupt", () => {
       yield* client.interrupt("t", "not worth it", { deadline: "10 minutes" })
       yield* seconds(120)
       assert.strictEqual((yield* client.status("t"))._tag, "Running")
+      const { sentence } = yield* (yield* admin).explain("t")
+      assert.match(sentence, /^t, whose interruption has come and was not read, is blocked for /)
       yield* TestClock.adjust("10 minutes")
       yield* seconds(60)
       assert.strictEqual((yield* client.status("t"))._tag, "Cancelled")

@@ -114,6 +114,17 @@ describe.concurrent("retention", () => {
       })
   )
 
+  it.live("a process that keeps all does not keep others from deleting", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      yield* Effect.gen(function*() {
+        yield* start("done", { fails: false, hangs: false })
+        yield* ended("done")
+        yield* Layer.build(application(url, Retention.layer({ completed: 0, interval: "50 millis" })))
+        yield* waitUntil(Effect.map(idsOf, (ids) => ids.length === 0))
+      }).pipe(Effect.scoped, Effect.provide(application(url, Retention.layer("off"))))
+    }))
+
   it.live("deletes nothing that has changed while the export was under way", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database

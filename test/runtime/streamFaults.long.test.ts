@@ -17,6 +17,7 @@ import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const instances = 6
 
@@ -116,9 +117,12 @@ describe.each(stores)("streams of a faulty store %s", (_, store) => {
     Effect.gen(function*() {
       let processes = [yield* begin, yield* begin]
       const client = Effect.sync(() => processes.at(-1)!.client)
-      /** Lets the older one of two processes die or hang, and replaces it. */
+      let chunksRead = 0
+      /** Lets the older one of two processes die or hang, and replaces it, but never before something came of them. */
       const killing = Effect.forever(Effect.gen(function*() {
+        const before = chunksRead
         yield* Effect.sleep(yield* Random.nextIntBetween(300, 1_500))
+        yield* waitUntil(Effect.sync(() => chunksRead > before))
         yield* (yield* Random.nextBoolean) ? processes[0]!.kill : processes[0]!.hang
         processes = [processes[1]!, yield* begin]
       }))
@@ -131,7 +135,11 @@ describe.each(stores)("streams of a faulty store %s", (_, store) => {
           const before = entries.length
           yield* Stream.runForEach(
             (yield* client).readStream(Log, instanceId, { from: entries.length }).pipe(Stream.take(most)),
-            (entry) => Effect.sync(() => entries.push(entry))
+            (entry) =>
+              Effect.sync(() => {
+                entries.push(entry)
+                chunksRead++
+              })
           ).pipe(
             Effect.andThen(Effect.sync(() => void (reading.isOver = entries.length - before < most))),
             Effect.catchTag("ProviderError", () => Effect.void),

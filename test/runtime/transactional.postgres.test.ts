@@ -6,6 +6,7 @@ import type { PayloadCodec } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -53,6 +54,7 @@ const open = <Tx>(
   Effect.gen(function*() {
     const { schema, sql, url } = yield* PgServer.database
     yield* sql("CREATE TABLE effects (n integer NOT NULL)")
+    yield* Effect.addFinalizer((exit) => Exit.hasInterrupts(exit) ? Effect.orDie(printLeft(sql)) : Effect.void)
     const application = yield* make(url, schema)
     const transactions = change(application.transactions)
     const services = yield* Layer.build(
@@ -82,6 +84,13 @@ const open = <Tx>(
     }
     return test
   })
+
+/** What a test that hangs has waited for. */
+const printLeft = (sql: PgServer.TestDatabase["sql"]) =>
+  Effect.flatMap(
+    sql("SELECT clock_timestamp() AS now, i.*, w.* FROM instances i LEFT JOIN worker_queue w USING (instance_id)"),
+    (rows) => Effect.sync(() => console.error(`left: ${JSON.stringify(rows)}`))
+  )
 
 const insert = <Tx>(n: number, tx: Tx, { send }: Application<Tx>) =>
   Effect.promise(() => send(tx, `INSERT INTO effects VALUES (${n})`))
@@ -126,8 +135,7 @@ for (
           assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 2")
           assert.deepStrictEqual(yield* effects, [1])
           assert.deepStrictEqual(yield* sql("SELECT FROM worker_queue"), [])
-        }).pipe(Effect.scoped),
-      { timeout: 20_000 }
+        }).pipe(Effect.scoped)
     )
 
     it.live("a typed failure and a defect roll its rows back, and are recorded", () =>
@@ -142,7 +150,7 @@ for (
         const failed = yield* Effect.flip(client.execute(Booking, { instanceId: "b2", payload: 2 }))
         assert.include(failed.message, "a bug")
         assert.deepStrictEqual(yield* effects, [])
-      }).pipe(Effect.scoped), { timeout: 20_000 })
+      }).pipe(Effect.scoped))
 
     it.live(
       "a lost answer to a commit is found out: after a commit it does not run again, after a rollback it does",
@@ -158,8 +166,7 @@ for (
             assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 1")
             assert.deepStrictEqual([yield* effects, yield* results, lost.runs()], [[1], 1, runs])
           }
-        }).pipe(Effect.scoped),
-      { timeout: 20_000 }
+        }).pipe(Effect.scoped)
     )
   })
 }
@@ -178,8 +185,7 @@ describe("a transactional activity:", () => {
           }))
         assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 1")
         assert.deepStrictEqual([yield* effects, yield* results, runs], [[1], 1, 2])
-      }).pipe(Effect.scoped),
-    { timeout: 20_000 }
+      }).pipe(Effect.scoped)
   )
 
   it.live("a constraint that fails at the commit is a death, and leaves no row", () =>
@@ -193,7 +199,7 @@ describe("a transactional activity:", () => {
       const failed = yield* Effect.flip(client.execute(Booking, { instanceId: "b2", payload: 1 }))
       assert.include(failed.message, "duplicate key")
       assert.deepStrictEqual(yield* effects, [1])
-    }).pipe(Effect.scoped), { timeout: 20_000 })
+    }).pipe(Effect.scoped))
 
   it.live("a handler that ignores a failed statement dies, and is not taken for done", () =>
     Effect.gen(function*() {
@@ -206,7 +212,7 @@ describe("a transactional activity:", () => {
       const failed = yield* Effect.flip(client.execute(Booking, { instanceId: "b", payload: 1 }))
       assert.include(failed.message, "aborted")
       assert.deepStrictEqual(yield* effects, [])
-    }).pipe(Effect.scoped), { timeout: 20_000 })
+    }).pipe(Effect.scoped))
 
   it.live(
     "without a live lock nothing is committed: another delivery has its effect instead",
@@ -229,8 +235,7 @@ describe("a transactional activity:", () => {
         yield* Deferred.await(taken)
         assert.strictEqual(yield* client.wait(Booking, "b"), "booked 2")
         assert.deepStrictEqual([yield* effects, yield* results, runs], [[12], 1, 2])
-      }).pipe(Effect.scoped),
-    { timeout: 30_000 }
+      }).pipe(Effect.scoped)
   )
 
   it.live(
@@ -247,8 +252,7 @@ describe("a transactional activity:", () => {
         const events = yield* sql<{ text: string }>("SELECT event_data AS text FROM history")
         assert.isAbove(events.length, 3)
         for (const { text } of events) assert.notInclude(text, "47114711")
-      }).pipe(Effect.scoped),
-    { timeout: 20_000 }
+      }).pipe(Effect.scoped)
   )
 
   it.live("a cancelled one is rolled back", () =>
@@ -267,7 +271,7 @@ describe("a transactional activity:", () => {
         (rows) => rows.length === 0
       ))
       assert.deepStrictEqual(yield* effects, [])
-    }).pipe(Effect.scoped), { timeout: 20_000 })
+    }).pipe(Effect.scoped))
 
   it.live("a connection to another database: it is not done there, and ends as poison", () =>
     Effect.gen(function*() {
@@ -280,5 +284,5 @@ describe("a transactional activity:", () => {
       const failed = yield* Effect.flip(client.execute(Booking, { instanceId: "b", payload: 1 }))
       assert.instanceOf(failed, Client.InstanceFailed)
       assert.deepStrictEqual([yield* effects, yield* other.sql("SELECT FROM effects")], [[], []])
-    }).pipe(Effect.scoped), { timeout: 60_000 })
+    }).pipe(Effect.scoped))
 })

@@ -153,28 +153,36 @@ export const finish = Effect.fnUntraced(function*(store: Store, instances: Reado
 
 /** Waits until nothing is left but what lies far in the future. */
 export const done = ({ future, query }: Pick<Store, "query" | "future">) =>
-  waitUntil(
-    Effect.map(
-      query(`SELECT 1 FROM orchestrator_queue WHERE visible_at < ${future} UNION ALL SELECT 1 FROM worker_queue`),
-      ({ length }) => length === 0
-    )
+  waitForRows(
+    query,
+    `SELECT instance_id, 'orchestrator' AS queue FROM orchestrator_queue WHERE visible_at < ${future}
+     UNION ALL SELECT instance_id, 'worker' FROM worker_queue`,
+    0
   )
 
 /** Waits until nothing is to be done but `activities`, and what the running process does not take. */
 export const resting = ({ now, query }: Pick<Store, "query" | "now">, activities = 0) =>
-  waitUntil(
-    Effect.map(
-      query<{ n: number | string }>(
-        `SELECT (SELECT count(*) FROM orchestrator_queue WHERE visible_at <= ${now}) +
-           (SELECT count(*) FROM worker_queue WHERE visible_at <= ${now} AND tag IS NULL) AS n`
-      ),
-      ([row]) => Number(row!.n) === activities
-    )
+  waitForRows(
+    query,
+    `SELECT instance_id, 'orchestrator' AS queue FROM orchestrator_queue WHERE visible_at <= ${now}
+     UNION ALL SELECT instance_id, 'worker' FROM worker_queue WHERE visible_at <= ${now} AND tag IS NULL`,
+    activities
   )
 
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+/** Waits until `rows` selects that many; says which ones it finds, should its test give up. */
+const waitForRows = (query: Query, rows: string, expected: number) =>
+  waitUntil(
+    Effect.map(
+      query<{ n: number | string }>(`SELECT count(*) AS n FROM (${rows}) AS found`),
+      ([found]) => Number(found!.n) === expected
+    )
+  ).pipe(
+    Effect.onInterrupt(() => Effect.map(query(rows), (left) => console.error(`${expected} are expected of`, left)))
+  )
 
 /** With more, SQLite refuses locks, and duroxide tries again later. */
 const few = { workerConcurrency: 2, orchestrationConcurrency: 2 }

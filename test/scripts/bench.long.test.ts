@@ -6,6 +6,7 @@ import { join } from "node:path"
 import { plainLoad } from "../../scripts/bench/contender.ts"
 import type { Sample } from "../../scripts/bench/contender.ts"
 import { drive } from "../../scripts/bench/drive.ts"
+import { page, parse } from "../../scripts/bench/history.ts"
 import { openJobs } from "../../scripts/bench/jobs.ts"
 import { judge } from "../../scripts/bench/judge.ts"
 import { summarize } from "../../scripts/bench/profile.ts"
@@ -222,6 +223,27 @@ describe.concurrent("bench", () => {
       })
     }).pipe(Effect.scoped))
 
+  it.live("nightly: adds a run and draws the page; fails where a ratio fell, and keeps that run too", () =>
+    Effect.gen(function*() {
+      const into = yield* folder
+      const nightly = run("build/scripts/bench/main.js", "nightly", "--only", "K", "--into", into, ...briefly)
+      const first = yield* nightly
+      assert.strictEqual(first.exitCode, 0, first.output)
+      const file = join(into, "history.jsonl")
+      const [night] = parse(readFileSync(file, "utf8"))
+      const rows = ["K, 100,000 of each key at once", "K, 100 of each key at once", "K, 4 of each key at once"]
+      assert.deepStrictEqual(Object.keys(night!.ratios), rows)
+      // As if all had been much better before.
+      const ratios = Object.fromEntries(rows.map((row) => [row, 1000]))
+      writeFileSync(file, `${JSON.stringify({ ...night!, ratios })}\n`)
+      const second = yield* nightly
+      assert.strictEqual(second.exitCode, 1)
+      for (const row of rows) assert.include(second.output, `fallen: ${row}: `)
+      const nights = parse(readFileSync(file, "utf8"))
+      assert.lengthOf(nights, 2)
+      assert.strictEqual(readFileSync(join(into, "history.md"), "utf8"), page(nights))
+    }))
+
   it.live("an unknown scenario, and an unknown peer: the scenarios and peers there are", () =>
     Effect.gen(function*() {
       for (const args of [["S9"], ["S8", "--peer", "temporal"]]) {
@@ -248,7 +270,16 @@ describe("a window of the bench", () => {
       execute: () => new Promise<void>((resolve) => setTimeout(resolve, ++calls < 3 ? 0 : 50)),
       close: () => Promise.resolve()
     }
-    const window = { warmUpMs: 0, windowMs: 0, pauseMs: 0, idle: false, startsOne: false, once: false, name: "w" }
+    const window = {
+      warmUpMs: 0,
+      windowMs: 0,
+      pauseMs: 0,
+      idle: false,
+      startsOne: false,
+      cold: false,
+      once: false,
+      name: "w"
+    }
     const samples: Array<Sample> = []
     await drive(contender, { inFlight: 1 }, window, () => {}, (sample) => samples.push(sample))
     assert.lengthOf(samples, 1)

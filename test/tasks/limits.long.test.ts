@@ -32,6 +32,5 @@ it.live(
           `${String(result.errorInstance)}\nseed ${result.seed}\n${JSON.stringify(result.counterexample?.[0])}`
         )
       }
-    }),
-  240_000
+    })
 )

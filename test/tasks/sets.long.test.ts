@@ -14,6 +14,7 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as Drivers from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls } from "./utils/tasks.ts"
@@ -352,9 +353,10 @@ describe("Tasks: sweeps", () => {
          FROM generate_series(1, 4000)))`)
       yield* sql("UPDATE queue_tasks SET run_at = now() - interval '1 minute', look_at = now() - interval '1 second'")
       yield* sql("DELETE FROM queue_outbox")
+      // Workers repeat a sweep that has waited too long for the commit of another one; here, it waits for it.
       const stores = yield* Effect.forEach(
         Array.from({ length: 6 }),
-        () => Effect.flatMap(Database.make({ url }), storeOf)
+        () => Effect.flatMap(Database.make({ url: Drivers.patient(url) }), storeOf)
       )
       for (let round = 0; round < 2; round++) {
         yield* Effect.forEach(stores, ({ sweep }) => sweep(1000, 1000), { concurrency: "unbounded" })

@@ -136,7 +136,7 @@ describe("replayHistory: mismatches", () => {
              1  start of "Fulfil" 1.0.0 with {"sku":"book","cents":100}
              2  activity "Reserve" with "book"
              3  answer to 2: true
-          +     status text "reserved"
+          +     custom status "reserved"
              4  activity "Charge" with {"lines":[{"sku":"book","cents":100}]}
              5  answer to 4: {"receipt":7}
              6  timer of 2030-01-02T00:00:00.000Z

@@ -90,7 +90,7 @@ describe("A time line", () => {
         waits,
         given,
         event("signal", 7, { name: "Approved" }),
-        answer("signal given up", 8, given),
+        answer("wait given up", 8, given),
         event("signal awaited", 9, { name: "Early" })
       ]),
       [

@@ -55,15 +55,21 @@ export const opener = () => {
     Effect.flatMap(store, ({ database, test }) => driverOn(test, database, options))
 }
 
+/** For connections that wait a minute for a lock, as only a caller without retries needs. */
+export const patient = (url: string): string => {
+  const patiently = new URL(url)
+  patiently.searchParams.set("options", "-c lock_timeout=60000")
+  return patiently.toString()
+}
+
 /** Another driver, with its own connections, on an existing database. */
 export const openOn = Effect.fnUntraced(function*(
   test: PgServer.TestDatabase,
   options: Options = {}
 ): Effect.fn.Return<Opened, ProviderError, Scope.Scope> {
-  const url = new URL(test.url)
-  if (options.patient === true) url.searchParams.set("options", "-c lock_timeout=60000")
+  const url = options.patient === true ? patient(test.url) : test.url
   const { maxConnections } = options
-  const database = yield* Database.make({ url: url.toString(), schema: test.schema, maxConnections })
+  const database = yield* Database.make({ url, schema: test.schema, maxConnections })
   return yield* driverOn(test, database, options)
 })
 

@@ -63,7 +63,8 @@ export const steps = fc.tuple(limit, fc.array(step, { minLength: 20, maxLength: 
 interface Instance {
   readonly key: string
   hasBegun: boolean
-  /** It was cancelled before it began: it needs no slot. */
+  isCancelled: boolean
+  /** It was cancelled while it waited for a slot: it ends without one. */
   isFree: boolean
   executionId: number
   token: string | undefined
@@ -120,12 +121,19 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
   const send = (instanceId: string, workItem: string) =>
     driver.enqueueForOrchestrator([{ instanceId, workItem, visibleAtMs: null, delayMs: null }])
 
+  /** A cancelled one that has a slot keeps it; the others go without. */
+  const freeCancelled = Effect.gen(function*() {
+    for (const [id, one] of all) {
+      if (one.isCancelled && !one.hasBegun) one.isFree = (yield* admin.readLimitWait(id)) !== null
+    }
+  })
+
   const perform = Effect.fnUntraced(function*(step: Step) {
     switch (step.call) {
       case "start": {
         const started = step.keys.map((key) => ({ id: `i${nextId++}`, key }))
         for (const { id, key } of started) {
-          all.set(id, { key, hasBegun: false, isFree: false, executionId: 1, token: undefined })
+          all.set(id, { key, hasBegun: false, isCancelled: false, isFree: false, executionId: 1, token: undefined })
         }
         return yield* driver.startOrchestrations(started.map(({ id, key }) => ({
           instanceId: id,
@@ -173,21 +181,21 @@ export const play = Effect.fnUntraced(function*({ admin, driver }: Store, steps:
         if (found === undefined) return
         const [id, one] = found
         yield* send(id, `{"CancelInstance":{"instance":"${id}","reason":"test"}}`)
-        // One that may begin has its slot; the others go without.
-        const waits = yield* admin.readLimitWait(id)
-        one.isFree = waits !== null
-        return
+        one.isCancelled = true
+        return yield* freeCancelled
       }
       case "wait":
         return yield* TestClock.adjust(step.ms)
       case "limit": {
         limits = { total: step.total, eachKey: step.eachKey }
-        return yield* admin.setLimit({
+        yield* admin.setLimit({
           kind: "orchestration",
           name: "Job",
           changes: { total: bound(limits.total), eachKey: bound(limits.eachKey) },
           replaces: true
         })
+        // It took the slots of those that had not begun.
+        return yield* freeCancelled
       }
     }
   })

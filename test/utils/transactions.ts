@@ -51,7 +51,7 @@ export const ofPrisma = (url: string, schema: string) =>
     (prisma) => Effect.promise(() => prisma.$disconnect())
   ).pipe(
     Effect.map((prisma): Application<Prisma.TransactionClient> => ({
-      transactions: Transaction.ofPrisma(prisma, { timeout: 20_000 }),
+      transactions: Transaction.ofPrisma(prisma, { timeout: 120_000 }),
       send: (tx, sql) => tx.$executeRaw(Prisma.raw(sql))
     }))
   )

@@ -33,6 +33,7 @@ export const queueOf = (
       storeNowMs: () => undefined,
       processes: () => 1,
       onServe: () => {},
+      onDue: () => {},
       random: () => 0,
       findNextDue: () => {},
       othersRanOut: () => {},

@@ -1876,11 +1876,13 @@ BEGIN
 END
 $$;
 
--- Whether anything waits for a slot of a limit.
+-- Whether anything waits for a slot of a limit. Starts that are to begin later do not wait yet, if they are fewer than
+-- 100: to look through more would cost each start too much.
 --
--- Bound: one look at an index. Locks: none.
+-- Bound: one look at an index, of orchestrations at 100 entries. Locks: none.
 CREATE OR REPLACE FUNCTION dx_is_limit_awaited(
-  p_kind text, p_name text         -- as in dx_set_limit
+  p_kind text, p_name text,        -- as in dx_set_limit
+  p_now_ms bigint
 ) RETURNS boolean LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
@@ -1890,10 +1892,50 @@ BEGIN
       SELECT FROM worker_queue AS w
       WHERE w.limit_name IS NOT NULL AND w.visible_at = 'infinity' AND w.limit_name = p_name
     )
-    WHEN 'orchestration' THEN EXISTS (
-      SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+    WHEN 'orchestration' THEN (
+      SELECT count(*) = 100 OR COALESCE(bool_or(parked.place < dx_limit_place(p_now_ms + 1, 0)), false)
+      FROM (
+        SELECT COALESCE(i.limit_place, 0) AS place FROM instances AS i
+        WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+        LIMIT 100
+      ) AS parked
     )
   END;
+END
+$$;
+
+-- Returns the share of a bound that a part of its limit stands for: a sixteenth, 125 at most, not rounded; null without
+-- a bound. Eight shares are half of the bound at most: so the other half may be in use while each of eight transactions
+-- gives its share.
+CREATE OR REPLACE FUNCTION dx_share_at_once(
+  p_concurrency bigint             -- null: no bound
+) RETURNS float8 LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE WHEN p_concurrency IS NOT NULL THEN least(125, p_concurrency::float8 / 16) END
+$$;
+
+-- Takes as many parts of a limit as can be had without waiting, up to p_needed, until the end of the transaction. A
+-- part of dx_admit_at_once.
+--
+-- Returns how many of them the transaction holds. Those that it holds already count: taking them again succeeds.
+--
+-- Bound: eight locks. Locks: advisory locks of parts (try).
+CREATE OR REPLACE FUNCTION dx_take_limit_parts(
+  p_kind text, p_name text,        -- as in dx_set_limit
+  p_needed integer                 -- 1 to 8
+) RETURNS integer LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_held integer := 0;
+BEGIN
+  FOR v_part IN 1 .. 8 LOOP
+    EXIT WHEN v_held = p_needed;
+    IF pg_try_advisory_xact_lock(dx_limit_lock(p_kind, p_name, v_part)) THEN
+      v_held := v_held + 1;
+    END IF;
+  END LOOP;
+  RETURN v_held;
 END
 $$;
 
@@ -1952,74 +1994,149 @@ BEGIN
 END
 $$;
 
--- How many slots of a bound one statement may give at once. A part of dx_admit_at_once.
+-- Returns how many slots of a bound a statement may give at once, if it holds p_parts of the eight parts of the limit;
+-- 0 or less: none. A part of dx_admit_at_once.
+--
+-- With all parts it may give all that are free. With fewer, it may give one share for each part that it holds, if that
+-- leaves a share free for each part that it does not hold: other transactions may have given those, and have not
+-- committed. Shares are rounded down together, so a bound below 16 needs several parts for one slot.
 --
 -- Bound: the slots in use, up to the bound. Locks: none.
 CREATE OR REPLACE FUNCTION dx_room_at_once(
   p_kind text, p_name text, p_key text, -- as in dx_count_slots
-  p_concurrency bigint             -- null: no bound
+  p_concurrency bigint,            -- null: no bound
+  p_parts integer
 ) RETURNS bigint LANGUAGE plpgsql STABLE
 -- settings of the caller
 AS $$
 DECLARE
-  v_share CONSTANT bigint := least(250, p_concurrency / 8);
-  -- The others may have given a share each, and have not committed.
-  v_most CONSTANT bigint := p_concurrency - 3 * v_share;
+  v_share CONSTANT float8 := dx_share_at_once(p_concurrency);
+  v_most CONSTANT bigint := p_concurrency - ceil((8 - p_parts) * v_share);
 BEGIN
   RETURN CASE
+    WHEN p_parts = 0 THEN 0
     WHEN p_concurrency IS NULL THEN 2147483647
-    WHEN v_share = 0 THEN 0
-    ELSE least(v_share, v_most - dx_count_slots(p_kind, p_name, p_key, v_most))
+    WHEN p_parts = 8 THEN v_most - dx_count_slots(p_kind, p_name, p_key, v_most)
+    WHEN floor(p_parts * v_share) > 0 THEN
+      least(floor(p_parts * v_share), v_most - dx_count_slots(p_kind, p_name, p_key, v_most))
+    ELSE 0
   END;
 END
 $$;
 
--- Says which of these, all of one kind and about to be stored, have slots of their limits at once: where no limit is near, they
+-- Gives slots of limits at once to activities or instances that the caller is about to store in this transaction: they
 -- need not wait for a claim to admit them, and may be handed over.
 --
--- Returns one answer each, in order; true for one without a limit. Null: none has a limit.
+-- Returns which of them have one, in order; true for one without a limit. Null: none has a limit.
 --
--- Callers do not wait for each other, so each must leave room for what others store and have not committed: of a name
--- four transactions may admit at once, each up to an eighth of a bound and no more than 250, as long as three times that
--- many slots stay free (dx_room_at_once). A key counts like all keys. All of a name wait if one of it waits, if it has a
--- rate, or if another transaction admits some by a claim.
+-- Transactions do not wait for each other, so each must leave room for what others have given and have not committed. A
+-- limit has eight parts, each an advisory lock until the end of the transaction. Who holds a part may give a share of
+-- the total bound, and of that of each key (dx_room_at_once). A caller takes as many parts as its slots need or, if
+-- these are too few, all that no other transaction holds. If nothing can be given, it keeps no lock.
 --
--- Bound: what has slots of these names and keys, up to their limits. Locks: advisory locks of limits, shared, and one of
--- four of their parts (try).
+-- None gets a slot here if one of its name waits for one, if the limit has a rate, if another transaction gives slots
+-- of it by a claim, or if this transaction has given some before: others have left room for those, not for more
+-- (duroxide.given_at_once). Nor in a transaction that is not READ COMMITTED: its snapshot may be older than its locks.
+--
+-- Bound: what has slots of these names and keys, up to their limits, read once or twice. Locks: advisory locks of
+-- limits, shared, and those of their parts (try).
 CREATE OR REPLACE FUNCTION dx_admit_at_once(
   p_kind text,                     -- activity or orchestration
   p_names text[],                  -- null where Duroxide runs it, or where it is to wait
-  p_keys text[]                    -- of the same length
+  p_keys text[],                   -- of the same length
+  p_now_ms bigint
 ) RETURNS boolean[] LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
+  v_given text[] := NULLIF(current_setting('duroxide.given_at_once', true), '')::text[];
   v_answers boolean[];
-  v_name text;
   v_limit limits;
+  v_name text;
+  v_keys text[];                   -- the keys that are asked for, and how many of each
+  v_counts bigint[];
+  v_bounds bigint[];               -- what each allows, and what is left of that
+  v_rooms bigint[];
+  v_count bigint;                  -- the same of all keys
   v_room bigint;
+  v_needed integer;
+  v_parts integer;
+  v_is_enough boolean;
 BEGIN
-  FOR v_name IN
-    SELECT l.name FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
+  FOR v_limit IN
+    SELECT l.* FROM limits AS l WHERE l.kind = p_kind AND l.name = ANY (p_names)
     ORDER BY l.name COLLATE "C"
   LOOP
+    v_name := v_limit.name;
     v_answers := COALESCE(v_answers, array_fill(true, ARRAY[cardinality(p_names)]));
+    v_is_enough := false;
+    v_keys := NULL;
+    v_rooms := NULL;
     v_room := 0;
-    IF NOT dx_is_limit_awaited(p_kind, v_name)
-      AND pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name))
-      AND (
-        pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 1))
-        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 2))
-        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 3))
-        OR pg_try_advisory_xact_lock(dx_limit_lock(p_kind, v_name, 4))
-      )
+    IF v_limit.rate IS NULL
+      AND v_limit.key_rate IS NULL
+      AND (p_kind || ' ' || v_name = ANY (v_given)) IS NOT TRUE
+      AND current_setting('transaction_isolation') = 'read committed'
+      AND NOT dx_is_limit_awaited(p_kind, v_name, p_now_ms)
     THEN
-      -- Under the locks: this sees what was changed and admitted before.
-      SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
-      IF v_limit.rate IS NULL AND v_limit.key_rate IS NULL THEN
-        v_room := dx_room_at_once(p_kind, v_name, NULL, v_limit.concurrency);
-      END IF;
+      BEGIN
+        IF NOT pg_try_advisory_xact_lock_shared(dx_limit_lock(p_kind, v_name)) THEN
+          RAISE SQLSTATE 'DX001';
+        END IF;
+        -- Under the lock: this sees what was changed and admitted before.
+        SELECT l.* INTO v_limit FROM limits AS l WHERE l.kind = p_kind AND l.name = v_name;
+        IF v_limit.rate IS NOT NULL OR v_limit.key_rate IS NOT NULL THEN
+          RAISE SQLSTATE 'DX001';
+        END IF;
+        SELECT
+          array_agg(same.key), array_agg(same.count), array_agg(same.bound), sum(same.count),
+          least(8, ceil(greatest(
+            1,
+            max(same.count / NULLIF(dx_share_at_once(same.bound), 0)),
+            sum(same.count) / dx_share_at_once(v_limit.concurrency)
+          )))
+        INTO v_keys, v_counts, v_bounds, v_count, v_needed
+        FROM (
+          SELECT
+            one.key, count(*),
+            CASE
+              WHEN k.rate IS NOT NULL THEN 0
+              WHEN k.is_own THEN k.concurrency
+              ELSE v_limit.key_concurrency
+            END AS bound
+          FROM (
+            SELECT COALESCE(asked.key, '') AS key FROM unnest(p_names, p_keys) AS asked (name, key)
+            WHERE asked.name = v_name
+          ) AS one
+          LEFT JOIN limit_keys AS k ON k.kind = p_kind AND k.name = v_name AND k.key = one.key AND k.is_own
+          GROUP BY one.key, k.rate, k.is_own, k.concurrency
+        ) AS same;
+
+        LOOP
+          v_parts := dx_take_limit_parts(p_kind, v_name, v_needed);
+          v_room := dx_room_at_once(p_kind, v_name, NULL, v_limit.concurrency, v_parts);
+          v_rooms := ARRAY(
+            SELECT CASE WHEN v_room > 0 THEN dx_room_at_once(p_kind, v_name, same.key, same.bound, v_parts) ELSE 0 END
+            FROM unnest(v_keys, v_bounds) WITH ORDINALITY AS same (key, bound, position)
+            ORDER BY same.position
+          );
+          v_is_enough := v_count <= v_room AND true = ALL (
+            SELECT same.count <= same.room FROM unnest(v_counts, v_rooms) AS same (count, room)
+          );
+          EXIT WHEN v_is_enough OR v_parts < v_needed OR v_parts = 8;
+          v_needed := 8; -- the shares were too small: with all parts, all that is free
+        END LOOP;
+        IF v_room <= 0 OR 0 >= ALL (v_rooms) THEN
+          RAISE SQLSTATE 'DX001';
+        END IF;
+        v_given := v_given || (p_kind || ' ' || v_name);
+        PERFORM set_config('duroxide.given_at_once', v_given::text, true);
+      EXCEPTION WHEN SQLSTATE 'DX001' THEN
+        -- Nothing is given. The locks are gone with this block: a transaction that stays open would hold up all claims.
+        v_room := 0;
+      END;
     END IF;
+    CONTINUE WHEN v_is_enough;
 
     v_answers := ARRAY(
       SELECT ranked.answer AND (NOT ranked.is_limited OR ranked.has_room AND ranked.place <= v_room)
@@ -2032,28 +2149,12 @@ BEGIN
             asked.answer, asked.position, asked.name IS NOT DISTINCT FROM v_name AS is_limited,
             (
               row_number() OVER (PARTITION BY asked.name, COALESCE(asked.key, '') ORDER BY asked.position)
-                <= room.of_key
+                <= of_key.room
             ) IS TRUE AS has_room
           FROM ROWS FROM (unnest(v_answers), unnest(p_names), unnest(p_keys)) WITH ORDINALITY
             AS asked (answer, name, key, position)
-          LEFT JOIN (
-            SELECT
-              same.key,
-              CASE
-                WHEN k.rate IS NULL
-                  THEN dx_room_at_once(
-                    p_kind, v_name, same.key,
-                    CASE WHEN k.is_own THEN k.concurrency ELSE v_limit.key_concurrency END
-                  )
-                ELSE 0
-              END AS of_key
-            FROM (
-              SELECT DISTINCT COALESCE(one.key, '') AS key FROM unnest(p_names, p_keys) AS one (name, key)
-              WHERE one.name = v_name AND v_room > 0
-            ) AS same
-            LEFT JOIN limit_keys AS k
-              ON k.kind = p_kind AND k.name = v_name AND k.key = same.key AND k.is_own
-          ) AS room ON room.key = COALESCE(asked.key, '')
+          LEFT JOIN unnest(v_keys, v_rooms) AS of_key (key, room)
+            ON v_room > 0 AND of_key.key = COALESCE(asked.key, '')
         ) AS each_one
       ) AS ranked
       ORDER BY ranked.position
@@ -2096,7 +2197,8 @@ BEGIN
       FROM ROWS FROM (unnest(v_names), unnest(v_delays)) WITH ORDINALITY AS asked (name, delay, position)
       ORDER BY asked.position
     ),
-    v_keys
+    v_keys,
+    p_now_ms
   );
   RETURN ARRAY(
     SELECT
@@ -2577,16 +2679,20 @@ BEGIN
   END IF;
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    -- First: a limit that is set after it counts none of these, as it has judged none.
+    v_limited := ARRAY(
+      SELECT l.name FROM limits AS l
+      WHERE l.kind = 'activity'
+        AND l.name = ANY (ARRAY(SELECT a.name FROM jsonb_to_recordset(p_worker_items) AS a (name text)))
+    );
     v_admitted := dx_admit_at_once(
       'activity',
       array_agg(CASE WHEN a.served_by IS NULL THEN a.name END ORDER BY a.position),
-      array_agg(a.limit_key ORDER BY a.position)
+      array_agg(a.limit_key ORDER BY a.position),
+      p_now_ms
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text, served_by text)) WITH ORDINALITY
       AS a (name, limit_key, served_by, position);
-    IF v_admitted IS NOT NULL THEN
-      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
-    END IF;
   END IF;
 
   WITH item AS (
@@ -3926,10 +4032,10 @@ $$;
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. One row
--- of nulls means that a later look may find more: only such ones are there, or the claim has looked behind a mark. The
--- visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts are
--- returned as stored; this function does not parse them.
+-- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. A last
+-- row of nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
+-- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
+-- are returned as stored; this function does not parse them.
 --
 -- The route (dx_route) decides whether an instance is eligible: work for other processes costs nothing, nor do messages
 -- that wait for a start, up to 1,000,000 of them. An instance that was delivered twice and not settled is a suspect
@@ -4149,7 +4255,7 @@ BEGIN
       );
   END LOOP;
 
-  IF v_missing = p_limit AND (v_held OR v_mark IS NOT NULL) THEN
+  IF v_missing > 0 AND v_held OR v_missing = p_limit AND v_mark IS NOT NULL THEN
     RETURN NEXT;
   END IF;
 
@@ -5134,7 +5240,7 @@ CREATE OR REPLACE FUNCTION dx_store_plain_turn(
 -- settings of the caller
 AS $$
 DECLARE
-  v_no_tag CONSTANT text := dx_no_tag();
+  v_no_tag text;
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_waiting bigint[];
   v_names jsonb;
@@ -5159,6 +5265,7 @@ BEGIN
   IF p_worker_items IS NULL THEN
     RETURN v_handed_over;
   END IF;
+  v_no_tag := dx_no_tag();
 
   IF (p_workers -> 0 ->> 'untagged')::boolean THEN
     v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
@@ -5170,15 +5277,18 @@ BEGIN
     END IF;
   END IF;
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
+    v_limited := ARRAY(
+      SELECT l.name FROM limits AS l
+      WHERE l.kind = 'activity'
+        AND l.name = ANY (ARRAY(SELECT a.name FROM jsonb_to_recordset(p_worker_items) AS a (name text)))
+    );
     v_admitted := dx_admit_at_once(
       'activity',
-      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position)
+      array_agg(a.name ORDER BY a.position), array_agg(a.limit_key ORDER BY a.position),
+      p_now_ms
     )
     FROM ROWS FROM (jsonb_to_recordset(p_worker_items) AS (name text, limit_key text)) WITH ORDINALITY
       AS a (name, limit_key, position);
-    IF v_admitted IS NOT NULL THEN
-      v_limited := ARRAY(SELECT l.name FROM limits AS l WHERE l.kind = 'activity');
-    END IF;
   END IF;
   FOR v_index IN 0 .. jsonb_array_length(p_worker_items) - 1 LOOP
     v_item := p_worker_items -> v_index;
@@ -7254,7 +7364,11 @@ DECLARE
   v_instance text;
   v_ids bigint[] := '{}';
 BEGIN
-  FOR v_instance IN SELECT given.id FROM unnest(p_instance_ids) AS given (id) ORDER BY given.id COLLATE "C" LOOP
+  -- Most have none. One that gets its first stream now has locked the row of its instance.
+  FOR v_instance IN
+    SELECT DISTINCT s.instance_id COLLATE "C" FROM progress_streams AS s WHERE s.instance_id = ANY (p_instance_ids)
+    ORDER BY 1
+  LOOP
     v_ids := v_ids || ARRAY(
       SELECT s.id FROM progress_streams AS s WHERE s.instance_id = v_instance
       ORDER BY s.name COLLATE "C" FOR UPDATE
@@ -8002,7 +8116,7 @@ BEGIN
     RETURN NULL;
   END IF;
   IF v_limit IS NOT NULL THEN
-    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key']);
+    v_admitted := dx_admit_at_once('orchestration', ARRAY[v_limit], ARRAY[p_start ->> 'limit_key'], p_now_ms);
     IF v_admitted[1] IS FALSE THEN
       RETURN NULL;
     END IF;
@@ -8215,6 +8329,7 @@ DECLARE
   v_instances dx_instance[];
   v_has_limits boolean;            -- whether any orchestration has limits
   v_places bigint[];               -- of those that wait for a limit
+  v_given_before CONSTANT text := COALESCE(current_setting('duroxide.given_at_once', true), '');
   v_created bigint[];
   v_started bigint[];
   v_children text[];
@@ -8258,6 +8373,7 @@ BEGIN
   LOOP
     v_instances := dx_instances_of_starts(v_starts, v_turns) || dx_instances_of_children(v_turns, p_orchestrator_items);
     EXIT WHEN NOT v_has_limits;
+    PERFORM set_config('duroxide.given_at_once', v_given_before, true); -- the last pass gave none
     v_places := dx_park_instances(
       v_instances,
       ARRAY(

@@ -6,6 +6,9 @@ import * as Client from "../../Client.ts"
 import { byOperator } from "../../operating/byOperator.ts"
 import { findRunning } from "../../operating/running.ts"
 import { toEnd } from "../../operating/selection.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { InstanceInfo } from "../../provider/Admin.ts"
+import * as Unserved from "../../provider/shared/unserved.ts"
 import { durationOf } from "../internal/durations.ts"
 import { Output } from "../internal/Output.ts"
 import * as Selection from "../internal/selection.ts"
@@ -85,8 +88,10 @@ const runInterrupt = Effect.fnUntraced(
         run: interruptOne
       })
     }
-    const { block, pause } = yield* findRunning(id)
+    const state = yield* findRunning(id)
+    const { block, pause } = state
     yield* interruptOne(id)
+    const missing = yield* unservedOf(state)
     const { answer } = yield* Output
     yield* answer({
       json: { action: "interrupted", instanceId: id, reason, deadline: limit ?? null },
@@ -95,7 +100,8 @@ const runInterrupt = Effect.fnUntraced(
           `interrupted ${id}: it cleans up, and then it is Cancelled` +
             (terminated === "" ? "" : `; it is ${terminated}`) +
             (pause === null ? "" : ". It is paused: its clean-up waits for the resume, its deadline does not") +
-            (block === null ? "" : ". It is blocked: both wait for code that fits")
+            (block === null ? "" : ". It is blocked: both wait for code that fits") +
+            (missing === undefined ? "" : `. No living process serves ${missing}: both wait for one`)
         )
       ]
     })
@@ -115,16 +121,29 @@ const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
       run: (id) => client.terminate(id, reason)
     })
   }
-  const { pause } = yield* findRunning(id)
+  const state = yield* findRunning(id)
+  const { pause } = state
   yield* client.terminate(id, reason)
+  const missing = yield* unservedOf(state)
   const { answer } = yield* Output
   yield* answer({
     json: { action: "terminated", instanceId: id, reason },
     text: [
       oneLine(
         `terminated ${id}: it is Cancelled at its next turn, without clean-up` +
-          (pause === null ? "" : ". It is paused: that waits for the resume")
+          (pause === null ? "" : ". It is paused: that waits for the resume") +
+          (missing === undefined
+            ? ""
+            : `. No living process serves ${missing}: that waits for one; "delete --force" removes it now`)
       )
     ]
   })
+})
+
+/** The orchestration, if no living process could run the turn that ends it. */
+const unservedOf = Effect.fnUntraced(function*(state: InstanceInfo) {
+  const admin = yield* Admin
+  const queued = yield* admin.getQueuedWork(state.instanceId)
+  const [definition] = Unserved.unservedOf(state, queued, [], yield* admin.listProcesses)
+  return definition === undefined ? undefined : Unserved.definitionOf(definition)
 })

@@ -2,6 +2,8 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { counted } from "../../model/shared/quantities.ts"
+import * as RetryPlan from "../../operating/retryPlan.ts"
 import { toRetry } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { RetriedActivity, RetriedInstance } from "../../provider/Admin.ts"
@@ -60,18 +62,47 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selec
       done: "retried",
       selectable: toRetry,
       check: findEnded,
-      run: (id) => Effect.asVoid(admin.retry(id, { reason }))
+      run: (id) => Effect.asVoid(admin.retry(id, { reason })),
+      foresee: (items, total) =>
+        Effect.map(RetryPlan.planMany(items), (sum) => ({ json: { plan: sum }, text: summed(sum, total) }))
     })
   }
   const { answer } = yield* Output
-  const { dryRun } = flags
-  const { instances } = yield* admin.retry(id, { from: Option.getOrUndefined(from), reason, dryRun })
-  yield* answer({ json: { dryRun, instances }, text: instances.flatMap(dryRun ? planned : begun) })
+  const options = { from: Option.getOrUndefined(from) }
+  if (flags.dryRun) {
+    const { instances, warnings } = yield* RetryPlan.planOne(id, options)
+    return yield* answer({
+      json: { dryRun: true, instances, warnings },
+      text: [...instances.flatMap(planned), ...warnings.map(warned)]
+    })
+  }
+  const { instances } = yield* admin.retry(id, { ...options, reason })
+  yield* answer({ json: { dryRun: false, instances }, text: instances.map(begun) })
 })
 
-const begun = ({ instanceId }: RetriedInstance, i: number) => [
-  i === 0 ? `${oneLine(instanceId)} runs again` : `  with its child ${oneLine(instanceId)}`
-]
+/** Whether it continues is not known yet. */
+const begun = ({ instanceId }: RetriedInstance, i: number) =>
+  i === 0
+    ? `retried ${oneLine(instanceId)}: it continues when a process takes it`
+    : `  with its child ${oneLine(instanceId)}`
+
+const warned = (warning: string) => `  warning: ${oneLine(warning)}`
+
+const againWords = "with the same idempotency key"
+
+const forgottenWords = "with a new idempotency key, if the code still calls it; what it did the first time stays done"
+
+const summed = ({ again, forgotten, looked, refused, warnings }: RetryPlan.Sum, total: number) => {
+  const named = (activities: ReadonlyArray<RetryPlan.Calls>) =>
+    activities.map(({ calls, name }) => `${counted(calls, "call")} of ${oneLine(name)}`).join(", ")
+  return [
+    ...(again.length === 0 ? [] : [`  runs again, ${againWords}: ${named(again)}`]),
+    ...(forgotten.length === 0 ? [] : [`  runs a second time, ${forgottenWords}: ${named(forgotten)}`]),
+    ...(refused === 0 ? [] : [`  cannot be retried: ${counted(refused, "instance")}`]),
+    ...warnings.map(warned),
+    ...(looked >= total ? [] : [`  only the first ${looked} were looked at for this`])
+  ]
+}
 
 const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstance, i: number) => {
   const named = (activities: ReadonlyArray<RetriedActivity>) =>
@@ -80,10 +111,8 @@ const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstanc
     `${i === 0 ? "would retry" : "with its child"} ${oneLine(instanceId)} from event ${from}: ` + (
       removed === null ? "all events stay" : `events ${removed[0]} to ${removed[1]} are removed`
     ),
-    ...(again.length === 0 ? [] : [`  runs again, with the same idempotency key: ${named(again)}`]),
-    ...(forgotten.length === 0
-      ? []
-      : [`  its call is removed, its effects stay; a new call gets a new idempotency key: ${named(forgotten)}`])
+    ...(again.length === 0 ? [] : [`  runs again, ${againWords}: ${named(again)}`]),
+    ...(forgotten.length === 0 ? [] : [`  runs a second time, ${forgottenWords}: ${named(forgotten)}`])
   ]
 }
 

@@ -59,6 +59,17 @@ export interface Action<R, R2> extends Words {
   /** Fails if the item of this id cannot be taken. Those that a filter selects are not looked at again. */
   readonly check: (id: string) => Effect.Effect<void, Refusal, R>
   readonly run: (id: string) => Effect.Effect<void, Refusal, R2>
+  /** What it would come to, for a dry run and who is asked. `json` are fields of the answer. */
+  readonly foresee?: <E, R3>(
+    items: Stream.Stream<Item, E, R3>,
+    total: number
+  ) => Effect.Effect<Foreseen, E | Refusal, R | R3>
+}
+
+export interface Foreseen {
+  readonly json: object
+  /** Lines for people. */
+  readonly text: ReadonlyArray<string>
 }
 
 /** What a command stops at, or counts, if it is about one item alone. */
@@ -116,7 +127,7 @@ export const run = Effect.fnUntraced(function*<E, R, R2, R3>(
   { isNamed }: { readonly isNamed: boolean },
   action: Action<R2, R3>
 ) {
-  const { answer } = yield* Output
+  const { answer, note } = yield* Output
   const found = Option.match(limit, { onNone: () => items, onSome: (limit) => Stream.take(items, limit) })
   const nouns = (number: number) => counted(number, action.noun)
   const mustAsk = !yes && (!isNamed || action.asksAboutNamed === true)
@@ -130,15 +141,20 @@ export const run = Effect.fnUntraced(function*<E, R, R2, R3>(
     )
     total = preview.done
     const list = shownIds(preview)
+    const foreseen = total === 0
+      ? undefined
+      : yield* action.foresee?.(acceptedOf(found, preview), total) ?? Effect.undefined
     if (dryRun || total === 0) {
       return yield* answer({
-        json: toJson(action, preview, true),
+        json: { ...toJson(action, preview, true), ...foreseen?.json },
         text: [
           ...(total === 0 ? [`no ${action.noun}s match`] : [`would ${action.verb} ${nouns(total)}: ${list}`]),
+          ...foreseen?.text ?? [],
           ...shownRefusals(preview)
         ]
       })
     }
+    yield* Effect.forEach(foreseen?.text ?? [], (line) => note(line, {}))
     yield* confirm(`${action.verb} ${nouns(total)}: ${list}`, false)
   }
   const all = total === undefined ? "" : ` of ${count(total)}`
@@ -198,6 +214,12 @@ const toJson = ({ done, noun }: Words, tally: Tally, dryRun: boolean) => ({
   dryRun,
   ...(dryRun && { first: tally.ids })
 })
+
+/** Without those of the preview that are refused: these are named beside it. */
+const acceptedOf = <E, R>(items: Stream.Stream<Item, E, R>, { refused }: Tally) => {
+  const ids = new Set(refused.map(({ id }) => id))
+  return Stream.filter(items, ({ id }) => !ids.has(id))
+}
 
 const shownIds = ({ done, ids }: Tally) => {
   const others = done - ids.length

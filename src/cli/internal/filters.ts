@@ -77,7 +77,7 @@ export const flags = {
   ),
   error: Flag.String("error").pipe(
     Flag.withMetavar("<text>"),
-    Flag.withDescription("Only failed or cancelled ones whose error or reason contains this text"),
+    Flag.withDescription("Only failed, cancelled or blocked ones whose error or reason contains this text"),
     Flag.optional
   )
 }

@@ -45,7 +45,7 @@ const filters = {
   "updated-after": text("Took a turn since"),
   "updated-before": text("Took no turn since"),
   "custom-status": text("Text in the custom status"),
-  "error": text("Text in the error of failed and cancelled ones")
+  "error": text("Text in the error of failed, cancelled and blocked ones")
 }
 
 const statuses = ["running", "completed", "failed", "cancelled", "blocked", "paused"] as const

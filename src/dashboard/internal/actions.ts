@@ -6,7 +6,9 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import type * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { randomUUID } from "node:crypto"
 import * as Client from "../../Client.ts"
@@ -17,10 +19,12 @@ import { counted } from "../../model/shared/quantities.ts"
 import { replaceUnstorable } from "../../model/shared/text.ts"
 import { byOperator } from "../../operating/byOperator.ts"
 import type { Refusal } from "../../operating/Refusal.ts"
+import * as RetryPlan from "../../operating/retryPlan.ts"
 import { findRunning } from "../../operating/running.ts"
 import * as Orchestration from "../../Orchestration.ts"
 import * as PgQueue from "../../prisma/PgQueue.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { Retried } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { serversOfOrchestration } from "../../provider/shared/served.ts"
 import type { QueueError } from "../../queue/QueueError.ts"
@@ -40,24 +44,27 @@ import * as Search from "./search.ts"
 import * as Services from "./services.ts"
 import { targetOf } from "./shapes.ts"
 
-export const layer = (knowledge: Knowledge) =>
+/** Opens `acted` after each action. */
+export const layer = (knowledge: Knowledge, acted: Latch.Latch) =>
   HttpApiBuilder.group(
     Api,
     "operate",
     Effect.fnUntraced(function*(handlers) {
       const scope = yield* Effect.scope
       const services = yield* Services.ofLayer
+      const record = (...[action, target, details, outcome]: Parameters<typeof addRow>) =>
+        Effect.andThen(addRow(action, target, details, outcome), acted.open)
 
       /** Runs it, and records it, whether it is done or refused. `change` returns what happened, in a sentence. */
       const recorded = <A, R extends Services.Services | CurrentActor>(
         action: string,
         target: string,
-        details: string,
+        details: string | ((done: A) => string),
         change: Effect.Effect<A, Thrown, R>
       ) =>
         change.pipe(
           Effect.mapError(Failures.of),
-          Effect.tap(() => record(action, target, details, "done")),
+          Effect.tap((done) => record(action, target, Predicate.isString(details) ? details : details(done), "done")),
           Effect.tapError((error) => record(action, target, withoutPayload(error), outcomeOf(error))),
           // What was begun is finished and recorded, even if the browser has gone.
           Effect.uninterruptible,
@@ -172,10 +179,21 @@ export const layer = (knowledge: Knowledge) =>
             )
           ),
         retry: ({ payload: { dryRun, from, instanceId, reason } }) => {
-          const retried = Effect.flatMap(Admin, (admin) => admin.retry(instanceId, { from, reason, dryRun }))
+          const retried = Effect.flatMap(Admin, (admin) => admin.retry(instanceId, { from, reason }))
+          /** What it has removed: whether the instance then continues is another matter. */
+          const cutWords = ({ instances: [cut] }: Retried) =>
+            shownParts({ "from event": cut?.from, "removed events": cut?.removed?.join(" to "), reason })
           return dryRun
-            ? retried.pipe(Effect.mapError(Failures.of), Effect.provideContext(services))
-            : recorded("retry", instanceId, shownParts({ "from event": from, reason }), retried)
+            ? RetryPlan.planOne(instanceId, { from }).pipe(
+              Effect.mapError(Failures.of),
+              Effect.provideContext(services)
+            )
+            : recorded(
+              "retry",
+              instanceId,
+              cutWords,
+              Effect.map(retried, ({ instances }) => ({ instances, warnings: [] }))
+            )
         },
         fork: ({ payload: { atEvent, instanceId, newId } }) =>
           said(
@@ -339,7 +357,7 @@ const withoutPayload = (error: Failures.Failure): string =>
   error._tag === "Refused" && error.code === "PayloadMismatch" ? "the payload does not match its schema" : error.message
 
 /** An action that was done stays done if it cannot be recorded; the log says so. */
-const record = Effect.fnUntraced(
+const addRow = Effect.fnUntraced(
   function*(action: string, target: string, details: string, outcome: "done" | "refused" | "failed") {
     const { name } = yield* CurrentActor
     yield* (yield* Admin).recordAction({

@@ -13,6 +13,7 @@ import * as Client from "../../Client.ts"
 import { PauseTarget } from "../../model/Pause.ts"
 import * as Bulk from "../../operating/bulk.ts"
 import { byOperator } from "../../operating/byOperator.ts"
+import * as RetryPlan from "../../operating/retryPlan.ts"
 import * as Selection from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { InstanceSearch } from "../../provider/Admin.ts"
@@ -75,10 +76,12 @@ export const make = Effect.fnUntraced(function*(
     refusals: tally?.refused.slice(0, mostShown).map(({ code, id, message }) => ({ instanceId: id, code, message })) ??
       [],
     isMore: dryRun && (tally?.done ?? 0) >= mostCounted,
+    retry: tag === "Done" ? sum : null,
     stopped
   })
   const progress = yield* Queue.sliding<Progress, Cause.Done>(1)
   let tally: Bulk.Tally | undefined
+  let sum: RetryPlan.Sum | null = null
   let lastMs = 0
   const all = Bulk.each({
     items: dryRun ? Stream.take(found, mostCounted) : found,
@@ -93,7 +96,13 @@ export const make = Effect.fnUntraced(function*(
         return Effect.asVoid(Queue.offer(progress, shown("Progress", tally, null)))
       })
   })
-  return all.pipe(
+  const summed = action !== "retry" || !dryRun ?
+    all :
+    Effect.tap(all, () =>
+      Effect.map(RetryPlan.planMany(found), (found) => {
+        sum = found
+      }))
+  return summed.pipe(
     // Also when this process ends meanwhile, and after a defect.
     Effect.onExit((exit) => {
       const last = shown("Done", tally, Exit.isSuccess(exit) ? null : stoppedBy(exit.cause))

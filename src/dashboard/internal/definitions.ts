@@ -3,18 +3,22 @@
  */
 import * as Effect from "effect/Effect"
 import { parseDefinition } from "../../operating/definitions.ts"
+import type { Database } from "../../prisma/Database.ts"
+import * as LiveReport from "../../prisma/shared/liveReport.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import type * as Api from "../Api.ts"
 import * as Shapes from "./shapes.ts"
 
 /** Those that are served by a living process or that have instances, by name, then the newest version first. */
 export const read: Effect.Effect<
   ReadonlyArray<typeof Api.Definition.Type>,
-  Effect.Error<ReturnType<Admin["Service"]["count"]>>,
-  Admin
+  ProviderError,
+  Admin | Database
 > = Effect.gen(function*() {
   const admin = yield* Admin
   const counts = yield* admin.count({ byVersion: true })
+  const blocked = yield* LiveReport.countBlocked
   const served = (yield* admin.listProcesses).filter(({ isAlive }) => isAlive).flatMap(({ build, orchestrations }) =>
     orchestrations.map((text) => ({ ...parseDefinition(text), build }))
   )
@@ -38,6 +42,7 @@ export const read: Effect.Effect<
         return {
           version,
           running: of("Running"),
+          blocked: blocked.find((one) => one.orchestration === name && one.version === version)?.instances ?? 0,
           completed: of("Completed"),
           failed: of("Failed"),
           cancelled: of("Cancelled"),

@@ -8,6 +8,8 @@ import * as Clock from "effect/Clock"
 import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Option from "effect/Option"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
 import { takeoverMs } from "../../observability/shared/late.ts"
@@ -31,9 +33,13 @@ type Overview = typeof Api.Overview.Type
 type Attention = typeof Api.Attention.Type
 type Pace = typeof Api.Pace.Type
 
-/** Reads again and again; `publish` gets each overview. A failed read is tried again, and nothing is published. */
+/**
+ * Reads again and again, and at once after an action of this page; `publish` gets each overview. A failed read is tried
+ * again, and nothing is published.
+ */
 export const watch = Effect.fnUntraced(function*(
   past: Past,
+  acted: Latch.Latch,
   publish: (overview: Overview) => Effect.Effect<void>
 ) {
   let slow: Slow | undefined
@@ -58,7 +64,12 @@ export const watch = Effect.fnUntraced(function*(
         )
       }),
       Effect.timed,
-      Effect.flatMap(([took]) => Effect.sleep(pauseAfter(Duration.toMillis(took))))
+      Effect.flatMap(([took]) => Effect.timeoutOption(acted.await, pauseAfter(Duration.toMillis(took)))),
+      Effect.tap((woken) => {
+        if (Option.isNone(woken)) return Effect.void
+        slowAtMs = Number.NEGATIVE_INFINITY
+        return acted.close
+      })
     )
   )
 })

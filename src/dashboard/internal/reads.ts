@@ -4,6 +4,7 @@
 import * as Cache from "effect/Cache"
 import * as Effect from "effect/Effect"
 import * as HttpApiBuilder from "effect/http-api/HttpApiBuilder"
+import type * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { Ledger } from "../../model/shared/ledger.ts"
@@ -12,6 +13,7 @@ import * as Reasons from "../../operating/reasons.ts"
 import { summaryOf } from "../../operating/tasks.ts"
 import { Database } from "../../prisma/Database.ts"
 import * as QueueReport from "../../prisma/shared/queueReport.ts"
+import * as RetryReport from "../../prisma/shared/retryReport.ts"
 import * as TaskReport from "../../prisma/shared/taskReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -35,7 +37,7 @@ import * as Shapes from "./shapes.ts"
 import * as Streams from "./streams.ts"
 import * as Watch from "./watch.ts"
 
-export const layer = (knowledge: Knowledge) =>
+export const layer = (knowledge: Knowledge, acted: Latch.Latch) =>
   HttpApiBuilder.group(
     Api,
     "read",
@@ -43,7 +45,7 @@ export const layer = (knowledge: Knowledge) =>
       const services = yield* Services.ofLayer
       const past = Overview.makePast()
       const overview = yield* Streams.shareOne<typeof Model.Overview.Type>((publish) =>
-        Effect.provideContext(Overview.watch(past, publish), services)
+        Effect.provideContext(Overview.watch(past, acted, publish), services)
       )
       const instances = yield* Streams.share((id: string, publish: (state: Watch.Seen) => Effect.Effect<void>) =>
         Effect.provideContext(Watch.instance(id, publish), services)
@@ -111,8 +113,13 @@ export const layer = (knowledge: Knowledge) =>
             const sees = yield* seesPayloads
             const admin = yield* Admin
             const page = yield* admin.list({ ...yield* Search.of(search), cursor, limit, orderBy })
+            const retries: ReadonlyMap<string, RetryReport.Retry> = search.retrying === "true"
+              ? yield* RetryReport.read(page.instances.map(({ instanceId }) => instanceId))
+              : new Map()
             return {
-              instances: page.instances.map((one) => Shapes.instance(one, { isListed: true, seesPayloads: sees })),
+              instances: page.instances.map((one) =>
+                Shapes.instance(one, { isListed: true, retry: retries.get(one.instanceId), seesPayloads: sees })
+              ),
               next: page.next
             }
           })),

@@ -9,6 +9,7 @@ import type { Pause } from "../../model/Pause.ts"
 import { keyOf } from "../../model/shared/pauses.ts"
 import { outcomeOf } from "../../operating/outcome.ts"
 import { tagsOf } from "../../operating/processes.ts"
+import type { Retry } from "../../prisma/shared/retryReport.ts"
 import type { InstanceInfo } from "../../provider/Admin.ts"
 import type { InstanceCount, ProcessInfo, QueuePlace } from "../../provider/AdminDriver.ts"
 import type * as Api from "../Api.ts"
@@ -64,7 +65,11 @@ const attribute = (value: Attribute.Value): typeof Api.AttributeValue.Type =>
 
 export const instance = (
   state: InstanceInfo,
-  { isListed, seesPayloads }: { readonly isListed: boolean; readonly seesPayloads: boolean }
+  { isListed, retry, seesPayloads }: {
+    readonly isListed: boolean
+    readonly retry?: Retry | undefined
+    readonly seesPayloads: boolean
+  }
 ): typeof Api.Instance.Type => {
   const { error, output, status } = outcomeOf(state)
   const cut = (text: string | null) =>
@@ -84,6 +89,9 @@ export const instance = (
     ),
     block: state.block === null ? null : block(state.block),
     pause: state.pause === null ? null : pause(state.pause),
+    retry: retry === undefined
+      ? null
+      : { activity: retry.activity, error: cut(retry.error), atMs: retry.atMs, isRunning: retry.isRunning },
     createdAtMs: state.createdAtMs,
     updatedAtMs: state.updatedAtMs
   }

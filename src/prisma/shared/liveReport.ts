@@ -84,26 +84,45 @@ export const read = Effect.fnUntraced(function*(since: Since): Effect.fn.Return<
   }
 })
 
+/** Blocked instances of one version of an orchestration. */
+export interface Blocked {
+  readonly orchestration: string
+  /** Null before the first turn. */
+  readonly version: string | null
+  readonly instances: number
+}
+
+export const countBlocked: Effect.Effect<ReadonlyArray<Blocked>, ProviderError, Database> = Effect.flatMap(
+  Database,
+  ({ query, schemaSql }) =>
+    query<Blocked>(
+      "countBlocked",
+      Prisma.sql`
+        SELECT orchestration_name AS orchestration, orchestration_version AS version, count(*)::float8 AS instances
+        FROM (${blockedSql(schemaSql)}) AS blocked
+        GROUP BY 1, 2`
+    )
+)
+
 // internal
 
 interface DueRow extends Pick<Due, "waiting" | "running" | "oldestAgeMs" | "isMore" | "tag"> {
   readonly route: string
 }
 
+const blockedSql = (schemaSql: Prisma.Sql) =>
+  Prisma.sql`
+    SELECT i.orchestration_name, i.orchestration_version
+    FROM ${schemaSql}.blocked_instances AS b
+    JOIN ${schemaSql}.instances AS i ON i.instance_id = b.instance_id
+    WHERE ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
+    LIMIT ${mostBlocked}::bigint`
+
 const totalsSql = (schemaSql: Prisma.Sql) =>
   Prisma.sql`
     SELECT
       floor(extract(epoch FROM now()) * 1000)::float8 AS "nowMs",
-      (
-        SELECT count(*)::float8
-        FROM (
-          SELECT
-          FROM ${schemaSql}.blocked_instances AS b
-          JOIN ${schemaSql}.instances AS i ON i.instance_id = b.instance_id
-          WHERE ${schemaSql}.dx_is_blocked(b, i.current_execution_id, i.created_at)
-          LIMIT ${mostBlocked}::bigint
-        ) AS blocked
-      ) AS blocked,
+      (SELECT count(*)::float8 FROM (${blockedSql(schemaSql)}) AS blocked) AS blocked,
       (
         SELECT count(*)::float8
         FROM (

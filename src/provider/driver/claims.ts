@@ -59,7 +59,10 @@ export interface FetchOrchestrationItems {
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
-  /** Called if the call claims nothing, but a later one may: other transactions may have locked all there is. */
+  /**
+   * Called if the call claims fewer than `limit`, and a later one may claim more: other transactions may have locked
+   * some.
+   */
   readonly onHeld?: () => void
   /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form

@@ -16,7 +16,7 @@ export interface OrchestrationAck {
   /** Null deletes the batch and releases the lock, nothing else: no row of `executions` appears. */
   readonly executionId: number | null
   readonly history: ReadonlyArray<EncodedEvent>
-  /** Null leaves the status text alone; otherwise sets it (or clears it) and counts its version up by one. */
+  /** Null leaves the custom status alone; otherwise sets it (or clears it) and counts its version up by one. */
   readonly customStatus: { readonly value: string | null } | null
   /** Applied in order to the current execution's changes. */
   readonly keyValues: ReadonlyArray<KeyValueChange>

@@ -44,10 +44,10 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
     if (end !== undefined) {
       const { error, status } = outcomeOf(end)
       const cause = Cause.Ended({ atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs, error })
-      const sentence = sentenceOf(state, status, cause, { interruption: null, untaken: [] }, nowMs)
+      const sentence = sentenceOf(state, status, cause, { interruption: null, untaken: [], messages: [] }, nowMs)
       return { instanceId, status, sentence, cause, waits: [], untaken: [], interruption: null } satisfies Explanation
     }
-    const { interruption = null, untaken, waits } = OpenWaits.of(events, queued)
+    const { interruption = null, messages, untaken, waits } = OpenWaits.of(events, queued)
     const found = causeOf({
       state,
       queued,
@@ -60,7 +60,7 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
       pauses: (yield* reads.getPauses).targets
     })
     const cause = yield* withLimit(reads, found)
-    const sentence = sentenceOf(state, "Running", cause, { interruption, untaken }, nowMs)
+    const sentence = sentenceOf(state, "Running", cause, { interruption, untaken, messages }, nowMs)
     return { instanceId, status: "Running", sentence, cause, waits, untaken, interruption } satisfies Explanation
   })
 })
@@ -257,15 +257,25 @@ const sentenceOf = (
   { instanceId, orchestrationName }: InstanceInfo,
   status: InstanceStatus,
   cause: Cause,
-  { interruption, untaken }: Pick<Explanation, "interruption" | "untaken">,
+  { interruption, messages, untaken }:
+    & Pick<Explanation, "interruption" | "untaken">
+    & Pick<ReturnType<typeof OpenWaits.of>, "messages">,
   nowMs: number
 ): string => {
-  const about = interruption === null
+  const unread = readsNothing.has(cause._tag)
+    ? messages.find(({ kind }) => kind === "interruption" || kind === "termination")?.kind
+    : undefined
+  const about = unread !== undefined
+    ? `${instanceId}, whose ${unread} has come and was not read,`
+    : interruption === null
     ? instanceId
     : `${instanceId} was interrupted ${ago(interruption.sinceMs, nowMs)} and cleans up: it`
   const others = waitsForOthers.has(cause._tag) ? shownUntaken(untaken) : ""
   return `${about} ${predicate(cause, status, orchestrationName, nowMs)}${others}.`
 }
+
+/** Causes for which an instance reads no message, and so does not see that it is to end. */
+const readsNothing: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>(["Paused", "Blocked", "Unserved"])
 
 /** Causes that a signal which has come might have been meant to end. */
 const waitsForOthers: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
@@ -333,9 +343,14 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
         ago(atMs, nowMs)
       }${error === null ? "" : `: ${error}`}`,
     Paused: ({ pause }) =>
-      `is paused, with ${pause.target._tag === "Instance" ? "nothing else" : `all of ${shownTarget(pause.target)}`}, ${
-        since(pause.sinceMs, nowMs)
-      }${why(pause)}: it continues after "resume"`,
+      // Which may have been paused before the instance was started.
+      `is paused, ${
+        pause.target._tag === "Instance"
+          ? "with nothing else,"
+          : pause.target._tag === "Everything"
+          ? "as everything has been"
+          : `as all of ${shownTarget(pause.target)} has been`
+      } ${since(pause.sinceMs, nowMs)}${why(pause)}: it continues after "resume"`,
     Blocked: ({ block }) =>
       `is blocked ${since(block.sinceMs, nowMs)}: ${block.problem} (${block.reason}, tried ${
         counted(block.tries, "time")
@@ -375,7 +390,7 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
           processes(servedBy)
         } it${tried(activity)}`,
     ActivityRuns: ({ activity, untilMs }) =>
-      `waits for ${named(activity)}, which runs ${since(activity.scheduledAtMs, nowMs)}, under a lock until ${
+      `waits for ${named(activity)} ${since(activity.scheduledAtMs, nowMs)}, which runs under a lock until ${
         at(untilMs, nowMs)
       }${tried(activity)}`,
     Child: (child) =>

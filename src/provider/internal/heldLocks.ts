@@ -29,9 +29,11 @@ export interface HeldLocks {
   readonly expect: (forMs: number) => void
   /** Runs a call that stores work, and announces it before it ends. */
   readonly storing: <A, E, R>(call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  /** What a call has stored is announced when the result is called. Should the process die before, the others look. */
+  readonly announcing: () => () => void
   /**
-   * Waits, at most a second, until the hint has left that says when the others look, should this process die.
-   * Undefined: the hint has left, or the notifier has not answered for a second.
+   * Waits, at most five seconds, until the hint has left that says when the others look, should this process die.
+   * Undefined: the hint has left, or the notifier has not answered for five seconds.
    */
   readonly known: () => Effect.Effect<void> | undefined
   /** Taken or renewed now, for that long. */
@@ -58,7 +60,7 @@ export interface Options {
 export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowMs }: Options): HeldLocks => {
   /** Ends of the held locks, monotonic milliseconds. */
   const held = new Map<string, number>()
-  /** Calls under way that store work. */
+  /** Calls that store work, and are under way or not announced. */
   let calls = 0
   /** End of the locks that a statement is about to take, monotonic milliseconds. */
   let expectedMs = 0
@@ -134,6 +136,13 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
     if (holdsNone()) sayNoneSoon()
   }
 
+  const announcing = () => {
+    calls++
+    if (isDue()) announceAll()
+    saySoon()
+    return stored
+  }
+
   const stored = () => {
     calls--
     if (!holdsNone()) return
@@ -148,13 +157,8 @@ export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowM
       if (isDue()) announceAll()
       sayNoneSoon()
     },
-    storing: (call) =>
-      Effect.suspend(() => {
-        calls++
-        if (isDue()) announceAll()
-        saySoon()
-        return Effect.ensuring(call, Effect.sync(stored))
-      }),
+    storing: (call) => Effect.suspend(() => Effect.ensuring(call, Effect.sync(announcing()))),
+    announcing,
     known: () => {
       const nowMs = monotonicMs(clock)
       // This process may have been suspended since it announced.
@@ -187,8 +191,8 @@ const storedMs = 2_000
 /** A statement that takes no longer is stored before the others look. */
 const statementMs = 500
 
-/** For a notifier that does not answer. */
-const longestWaitMs = 1_000
+/** For a notifier that does not answer. On a busy machine, one that does may take a second. */
+const longestWaitMs = 5_000
 
 /** Locks that run out one after another are noticed together. */
 const betweenChecksMs = 1_000

@@ -16,7 +16,10 @@ export interface LockedInstances {
   readonly release: (lockToken: string) => boolean
   /** True when the instance is locked: the wake-up is kept for its release. */
   readonly keepWakeup: (instanceId: string) => boolean
-  /** Keeps a wake-up for every locked instance: another process has announced a message, and does not say for which. */
+  /**
+   * Keeps a wake-up for every locked instance: another process has announced a message, or one has fallen due, and
+   * nothing says for which.
+   */
   readonly keepWakeups: () => void
   /**
    * A statement that claims instances begins. Until it has been answered, wake-ups are kept for what it may claim: a

@@ -85,7 +85,7 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly activity: Effect.Effect<number>
   /** A look has left work that this process has no caller for. */
   readonly leftSome: (queue: Queue) => void
-  /** A claim has found nothing, but a later one may: the driver has called `onHeld`. */
+  /** A claim has left what a later one may find: the driver has called `onHeld`. */
   readonly metHeld: (queue: Queue) => void
   /** With the number of its activities that this process holds already. */
   readonly turnStored: (turn: Turn, handedOver: number) => void
@@ -116,6 +116,7 @@ export const make = Effect.fnUntraced(function*(
   // Without a caller, or with so many processes that some of them do not look, a hint may lead to no look.
   const slots = limitedSlots.make(() => workers.hasCallers() && !areMany("worker"))
   const storeNowMs = () => storeClock.nowMs() ?? clock.currentTimeMillisUnsafe()
+  const locked = locks.makeInstances()
   let activity = 0
 
   // -- queues ------------------------------------------------------------------------------------
@@ -140,6 +141,10 @@ export const make = Effect.fnUntraced(function*(
     ranOut: (queue) => byName(queue).wake("LocksExpired")
   })
 
+  const findNextDue = (isUrgent: boolean) => {
+    if (hints.isConnected() && serves()) finder.find(isUrgent)
+  }
+
   const queueOf = Effect.fnUntraced(function*(name: Queue) {
     const gauges = yield* pollGauges.make(name)
     return workQueue.make({
@@ -152,16 +157,18 @@ export const make = Effect.fnUntraced(function*(
       onServe: () => {
         if (hints.isConnected()) hints.announce(Hint.Serves({ queue: name }))
       },
-      random: () => random.nextDoubleUnsafe(),
-      findNextDue: (isUrgent) => {
-        if (hints.isConnected() && serves()) finder.find(isUrgent)
+      onDue: () => {
+        if (name === "orchestrator") locked.keepWakeups()
       },
+      random: () => random.nextDoubleUnsafe(),
+      findNextDue,
       findLeftLocks: () => {
         if (hints.isConnected()) left.follow()
       },
-      // What it stored in the other queue may not be announced either.
+      // What it stored in the other queue may not be announced either, nor what is due later.
       othersRanOut: () => {
         for (const queue of queues) queue.wake("LocksExpired")
+        findNextDue(true)
       },
       onLook: gauges.looked,
       onMode: (before, now, since) => void run(logMode(name, before, now, since))
@@ -194,7 +201,6 @@ export const make = Effect.fnUntraced(function*(
       for (const locks of Object.values(heldBy)) locks.close()
     })
   )
-  const locked = locks.makeInstances()
 
   // -- hints -------------------------------------------------------------------------------------
 
@@ -259,10 +265,16 @@ export const make = Effect.fnUntraced(function*(
   }
 
   /** Messages with a delay, sent while the store's clock was not known. */
-  const delayed: Array<{ readonly instanceId: string; readonly sentMs: number; readonly delayMs: number }> = []
+  const delayed: Array<{
+    readonly instanceId: string
+    readonly sentMs: number
+    readonly delayMs: number
+    readonly announced: () => void
+  }> = []
   const dueDelayed = () => {
-    for (const { delayMs, instanceId, sentMs } of delayed.splice(0)) {
+    for (const { announced, delayMs, instanceId, sentMs } of delayed.splice(0)) {
       messageDue(instanceId, afterNow(delayMs - (monotonicMs(clock) - sentMs)))
+      announced()
     }
   }
 
@@ -277,8 +289,8 @@ export const make = Effect.fnUntraced(function*(
       if (storeClock.nowMs() !== undefined || !hints.isConnected() || store.readNextDue === undefined) {
         return messageDue(instanceId, afterNow(delayMs), text)
       }
-      // The clock of this process may be wrong, and others would look by it.
-      delayed.push({ instanceId, sentMs: monotonicMs(clock), delayMs })
+      // The clock of this process may be wrong, and others would look by it. It may die before the store has said its.
+      delayed.push({ instanceId, sentMs: monotonicMs(clock), delayMs, announced: heldBy.orchestrator.announcing() })
       finder.find(true)
     },
     storing: (queue, call) =>

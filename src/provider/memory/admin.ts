@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import { meets } from "../../model/shared/attributes.ts"
 import type { Condition } from "../../model/shared/attributes.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
+import { groupsOf } from "../../model/shared/groups.ts"
 import { kinds } from "../../model/shared/limits.ts"
 import { keyOf } from "../../model/shared/pauses.ts"
 import { AdminDriver } from "../AdminDriver.ts"
@@ -432,12 +433,6 @@ const ofDeletions = (store: tables.Tables) => {
 
 // internal
 
-const groupsOf = <Row, Key>(rows: Iterable<Row>, keyOf: (row: Row) => Key): ReadonlyMap<Key, ReadonlyArray<Row>> => {
-  const groups = new Map<Key, Array<Row>>()
-  for (const row of rows) tables.entry(groups, keyOf(row), () => []).push(row)
-  return groups
-}
-
 const inOrder = (a: string | null, b: string | null, nulls: "first" | "last"): number =>
   a === b ? 0 : a === null || b === null ? (a === null) === (nulls === "first") ? -1 : 1 : a < b ? -1 : 1
 
@@ -543,8 +538,12 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     meetsAll(store, instanceId, listing.attributes) &&
     (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
     (listing.error === null ||
-      ((status === "Failed" || status === "Cancelled") &&
-        contains(execution?.output?.replace(/^canceled: /, ""), listing.error)))
+      contains(
+        status === "Failed" || status === "Cancelled"
+          ? execution?.output?.replace(/^canceled: /, "")
+          : tables.blockOf(store, instanceId)?.problem,
+        listing.error
+      ))
 }
 
 const meetsAll = (store: tables.Tables, instanceId: string, conditions: ReadonlyArray<Condition>): boolean =>

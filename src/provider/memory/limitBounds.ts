@@ -88,43 +88,21 @@ export const admitOf = ({ inUse, limit, notBegun, waiting, ...line }: Line, now:
   return nextMs
 }
 
-/**
- * Whether one more of a key has a slot at once, where none of the limit waits: `inUse` slots are in use, of which the
- * same statement has given so many.
- */
+/** Whether one more of a key has a slot at once, where none of the limit waits. */
 export const hasSlotAtOnce = (
   { eachKey, own, total }: tables.Limit,
   key: string,
-  { given, inUse }: Record<"inUse" | "given", (key?: string) => number>
+  inUse: (key?: string) => number
 ): boolean => {
-  const ofKey = own.get(key)
-  return !hasRate(total) && !hasRate(eachKey) && !hasRate(ofKey ?? null) && hasRoom(total, inUse(), given()) &&
-    hasRoom(ofKey ?? eachKey, inUse(key), given(key))
-}
-
-/** How many slots one statement has given, of all keys of a name or of one. */
-export const given = () => {
-  const counts = new Map<string, number>()
-  const placesOf = (name: string, key?: string) => JSON.stringify([name, key])
-  return {
-    of: (name: string) => (key?: string) => counts.get(placesOf(name, key)) ?? 0,
-    give: (name: string, key: string) => {
-      for (const place of [placesOf(name), placesOf(name, key)]) counts.set(place, (counts.get(place) ?? 0) + 1)
-    }
-  }
+  const bound = own.get(key) ?? eachKey
+  return !hasRate(total) && !hasRate(eachKey) && !hasRate(bound) &&
+    inUse() < (total?.concurrency ?? Infinity) && inUse(key) < (bound?.concurrency ?? Infinity)
 }
 
 export const hasRate = (bound: BoundRow | null): bound is BoundRow & { readonly rate: number } =>
   (bound?.rate ?? null) !== null
 
 // internal
-
-/** In PostgreSQL four transactions may each give a share, without seeing what the others give: `dx_admit_at_once`. */
-const hasRoom = (bound: BoundRow | null, inUse: number, given: number) => {
-  const most = bound?.concurrency ?? Infinity
-  const share = Math.min(250, Math.floor(most / 8))
-  return most === Infinity || given < share && inUse < most - 3 * share
-}
 
 const intervalOf = ({ rate, rateMs }: BoundRow) => rateMs! / rate!
 

@@ -8,19 +8,17 @@ import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
 /** Says of instances that one statement starts whether they have a slot at once, or no limit. */
-export const atOnce = (store: tables.Tables): (start: StartedInstance) => boolean => {
-  const awaited = new Set([...store.instances.values()].filter(isParked).map(({ limitName }) => limitName))
-  const given = bounds.given()
+export const atOnce = (store: tables.Tables, now: number): (start: StartedInstance) => boolean => {
+  const parked = [...store.instances.values()].filter(isParked)
+  const isAwaited = (name: string) => {
+    const ofName = parked.filter(({ limitName }) => limitName === name)
+    return ofName.length >= 100 || ofName.some(({ place }) => place!.dueAtMs <= now)
+  }
   return (start) => {
     const { limitKey = "", orchestrationName: name } = start
     const limit = limitOf(store, start)
-    if (limit === undefined) return true
-    const hasSlot = !awaited.has(name) && bounds.hasSlotAtOnce(limit, limitKey, {
-      inUse: (key) => count(store, name, key),
-      given: given.of(name)
-    })
-    if (hasSlot) given.give(name, limitKey)
-    return hasSlot
+    return limit === undefined ||
+      !isAwaited(name) && bounds.hasSlotAtOnce(limit, limitKey, (key) => count(store, name, key))
   }
 }
 

@@ -20,17 +20,11 @@ export const isParked = ({ visibleAtMs }: tables.Queued): boolean => visibleAtMs
 /** Says of activities that one statement stores whether they have a slot at once. */
 export const atOnce = (store: tables.Tables): (activity: EncodedActivity) => boolean => {
   const waiting = new Set([...store.activities.values()].filter(isParked).map(({ limitName }) => limitName))
-  const given = bounds.given()
   return (activity) => {
     const { name } = activity
     const limit = limitOf(store, activity)
-    if (limit === undefined) return true
-    const hasSlot = !waiting.has(name) && bounds.hasSlotAtOnce(limit, keyOf(activity), {
-      inUse: (key) => slots(store, name, key).length,
-      given: given.of(name)
-    })
-    if (hasSlot) given.give(name, keyOf(activity))
-    return hasSlot
+    return limit === undefined ||
+      !waiting.has(name) && bounds.hasSlotAtOnce(limit, keyOf(activity), (key) => slots(store, name, key).length)
   }
 }
 

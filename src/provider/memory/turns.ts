@@ -56,7 +56,7 @@ export const begin = (store: tables.Tables, now: number, cancelled: ReadonlyArra
   const queued = queuedStarts(store)
   const waiting = activities.waiting(store, now)
   const hasSlot = limits.atOnce(store)
-  const mayBegin = limitedInstances.atOnce(store)
+  const mayBegin = limitedInstances.atOnce(store, now)
   return {
     store: (instanceId, turn, handOver = null) => {
       storeTurn(store, turn, instanceId, now)

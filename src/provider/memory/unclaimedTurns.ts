@@ -89,7 +89,7 @@ const startAll = (
   }
   const storing = turns.begin(store, now, starts.flatMap(({ firstTurn }) => firstTurn?.turn.cancelledActivities ?? []))
   const queued = queuedStarts(store)
-  const mayBegin = limitedInstances.atOnce(store)
+  const mayBegin = limitedInstances.atOnce(store, now)
   const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
     const { attributes = [], firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
     const created = {

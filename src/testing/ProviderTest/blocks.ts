@@ -69,6 +69,7 @@ export const blocks = topic("blocks", {
     yield* elapse(600)
     yield* ack(yield* claimInstance("i"), { events: [activityScheduled(2)] })
     assert.isNull(yield* blockOf("i"))
+    assert.deepStrictEqual(yield* listed({ error: "event 2" }), [])
     yield* poke("i", "next")
     yield* blockFor("i", 500)
     assert.strictEqual((yield* blockOf("i"))!.tries, 1)
@@ -83,6 +84,9 @@ export const blocks = topic("blocks", {
     yield* poke("other", "go")
     assert.deepStrictEqual(yield* listed({ status: "Blocked" }), ["one"])
     assert.deepStrictEqual(yield* listed({ status: "Running", orderBy: "id" }), ["one", "other"])
+    assert.deepStrictEqual(yield* listed({ error: "EVENT 2" }), ["one"])
+    assert.deepStrictEqual(yield* listed({ status: "Blocked", error: "event 2" }), ["one"])
+    assert.deepStrictEqual(yield* listed({ error: "event 3" }), [])
     assert.strictEqual((yield* readBacklog).blockedInstances, 1)
   }),
 

@@ -1,5 +1,5 @@
 /**
- * The status text of an instance, and its version, by which a waiting client sees that it changed.
+ * The custom status of an instance, and its version, by which a waiting client sees that it changed.
  */
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"

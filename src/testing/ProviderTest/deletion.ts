@@ -273,7 +273,7 @@ export const deletion = topic("deletion", {
     // Long enough for a slow machine to store the children.
     const claimRoot = Effect.andThen(
       poke("root"),
-      claimInstance("root", { serves: ["1.0.0"], lockTimeout: "1 minute" })
+      claimInstance("root", { serves: ["1.0.0"], lockTimeout: "1 hour" })
     )
     yield* create("root")
     yield* ack(yield* claimRoot, { items: children.map(start), pinsStartsTo: "1.0.0" })

@@ -95,7 +95,7 @@ export const explanations = topic("explanations", {
     yield* waiting("i", [signal(2, "Approved")])
     yield* poke("i")
     yield* pause(PauseTarget.Everything(), { reason: "incident 7" })
-    yield* expectCause("i", "Paused", /is paused, with all of everything, for .* \(incident 7\)/)
+    yield* expectCause("i", "Paused", /is paused, as everything has been for .* \(incident 7\)/)
     yield* resume(PauseTarget.Everything())
     yield* pause(PauseTarget.Instance({ instanceId: "i" }))
     yield* expectCause("i", "Paused", /is paused, with nothing else, for /)
@@ -151,7 +151,7 @@ export const explanations = topic("explanations", {
     yield* expectCause("i", "ActivityPaused", /activity Charge, which is paused with .*Charge.*, for .* \(bank\)\.$/)
     yield* resume(PauseTarget.Activity({ name: "Charge" }))
     yield* claimActivity(2)
-    const { activity, waits } = yield* expectCause("i", "ActivityRuns", /which runs for .*, under a lock until /)
+    const { activity, waits } = yield* expectCause("i", "ActivityRuns", / for .*, which runs under a lock until /)
     assert.strictEqual(activity.deliveries, 1)
     assert.deepStrictEqual(waits.map(({ kind, name }) => [kind, name]), [["activity", "Charge"]])
     yield* leave

@@ -119,7 +119,8 @@ export const instanceLimits = topic("instanceLimits", {
   instances_of_keys_take_turns: Effect.gen(function*() {
     yield* limit({ total: { concurrency: 1 } })
     yield* start(["a1", "a"], ["a2", "a"], ["a3", "a"], ["b1", "b"], ["b2", "b"], ["c1", "c"])
-    for (const instance of ["a1", "b1", "c1", "a2", "b2", "a3"]) {
+    // The first has its slot at once, and no turn was taken for it.
+    for (const instance of ["a1", "a2", "b1", "c1", "a3", "b2"]) {
       yield* beginOnly(instance)
       yield* complete(instance)
     }
@@ -133,12 +134,12 @@ export const instanceLimits = topic("instanceLimits", {
     const target = PauseTarget.Instance({ instanceId: "b" })
     yield* pause(target)
     yield* complete("a")
-    yield* beginOnly("d")
-    yield* complete("d")
     yield* beginOnly("c")
+    yield* complete("c")
+    yield* beginOnly("d")
     yield* resume(target)
     yield* expectNoOrchestration()
-    yield* complete("c")
+    yield* complete("d")
     yield* beginOnly("b")
   }),
 
@@ -291,13 +292,22 @@ export const instanceLimits = topic("instanceLimits", {
   a_start_without_a_slot_is_stored_without_its_first_turn: Effect.gen(function*() {
     yield* limit({ total: { concurrency: 1 } })
     const first = { events: [started()], metadata: named() }
-    yield* beginsNot("a", first, "Started")
-    yield* expectUse([0, 1])
-    yield* beginOnly("a")
+    yield* begins("a", first)
+    yield* beginsNot("b", first, "Started")
+    yield* expectUse([1, 1])
+    yield* complete("a")
+    yield* beginOnly("b")
     yield* expectUse([1, 0])
   }),
 
-  far_from_a_limit_a_start_brings_its_first_turn: Effect.gen(function*() {
+  a_later_start_does_not_hold_up_others: Effect.gen(function*() {
+    yield* limit({ total: { concurrency: 5 } })
+    yield* start(["later", "k", "1 hour"])
+    yield* begins("a", { events: [started()], metadata: named() })
+    yield* expectUse([1, 0])
+  }),
+
+  with_a_free_slot_a_start_brings_its_first_turn: Effect.gen(function*() {
     yield* limit({ total: { concurrency: 5000 }, eachKey: { concurrency: 2000 } })
     yield* begins("a", { events: [started()], metadata: named() })
     yield* expectUse([1, 0])

@@ -141,20 +141,20 @@ export const limits = topic("limits", {
   }),
 
   a_rate_spaces_beginnings: Effect.gen(function*() {
-    yield* limit({ total: { rate: { count: 1, per: "1 second" } } })
+    yield* limit({ total: { rate: { count: 1, per: "3 seconds" } } })
     yield* queue([1], [2], [3])
     yield* claimOnly(1)
-    yield* elapse("1100 millis")
+    yield* elapse("3100 millis")
     yield* claimOnly(2)
-    yield* elapse("1100 millis")
+    yield* elapse("3100 millis")
     yield* claimOnly(3)
   }),
 
   a_burst_begins_at_once: Effect.gen(function*() {
-    yield* limit({ eachKey: { rate: { count: 1, per: "1 second", burst: 2 } } })
+    yield* limit({ eachKey: { rate: { count: 1, per: "3 seconds", burst: 2 } } })
     yield* queue([1, "a"], [2, "a"], [3, "a"], [4, "b"])
     yield* claimOnly(1, 4, 2)
-    yield* elapse("1100 millis")
+    yield* elapse("3100 millis")
     yield* claimOnly(3)
   }),
 
@@ -250,7 +250,7 @@ export const limits = topic("limits", {
     yield* claimOnly(2)
   }),
 
-  a_limited_activity_is_not_handed_over: Effect.gen(function*() {
+  an_activity_without_a_slot_is_not_handed_over: Effect.gen(function*() {
     yield* limit({ total: { concurrency: 1 } })
     const held = yield* working("i")
     const handedOver = yield* advances("i", held, {
@@ -258,11 +258,12 @@ export const limits = topic("limits", {
       workers: [activityItem("i", 4), activityItem("i", 5, { name: "Other" }), activityItem("i", 6)],
       handOver: { activities: [name, "Other"] }
     })
-    yield* receives(handedOver, [5])
-    yield* claimOnly(4)
+    const [first] = yield* receives(handedOver, [4, 5])
+    yield* ackWork(first!.lockToken)
+    yield* claimOnly(6)
   }),
 
-  far_from_a_limit_activities_are_handed_over: Effect.gen(function*() {
+  with_free_slots_activities_are_handed_over: Effect.gen(function*() {
     yield* limit({ total: { concurrency: 5000 }, eachKey: { concurrency: 2000 } })
     const held = yield* working("i")
     const handedOver = yield* advances("i", held, {

@@ -358,17 +358,18 @@ export const optimisticTurns = topic("optimistic_turns", {
 
   // -- at the same time ----------------------------------------------------------------------------
 
-  of_two_turns_of_an_instance_one_is_stored: Effect.gen(function*() {
+  of_two_turns_of_an_instance_at_most_one_is_stored: Effect.gen(function*() {
     const { optimisticTurns } = yield* Settings
     const [one, other] = yield* working("i", [2, 3])
     const answers = yield* parallel([
       advance("i", [one!], { events: [completion(4, 2)] }),
       advance("i", [other!], { events: [completion(4, 3)] })
     ])
-    const tags = answers.map(({ _tag }) => _tag).sort()
-    assert.deepStrictEqual(tags, optimisticTurns ? ["Advanced", "Queued"] : ["Queued", "Queued"])
-    assert.lengthOf(yield* types("i"), optimisticTurns ? 4 : 3)
-    assert.lengthOf((yield* claimInstance("i")).item.messages, optimisticTurns ? 1 : 2)
+    // None, if the results of one that was not stored have become messages before the other one looked for some.
+    const stored = answers.filter(({ _tag }) => _tag === "Advanced").length
+    assert.isAtMost(stored, optimisticTurns ? 1 : 0)
+    assert.lengthOf(yield* types("i"), 3 + stored)
+    assert.lengthOf((yield* claimInstance("i")).item.messages, 2 - stored)
   }),
 
   turns_of_many_instances_are_stored_apart: Effect.gen(function*() {

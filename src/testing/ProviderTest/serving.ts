@@ -160,7 +160,8 @@ export const serving = topic("serving", {
     )
     yield* sendAll
     yield* enqueueStart("i")
-    const first = yield* claimInstance("i", { serves: ["1.0.0"] })
+    // A slow server takes longer than the default for so many.
+    const first = yield* claimInstance("i", { serves: ["1.0.0"], lockTimeout: "5 minutes" })
     assert.isTrue(first.item.messages.some(({ _tag }) => _tag === "StartOrchestration"))
     yield* sendAll
     yield* ack(first, {

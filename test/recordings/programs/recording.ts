@@ -276,7 +276,7 @@ const keyValuesOf = (recording: Recording, instanceId: string, executionId: numb
   return [...values.values()]
 }
 
-/** Status texts and values are taken from the events; the rows must say the same. */
+/** Custom statuses and values are taken from the events; the rows must say the same. */
 const checkState = (recording: Recording): void => {
   for (const { custom_status, custom_status_version, instance_id } of recording.instances) {
     const rows = recording.history.filter((row) => row.instance_id === instance_id)

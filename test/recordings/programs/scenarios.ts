@@ -286,7 +286,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
     steps: (recorded) => {
       const first = turn(recorded, 1)
       const { name, version } = programs.NulStatus.definition
-      const problem = "status text is refused: it holds a NUL character (U+0000), which PostgreSQL cannot store"
+      const problem = "custom status is refused: it holds a NUL character (U+0000), which PostgreSQL cannot store"
       const started = {
         type: "OrchestrationStarted",
         name,

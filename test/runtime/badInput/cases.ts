@@ -3,6 +3,7 @@
  */
 import { assert } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -271,6 +272,18 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.interrupt(other, "stop")
       yield* cancelled(client.wait(App.Does, other), "stop")
     }),
+    "interrupt or terminate an instance that no living process serves": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* client.start(App.Unserved, { instanceId })
+        yield* client.interrupt(instanceId, "stop", { deadline: 0 })
+        yield* client.terminate(instanceId, "stop")
+        yield* refused(client.wait(App.Unserved, instanceId, { timeout: "300 millis" }), "WaitTimeout")
+        const { sentence } = yield* (yield* Admin.Admin).explain(instanceId)
+        assert.include(sentence, "whose interruption has come and was not read, has messages, and no living process")
+        yield* (yield* Admin.Admin).deleteInstance(instanceId, { force: true })
+        assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      }
+    ),
     "interrupt or terminate an id before its start": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.terminate(instanceId, "not wanted")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
@@ -561,7 +574,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
           yield* deedFails("set an odd key", "key is refused", "NUL")(client, `${instanceId}, odd`)
         }
       ),
-    "set a status text of more than 262,144 bytes": deedFails(
+    "set a custom status of more than 262,144 bytes": deedFails(
       "set a long status",
       "Custom status size (262145 bytes) exceeds limit (262144 bytes)"
     ),
@@ -584,9 +597,9 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         )
       }
     ),
-    "set a status text with NUL or half a surrogate pair": deedFails(
+    "set a custom status with NUL or half a surrogate pair": deedFails(
       "set an odd status",
-      "status text is refused: it holds a NUL character"
+      "custom status is refused: it holds a NUL character"
     )
   }
 }

@@ -144,7 +144,7 @@ const TopBar = () => {
             title="Payloads stay out of sight in this browser, for example while you share your screen."
             onClick={() => hidePayloads.set(payloads === "yes" ? "no" : "yes")}
           >
-            Hide payloads
+            {payloads === "yes" ? "Payloads hidden" : "Hide payloads"}
           </button>
         )}
         <select

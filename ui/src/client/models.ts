@@ -31,5 +31,6 @@ export type JsonSchema = typeof Api.JsonSchema.Type
 export type Search = typeof Api.Search.Type
 export type Bulk = typeof Api.Bulk.Type
 export type BulkProgress = typeof Api.BulkProgress.Type
+export type RetrySum = typeof Api.RetrySum.Type
 export type Retried = typeof Api.Retried.Type
 export type AuditEntry = typeof Api.OperatorActionPage.Type["actions"][number]

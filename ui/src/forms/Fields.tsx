@@ -98,8 +98,10 @@ const Optional = (props: {
 }) => (
   <div class="field">
     <Check checked={props.isSet} onInput={props.onInput}>
-      {props.label} <span class="muted">{props.isOptional === true ? "optional" : ""}</span>
-      {!props.isSet && <span class="muted">({props.word})</span>}
+      {props.label}{" "}
+      <span class="muted">
+        {[...(props.isOptional === true ? ["optional"] : []), ...(props.isSet ? [] : [`(${props.word})`])].join(" ")}
+      </span>
     </Check>
     {props.isSet && props.children}
   </div>

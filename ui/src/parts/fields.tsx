@@ -69,11 +69,17 @@ export const SelectField = (props: {
 
 export const Check = (props: {
   readonly checked: boolean
+  readonly isSwitch?: boolean
   readonly onInput: (checked: boolean) => void
   readonly children: ComponentChildren
 }) => (
   <label class="check">
-    <input type="checkbox" checked={props.checked} onChange={(event) => props.onInput(event.currentTarget.checked)} />
+    <input
+      type="checkbox"
+      role={props.isSwitch === true ? "switch" : undefined}
+      checked={props.checked}
+      onChange={(event) => props.onInput(event.currentTarget.checked)}
+    />
     <span>{props.children}</span>
   </label>
 )

@@ -50,10 +50,12 @@ export const MenuItem = (props: {
   readonly text: string
   readonly note?: string | undefined
   readonly isDisabled?: boolean
+  readonly isDanger?: boolean
   readonly onClick: () => void
 }) => (
   <button
     type="button"
+    class={props.isDanger === true ? "danger" : undefined}
     disabled={props.isDisabled === true}
     onClick={(event) => {
       const details = event.currentTarget.closest("details")

@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks"
-import { toast } from "../app/contexts.ts"
+import { toast, useOverview } from "../app/contexts.ts"
 import { api } from "../client/client.ts"
 import type { PauseTarget } from "../client/models.ts"
 import { ActionDialog } from "./dialog.tsx"
 import { ReasonField, reasonOf } from "./fields.tsx"
+import { plural } from "./time.tsx"
 
 export const pauseTitle = ({ kind, name, version }: PauseTarget): string =>
   kind === "everything" ? "everything" : `${kind} ${name ?? ""}${version === null ? "" : ` ${version}`}`
@@ -39,29 +40,49 @@ export const PauseDialog = (props: {
   )
 }
 
-const continues = {
-  instance: "It continues with its next turn.",
-  orchestration: "All its instances continue, except those that are paused individually.",
-  activity: "Processes take this activity again, for all instances.",
-  tag: "Processes take activities with this tag again, for all instances.",
-  everything: "Turns run and activities are taken again, for all instances, except where another pause holds them."
+const continues = (kind: PauseTarget["kind"], held: number): string => {
+  const what = `What was held${held === 0 ? "" : ` (up to ${plural(held, "instance")})`} continues at once`
+  switch (kind) {
+    case "instance":
+      return "It continues at once, with its next turn."
+    case "orchestration":
+      return `${what}, except instances that are paused individually.`
+    case "activity":
+      return "Processes take this activity again at once, for all instances."
+    case "tag":
+      return "Processes take activities with this tag again at once, for all instances."
+    case "everything":
+      return `${what}, except where another pause holds it.`
+  }
 }
 
 export const ResumeDialog = (props: {
   readonly target: PauseTarget
   readonly onDone?: () => void
   readonly onClose: () => void
-}) => (
-  <ActionDialog
-    title={`Resume ${pauseTitle(props.target)}${props.target.kind === "instance" ? "" : " for all instances"}`}
-    confirm="Resume"
-    onClose={props.onClose}
-    effect={() => api.operate.resume({ payload: { target: props.target } })}
-    onDone={({ message }) => {
-      toast(message)
-      props.onDone?.()
-    }}
-  >
-    <p>{continues[props.target.kind]}</p>
-  </ActionDialog>
-)
+}) => {
+  const held = useHeld(props.target)
+  return (
+    <ActionDialog
+      title={`Resume ${pauseTitle(props.target)}${props.target.kind === "instance" ? "" : " for all instances"}`}
+      confirm="Resume"
+      onClose={props.onClose}
+      effect={() => api.operate.resume({ payload: { target: props.target } })}
+      onDone={({ message }) => {
+        toast(message)
+        props.onDone?.()
+      }}
+    >
+      <p>{continues(props.target.kind, held)}</p>
+    </ActionDialog>
+  )
+}
+
+/** How many instances a pause of all versions may hold; 0 where that is not counted. */
+const useHeld = ({ kind, name, version }: PauseTarget): number => {
+  const counts = useOverview().data?.counts ?? []
+  if (kind !== "everything" && (kind !== "orchestration" || version !== null)) return 0
+  return counts
+    .filter(({ orchestration, status }) => status === "Running" && (kind === "everything" || orchestration === name))
+    .reduce((sum, { instances }) => sum + instances, 0)
+}

@@ -52,8 +52,18 @@ export const DefinitionsView = () => {
               : (
                 <Table
                   label="Orchestrations by version"
-                  head={["Version", "Running", "Completed", "Failed", "Cancelled", "Served by", "Builds", "-Actions"]}
-                  nums={[1, 2, 3, 4]}
+                  head={[
+                    "Version",
+                    "Running",
+                    "Blocked",
+                    "Completed",
+                    "Failed",
+                    "Cancelled",
+                    "Served by",
+                    "Builds",
+                    "-Actions"
+                  ]}
+                  nums={[1, 2, 3, 4, 5]}
                 >
                   {items.map((definition) => (
                     <DefinitionRows
@@ -130,7 +140,7 @@ const DefinitionRows = (props: {
   return (
     <Fragment>
       <tr class="group">
-        <th scope="rowgroup" colSpan={7}>
+        <th scope="rowgroup" colSpan={8}>
           <span class="row">
             <a href={link(["instances"], { name: definition.name })}>{definition.name}</a>
             {paused(null)}
@@ -144,7 +154,7 @@ const DefinitionRows = (props: {
         const count = (n: number, status: string, tone?: string) =>
           n === 0 ? <Num n={0} /> : (
             <a href={to(status)} class={tone === undefined ? undefined : `badge ${tone}`}>
-              {item.isEstimate ? "about " : ""}
+              {item.isEstimate && status !== "Blocked" ? "about " : ""}
               {number(n)}
             </a>
           )
@@ -154,6 +164,7 @@ const DefinitionRows = (props: {
               {item.version ?? <span class="muted">not begun</span>} {item.version !== null && paused(item.version)}
             </td>
             <td class="num">{count(item.running, "Running")}</td>
+            <td class="num">{count(item.blocked, "Blocked", "red")}</td>
             <td class="num">{count(item.completed, "Completed")}</td>
             <td class="num">{count(item.failed, "Failed", "red")}</td>
             <td class="num">{count(item.cancelled, "Cancelled")}</td>

@@ -93,6 +93,7 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
         : (
           <SelectField
             label="Of"
+            hint="Whose work the bounds below count together."
             value={kind}
             options={[["total", "all together"], ["eachKey", "each key"], ["key", "one key"]]}
             onInput={(value) => setKind(value as LimitScope["kind"])}
@@ -106,11 +107,21 @@ const SetDialog = (props: Props & Extract<Doing, { action: "set" }>) => {
           hint="What limitKey of the definition makes of a payload."
         />
       )}
-      <TextField label="At once" {...field("concurrency")} placeholder="no bound" />
+      <TextField
+        label="At once"
+        {...field("concurrency")}
+        placeholder="no bound"
+        hint="How many may run at the same time."
+      />
       <div class="fields">
-        <TextField label="Begin" {...field("count")} placeholder="no bound" />
-        <TextField label="Per" {...field("per")} />
-        <TextField label="In a burst" {...field("burst")} placeholder="1" />
+        <TextField label="Begin" {...field("count")} placeholder="no bound" hint="How many may begin in that time." />
+        <TextField label="Per" {...field("per")} hint="That time, such as 30 s, 1 min or 1 h." />
+        <TextField
+          label="In a burst"
+          {...field("burst")}
+          placeholder="1"
+          hint="How many of them may begin at once, after a quiet time."
+        />
       </div>
       {isFit && <p class="muted small" role="status">{boundWords(boundOf(draft))}</p>}
     </ActionDialog>

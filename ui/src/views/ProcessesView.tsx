@@ -62,10 +62,10 @@ const ProcessRow = ({ process }: { readonly process: Process }) => (
       <Ago atMs={process.seenMs} />
     </td>
     <td data-label="Turns">
-      <Slots inUse={process.orchestrationSlotsInUse} of={process.orchestrationSlots} />
+      <Slots isAlive={process.isAlive} inUse={process.orchestrationSlotsInUse} of={process.orchestrationSlots} />
     </td>
     <td data-label="Activities">
-      <Slots inUse={process.activitySlotsInUse} of={process.activitySlots} />
+      <Slots isAlive={process.isAlive} inUse={process.activitySlotsInUse} of={process.activitySlots} />
     </td>
     <td class="detail">
       <Serves process={process} />

@@ -2,7 +2,7 @@
  * Settings of the server, of the database and of the login that decide how a store works.
  */
 import * as Effect from "effect/Effect"
-import { count } from "../../../model/shared/quantities.ts"
+import { count, counted } from "../../../model/shared/quantities.ts"
 import { quoted } from "../connection.ts"
 import type { Examined } from "./examined.ts"
 import { advice, ok, problem, unknown } from "./finding.ts"
@@ -47,7 +47,7 @@ export const connections = Effect.fnUntraced(
       : []
     const processes = Number(alive?.["processes"] ?? 0)
     const found = `${count(open)} of ${count(allowed)} open; ${
-      processes === 0 ? "a process opens" : `${count(processes)} alive processes open`
+      processes === 0 ? "a process opens" : counted(processes, "alive process opens", "alive processes open")
     } up to ${count(Math.max(processes, 1) * each)} with maxConnections ${maxConnections}`
     return each > allowed
       ? problem(name, found, "Lower maxConnections, or raise max_connections of the server or the limit of the role")

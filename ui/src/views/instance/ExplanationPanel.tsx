@@ -1,10 +1,10 @@
 import type { ComponentChildren } from "preact"
-import { useReadOnly, useSession } from "../../app/contexts.ts"
+import { useOverview, useReadOnly, useSession } from "../../app/contexts.ts"
 import { toInstance } from "../../app/route.ts"
 import type { Instance, InstanceDetail } from "../../client/models.ts"
 import { Payload } from "../../parts/payload.tsx"
 import { Ago, dateTime, For, fullTime } from "../../parts/time.tsx"
-import { BlockNote } from "./BlockNote.tsx"
+import { BlockNote, buildsOf } from "./BlockNote.tsx"
 import type { Doing } from "./dialogs.tsx"
 
 /** Why the instance does not continue, and beside it what would help. */
@@ -14,7 +14,13 @@ export const ExplanationPanel = (props: { readonly detail: InstanceDetail; reado
     <section class={`panel explanation ${toneOf(props.detail)}`} aria-label="Why it is as it is">
       <div class="body">
         {instance.block === null
-          ? <p class="sentence">{withLocalTimes(explanation.sentence)}</p>
+          ? (
+            <p class="sentence">
+              {explanation.cause === "Ended"
+                ? <EndedSentence instance={instance} />
+                : withLocalTimes(explanation.sentence)}
+            </p>
+          )
           : <BlockedSentence instance={instance} block={instance.block} />}
         <div class="row">
           <Cures {...props} />
@@ -35,15 +41,37 @@ export const ExplanationPanel = (props: { readonly detail: InstanceDetail; reado
   )
 }
 
-/** What people need of it; what the code and the history say stands below. */
+/** What people need of it who do not write the code; what the code and the history say stands below. */
 const BlockedSentence = (
   { block, instance }: { readonly instance: Instance; readonly block: NonNullable<Instance["block"]> }
-) => (
-  <p class="sentence">
-    {instance.instanceId} has been blocked for{" "}
-    <For sinceMs={block.sinceMs} />: the code that runs now cannot continue it. Nothing is lost. It continues by itself
-    when a build that fits runs.
-  </p>
+) => {
+  const overview = useOverview().data
+  return (
+    <p class="sentence">
+      {instance.instanceId} has been blocked for <For sinceMs={block.sinceMs} />: build{" "}
+      {block.build}, which tried last, cannot continue it.{" "}
+      {overview !== null && `${runsNow(block.build, [...buildsOf(instance, overview.processes).keys()])} `}
+      Tell the developers. Nothing is lost: it continues by itself when a build that fits runs.
+    </p>
+  )
+}
+
+/** The store does not know which build has begun it; but it knows these. */
+const runsNow = (tried: string, builds: ReadonlyArray<string>): string => {
+  const others = builds.filter((build) => build !== tried)
+  if (builds.length === 0) return "No process that serves it runs now."
+  if (others.length === 0) return "No other build runs now."
+  const also = builds.length === others.length ? "" : " as well"
+  return others.length === 1 ? `Build ${others[0]} runs now${also}.` : `Builds ${others.join(", ")} run now${also}.`
+}
+
+/** Its age grows, as those beside it do. */
+const EndedSentence = ({ instance: { error, instanceId, status, updatedAtMs } }: { readonly instance: Instance }) => (
+  <>
+    {instanceId} {status === "Completed" ? "completed" : status === "Cancelled" ? "was cancelled" : "failed"}{" "}
+    <Ago atMs={updatedAtMs} />
+    {error !== null && `: ${error}`}.
+  </>
 )
 
 /** The server writes UTC; people read the clock on their wall. */

@@ -2,11 +2,12 @@ import { useState } from "preact/hooks"
 import { toast } from "../../app/contexts.ts"
 import { toInstance } from "../../app/route.ts"
 import { api } from "../../client/client.ts"
-import type { InstanceDetail, Retried } from "../../client/models.ts"
+import type { InstanceDetail, Retried, RetrySum } from "../../client/models.ts"
 import { useQuery } from "../../client/query.ts"
 import { ActionDialog } from "../../parts/dialog.tsx"
 import { ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
 import { Answer } from "../../parts/panel.tsx"
+import { plural } from "../../parts/time.tsx"
 
 /** Shows what a retry would do before it does it. */
 export const RetryDialog = (props: {
@@ -27,15 +28,18 @@ export const RetryDialog = (props: {
   const plan = useQuery(() => api.operate.retry({ payload: { instanceId, dryRun: true, ...options } }), [from], {
     delayMs: 300
   })
+  const repeats = plan.data?.instances.some(({ forgotten }) => forgotten.length > 0) === true
   return (
     <ActionDialog
       title={`Retry ${instanceId}`}
       confirm="Retry"
       isWide
+      isDanger={repeats}
       canRun={!isWrong && !plan.isLoading && plan.problem === null}
       effect={() => api.operate.retry({ payload: { instanceId, dryRun: false, ...options, ...reasonOf(reason) } })}
       onDone={() => {
-        toast(`${instanceId} runs again`)
+        // Whether a process can continue it is not known yet.
+        toast(`The retry of ${instanceId} is accepted: it continues when a process takes it`)
         props.onDone()
       }}
       onClose={props.onClose}
@@ -62,6 +66,51 @@ export const RetryDialog = (props: {
 
 type Calls = Retried["instances"][number]["again"]
 
+const AgainWords = () => <>Runs again, with the same idempotency key:</>
+
+const ForgottenWords = () => (
+  <>Runs a second time, if the code still calls it; what it did the first time stays done:</>
+)
+
+/** What speaks against it, as items of a list. */
+const Warnings = ({ warnings }: { readonly warnings: ReadonlyArray<string> }) => (
+  <>
+    {warnings.map((warning) => (
+      <li key={warning} class="plan">
+        <p class="warning">
+          <strong>{warning}</strong>
+        </p>
+      </li>
+    ))}
+  </>
+)
+
+/** What the retries of many do together. */
+export const PlanOfMany = ({ found, sum }: { readonly found: number; readonly sum: RetrySum }) => (
+  <ul class="stack" aria-label="What the retries do">
+    {sum.again.length + sum.forgotten.length + sum.refused > 0 && (
+      <li class="plan">
+        {sum.again.length > 0 && (
+          <p>
+            <AgainWords /> {callsInWords(sum.again)}.
+          </p>
+        )}
+        {sum.forgotten.length > 0 && (
+          <p class="warning">
+            <ForgottenWords /> {callsInWords(sum.forgotten)}.
+          </p>
+        )}
+        {sum.refused > 0 && <p>{plural(sum.refused, "instance")} cannot be retried, and stay as they are.</p>}
+      </li>
+    )}
+    <Warnings warnings={sum.warnings} />
+    {found > sum.looked && <li class="muted">Only the first {sum.looked} were looked at for this.</li>}
+  </ul>
+)
+
+const callsInWords = (calls: RetrySum["again"]) =>
+  calls.map(({ calls, name }) => `${plural(calls, "call")} of ${name}`).join(", ")
+
 const Plan = ({ plan }: { readonly plan: Retried }) => (
   <ul class="stack" aria-label="What the retry does">
     {plan.instances.slice(0, 50).map((item) => (
@@ -73,17 +122,17 @@ const Plan = ({ plan }: { readonly plan: Retried }) => (
         </p>
         {item.again.length > 0 && (
           <p>
-            Runs again, with the same idempotency key: <CallList calls={item.again} instanceId={item.instanceId} />
+            <AgainWords /> <CallList calls={item.again} instanceId={item.instanceId} />
           </p>
         )}
         {item.forgotten.length > 0 && (
           <p class="warning">
-            Forgotten, although it may have had its effect:{" "}
-            <CallList calls={item.forgotten} instanceId={item.instanceId} />
+            <ForgottenWords /> <CallList calls={item.forgotten} instanceId={item.instanceId} />
           </p>
         )}
       </li>
     ))}
+    <Warnings warnings={plan.warnings} />
     {plan.instances.length > 50 && <li class="muted">and {plan.instances.length - 50} more children</li>}
   </ul>
 )

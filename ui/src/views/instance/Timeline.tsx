@@ -176,7 +176,8 @@ const BarLink = (props: {
   return (
     <a
       class={`bar-link ${row.kind} ${bar.outcome === "given up" ? "given-up" : bar.outcome}`}
-      style={{ left: `${left}%`, width: `max(3px, ${right - left}%)` }}
+      // One that begins at the right edge is moved in by its least width.
+      style={{ left: `min(${left}%, 100% - 3px)`, width: `max(3px, ${right - left}%)` }}
       href={props.href}
       title={bar.problem === null ? text : `${text}\n${bar.problem}`}
       aria-label={text}

@@ -10,6 +10,7 @@ import { Dialog } from "../../parts/dialog.tsx"
 import { ReasonField, reasonOf, TextField } from "../../parts/fields.tsx"
 import { Loading, Problem } from "../../parts/panel.tsx"
 import { number, plural } from "../../parts/time.tsx"
+import { PlanOfMany } from "../instance/RetryDialog.tsx"
 import type { BulkAction } from "./bulk.ts"
 import { searchInWords } from "./filter.ts"
 
@@ -39,7 +40,8 @@ export const BulkDialog = (props: {
     )
   useEffect(() => run(true, setFound), [])
   const isCounted = found?._tag === "Done"
-  const mustType = action.isDanger || (found?.done ?? 0) >= typeFrom
+  const isDanger = action.isDanger || (found?.retry?.forgotten.length ?? 0) > 0
+  const mustType = isDanger || (found?.done ?? 0) >= typeFrom
   const word = String(found?.done ?? 0)
   const canRun = isCounted && found.done > 0 && !running.isRunning && progress === null &&
     (!mustType || typed.trim() === word)
@@ -52,28 +54,31 @@ export const BulkDialog = (props: {
         if (canRun) run(false, setProgress)
       }}
       buttons={progress === null && (
-        <button type="submit" class={action.isDanger ? "button main danger" : "button main"} disabled={!canRun}>
+        <button type="submit" class={isDanger ? "button main danger" : "button main"} disabled={!canRun}>
           {action.verb} {isCounted && found.done > 0 ? plural(found.done, "instance") : ""}
         </button>
       )}
     >
-      <p class="muted">Instances with: {searchInWords(search).join("; ")}.</p>
+      <p class="muted">
+        Instances with: {searchInWords(search).join("; ")}
+        {props.search.createdBeforeMs === undefined && " (new ones are left out)"}.
+      </p>
       {progress !== null
         ? <Result action={action} found={found?.done ?? 0} progress={progress} />
         : !isCounted
         ? running.problem === null && (found === null ? <Loading /> : <p>Counting: {number(found.done)} so far…</p>)
         : found.done === 0
-        ? <p>No instance matches that can be {action.done === "run again" ? "retried" : action.done}.</p>
+        ? <p>No instance matches that can be {action.done}.</p>
         : (
           <>
             <p>
               <strong>
                 {found.isMore ? `At least ${plural(found.done, "instance")}` : plural(found.done, "instance")}
               </strong>{" "}
-              would be
-              {action.done === "run again" ? " retried" : ` ${action.done}`}. The first:
+              would be {action.done}. The first:
             </p>
             <ul class="row tight">{found.first.map((id) => <li class="chip" key={id}>{id}</li>)}</ul>
+            {found.retry !== null && <PlanOfMany found={found.done} sum={found.retry} />}
             {action.says !== undefined && <p>{action.says}</p>}
             {action.action === "pause" && (
               <p>

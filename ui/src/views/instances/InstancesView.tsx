@@ -3,11 +3,12 @@ import { useState } from "preact/hooks"
 import { useOverview, useReadOnly } from "../../app/contexts.ts"
 import { link, type Query, toInstance } from "../../app/route.ts"
 import { api } from "../../client/client.ts"
-import { tellTime } from "../../client/clock.ts"
+import { tellTime, useTimed } from "../../client/clock.ts"
 import type { Instance } from "../../client/models.ts"
 import { useQuery } from "../../client/query.ts"
 import { Attributes } from "../../parts/attributes.tsx"
 import { InstanceBadges } from "../../parts/badges.tsx"
+import { Check } from "../../parts/fields.tsx"
 import { Menu, MenuItem } from "../../parts/menu.tsx"
 import { Pager } from "../../parts/pager.tsx"
 import { usePages } from "../../parts/pages.ts"
@@ -50,22 +51,24 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
   )
   const wrongAttribute = /^attributes: (.*)$/s.exec(page.problem ?? "")?.[1]
   const isEmpty = page.problem === null && page.data?.instances.length === 0 && page.data.next === null
+  const counted = useCounts(query)(query["status"] ?? "")
+  const isAll = pages.cursor === undefined && page.data?.next === null
+  const matching = isAll ? number(page.data.instances.length) : counted === null ? null : shown(counted)
   const isWrong = wrong.length > 0 || wrongAttribute !== undefined
   return (
     <>
       <div class="view-head">
         <h1>Instances</h1>
         <div class="end">
-          <button type="button" class="button" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
-            {isPaused ? "Refresh is off" : "Refreshes every 5 s"}
-          </button>
-          <Menu label="All that match">
+          <Check isSwitch checked={!isPaused} onInput={(on) => setPaused(!on)}>Refresh every 5 s</Check>
+          <Menu label={`Act on all ${matching ?? "that match"}…`}>
             {readOnly !== undefined && <p class="menu-note">{readOnly}</p>}
             {bulkActions.map((one) => (
               <MenuItem
                 key={one.action}
                 text={`${one.verb}…`}
                 note={one.note}
+                isDanger={one.isDanger}
                 isDisabled={readOnly !== undefined || isWrong}
                 onClick={() => setAction(one)}
               />
@@ -125,19 +128,30 @@ export const InstancesView = ({ query }: { readonly query: Query }) => {
   )
 }
 
-/** Tabs by status with the counts of the overview. */
-const StatusCounts = ({ query }: { readonly query: Query }) => {
+interface Counted {
+  readonly n: number
+  readonly about: boolean
+}
+
+const shown = ({ about, n }: Counted) => `${about ? "about " : ""}${number(n)}`
+
+/** The counts of the overview by status, of all with an empty one; null where they are not known. */
+const useCounts = (query: Query) => {
   const { data } = useOverview()
   const name = query["name"]
-  const of = (status: string) => {
-    if (data === null || isFilteredFurther(query)) return null
+  return (status: string): Counted | null => {
+    if (data === null || isFilteredFurther(query) || status === "Paused") return null
     if (status === "Blocked") return name === undefined ? { n: data.blocked, about: false } : null
     const counts = data.counts.filter((one) =>
-      one.status === status && (name === undefined || one.orchestration === name)
+      (status === "" || one.status === status) && (name === undefined || one.orchestration === name)
     )
-    if (status === "Paused") return null
     return { n: counts.reduce((sum, one) => sum + one.instances, 0), about: counts.some((one) => one.isEstimate) }
   }
+}
+
+/** Tabs by status with their counts. */
+const StatusCounts = ({ query }: { readonly query: Query }) => {
+  const of = useCounts(query)
   const item = (status: string, text: string) => {
     const count = status === "" ? null : of(status)
     return (
@@ -147,7 +161,7 @@ const StatusCounts = ({ query }: { readonly query: Query }) => {
         aria-current={(query["status"] ?? "") === status ? "true" : undefined}
         href={link(["instances"], { ...query, status })}
       >
-        {text} {count !== null && <span class="muted">{count.about ? "about " : ""}{number(count.n)}</span>}
+        {text} {count !== null && <span class="muted">{shown(count)}</span>}
       </a>
     )
   }
@@ -184,11 +198,27 @@ const InstanceRow = ({ instance }: { readonly instance: Instance }) => (
   </tr>
 )
 
-/** Why it failed, was cancelled, is paused or blocked; of one that runs its custom status. */
+/** What it tries again; why it failed, was cancelled, is paused or blocked; of one that runs its custom status. */
 export const Detail = ({ instance }: { readonly instance: Instance }) => {
+  if (instance.retry !== null) return <Retry retry={instance.retry} />
   const problem = instance.block?.problem ?? instance.pause?.reason
   if (problem !== undefined && problem !== null) return <span class="clip">{problem}</span>
   if (instance.error !== null) return <Short text={instance.error} />
   const runs = instance.status === "Running" || instance.status === "ContinuedAsNew"
   return runs && instance.customStatus !== null ? <span class="clip">{instance.customStatus}</span> : null
+}
+
+/** Such as `Charge again in 12 s: the bank is down`. */
+const Retry = ({ retry: { activity, atMs, error, isRunning } }: { readonly retry: NonNullable<Instance["retry"]> }) => {
+  const isDue = useTimed((nowMs) => atMs <= nowMs)
+  return (
+    <span class="clip">
+      {activity ?? "an activity"} {isRunning ? "runs again" : isDue ? "again, due now" : (
+        <>
+          again <Ago atMs={atMs} />
+        </>
+      )}
+      {error !== null && `: ${error}`}
+    </span>
+  )
 }

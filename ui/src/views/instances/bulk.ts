@@ -11,7 +11,7 @@ export interface BulkAction {
 }
 
 export const bulkActions: ReadonlyArray<BulkAction> = [
-  { action: "retry", verb: "Retry", done: "run again", note: "failed, cancelled and blocked ones", isDanger: false },
+  { action: "retry", verb: "Retry", done: "retried", note: "failed, cancelled and blocked ones", isDanger: false },
   { action: "pause", verb: "Pause", done: "paused", note: "those that run", isDanger: false },
   { action: "resume", verb: "Resume", done: "resumed", note: "those paused individually", isDanger: false },
   {

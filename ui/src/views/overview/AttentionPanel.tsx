@@ -15,7 +15,7 @@ export const AttentionPanel = ({ overview }: { readonly overview: Overview }) =>
       : (
         <ul class="list">
           {overview.attention.map((item, at) => {
-            const { href, text, tone } = placeOf(item)
+            const { href, text, tone } = placeOf(item, overview)
             return (
               <li key={at}>
                 <span class={`dot ${tone}`} aria-hidden="true" />
@@ -29,7 +29,10 @@ export const AttentionPanel = ({ overview }: { readonly overview: Overview }) =>
   </Panel>
 )
 
-const placeOf = (item: Attention): { readonly href: string | null; readonly text: string; readonly tone: string } => {
+const placeOf = (
+  item: Attention,
+  { pauses }: Overview
+): { readonly href: string | null; readonly text: string; readonly tone: string } => {
   const name = item.name ?? undefined
   switch (item.kind) {
     case "blocked":
@@ -43,9 +46,12 @@ const placeOf = (item: Attention): { readonly href: string | null; readonly text
     case "retrying":
       return { href: link(["instances"], { retrying: "true", name }), text: "Show retrying instances", tone: "amber" }
     case "paused":
-      // What is paused by name is beside this list, with its reason.
-      return name === undefined
-        ? { href: link(["instances"], { status: "Paused" }), text: "Show paused instances", tone: "amber" }
+      if (name === undefined) {
+        return { href: link(["instances"], { status: "Paused" }), text: "Show paused instances", tone: "amber" }
+      }
+      // What is paused by name is beside this list, too; only orchestrations have a view.
+      return pauses.some(({ target }) => target.kind === "orchestration" && target.name === name)
+        ? { href: "#/definitions", text: "Show definitions", tone: "amber" }
         : { href: null, text: "", tone: "amber" }
     case "unserved":
       return { href: "#/processes", text: "Show processes", tone: "red" }

@@ -107,7 +107,7 @@ const Tiles = ({ overview }: { readonly overview: Overview }) => {
       <Tile label="Started" value={rate(pace?.started)} unit="/ min" />
       <Tile label="Ended" value={rate(pace && pace.completed + pace.failed + pace.cancelled)} unit="/ min" />
       <Tile
-        label="Oldest that waits"
+        label="Oldest due work"
         value={oldest === null ? "none" : duration(oldest)}
         tone={(oldest ?? 0) > 60_000 ? "amber" : ""}
         href="#/queues"

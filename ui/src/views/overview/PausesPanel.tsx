@@ -42,7 +42,7 @@ const PauseItem = ({ onResume, pause }: { readonly pause: Pause; readonly onResu
       <span class="grow">
         {pauseTitle(pause.target)}{" "}
         <span class="muted">
-          {pause.reason ?? "no reason"}, <Ago atMs={pause.sinceMs} />
+          {pause.reason ?? "no reason"} · paused <Ago atMs={pause.sinceMs} />
         </span>
       </span>
       <button

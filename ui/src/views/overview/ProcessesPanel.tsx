@@ -17,9 +17,13 @@ export const ProcessesPanel = ({ processes }: { readonly processes: ReadonlyArra
                   {process.host}/{process.pid} <span class="chip">{process.build}</span>
                 </span>
                 <span class="small muted">
-                  turns <Slots inUse={process.orchestrationSlotsInUse} of={process.orchestrationSlots} />, activities
-                  {" "}
-                  <Slots inUse={process.activitySlotsInUse} of={process.activitySlots} />
+                  turns{" "}
+                  <Slots
+                    isAlive={process.isAlive}
+                    inUse={process.orchestrationSlotsInUse}
+                    of={process.orchestrationSlots}
+                  />, activities{" "}
+                  <Slots isAlive={process.isAlive} inUse={process.activitySlotsInUse} of={process.activitySlots} />
                 </span>
               </li>
             ))}
