@@ -1,8 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Test from "../utils/driver.ts"
+import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Functions from "./functions.ts"
 import * as Rust from "./Rust.ts"
@@ -87,6 +89,35 @@ describe("locks of instances", () => {
       assert.deepStrictEqual(yield* sql("SELECT * FROM history"), [])
       assert.isUndefined(yield* theirs.fetchInstance())
       assert.lengthOf(yield* sql("SELECT * FROM orchestrator_queue WHERE lock_token IS NOT NULL"), 1)
+    }))
+
+  it.live("their ack that is under way when its lock runs out is stored, and the messages are delivered again", () =>
+    Effect.gen(function*() {
+      const { driver, schema, sql, theirs, url } = yield* both
+      yield* driver.enqueueForOrchestrator([Test.message("a", unpinned("a"))])
+      const late = yield* theirs.fetchInstance(2_000)
+      // Their ack has found its lock alive, and waits for the row of the instance.
+      const blocker = yield* PgServer.connect(url)
+      const block = (statement: string) => Effect.promise(() => blocker.query(statement))
+      yield* block(
+        `BEGIN; INSERT INTO ${schema}.instances (instance_id, orchestration_name, orchestration_version, created_at, updated_at)
+         VALUES ('a', 'Orchestration', '1.0.0', now(), now())`
+      )
+      const ack = yield* Effect.forkScoped(
+        theirs.ackInstance(late!.out_lock_token, { events: [{ event_id: 1 }], metadata: named })
+      )
+      const claims = yield* Effect.repeat(claim(driver), { until: (claims) => claims.length > 0 })
+      const taken = claims[0]!
+      yield* block("ROLLBACK")
+      assert.strictEqual(yield* Fiber.join(ack), "Done")
+
+      const turn = Test.turn(taken.lockToken, { ...Test.named, history: Test.events(1) })
+      assert.deepStrictEqual(yield* driver.ackOrchestrationItems([turn]), ["DuplicateEvent"])
+      yield* driver.abandonOrchestrationItems([{ lockToken: taken.lockToken, delayMs: null, ignoreAttempt: false }])
+      const again = yield* theirs.fetchInstance()
+      assert.deepStrictEqual(again?.out_history.map(({ event_id }) => event_id), [1])
+      assert.lengthOf(again!.out_messages, 1)
+      assert.lengthOf(yield* sql("SELECT * FROM history"), 1)
     }))
 
   it.live("executions pinned to one side are not claimed by the other, unpinned ones by either", () =>

@@ -29,8 +29,8 @@ export interface Turn {
   readonly cancelled?: ReadonlyArray<object>
 }
 
-/** `LockLost` stands for what these functions raise about a token. */
-type Settled = "Done" | "LockLost"
+/** `LockLost` stands for what these functions raise about a token, `DuplicateEvent` for an event id that exists. */
+type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /** Versions that its dispatchers ask for: everything up to its own. */
 export const versions = [0, 1030] as const
@@ -50,11 +50,12 @@ export const open = Effect.fnUntraced(function*({ schema, url }: Rust.Shared) {
   const settle = (name: string, ...args: ReadonlyArray<unknown>): Effect.Effect<Settled> =>
     call(name, ...args).pipe(
       Effect.as("Done" as const),
-      Effect.catchDefect((defect) =>
-        defect instanceof Error && /lock token|already processed/i.test(defect.message)
-          ? Effect.succeed("LockLost" as const)
-          : Effect.die(defect)
-      )
+      Effect.catchDefect((defect) => {
+        if (!(defect instanceof Error)) return Effect.die(defect)
+        if (/lock token|already processed/i.test(defect.message)) return Effect.succeed("LockLost" as const)
+        if (defect.message.includes(`"history_pkey"`)) return Effect.succeed("DuplicateEvent" as const)
+        return Effect.die(defect)
+      })
     )
   return {
     fetchInstance: (lockTimeoutMs = 30_000) =>

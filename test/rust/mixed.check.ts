@@ -56,7 +56,7 @@ const settle = Effect.fnUntraced(function*({ abandon, ack }: Claim) {
   if (n < 0.6) return yield* ack
   if (n < 0.7) {
     const first = yield* ack
-    assert.strictEqual(yield* ack, "LockLost")
+    assert.strictEqual(yield* ack, first === "DuplicateEvent" ? first : "LockLost")
     return first
   }
   if (n < 0.85) {
@@ -98,18 +98,30 @@ const ourTurns = (driver: Test.Driver) =>
       })
   )
 
-const theirTurns = (theirs: Functions.Functions) =>
-  Effect.map(theirs.fetchInstance(lockMs), (claim): ReadonlyArray<Claim> => {
+/**
+ * Their ack does not lock the row of its lock. One that is under way when the lock expires is stored although another
+ * claim has taken the instance over, and its messages come again. `outlasted` gets the instance.
+ */
+const theirTurns = (theirs: Functions.Functions, outlasted: Set<string>) =>
+  Effect.gen(function*() {
+    const claimedAt = Date.now()
+    const claim = yield* theirs.fetchInstance(lockMs)
     if (claim === undefined) return []
     const { out_history, out_instance_id, out_lock_token, out_messages } = claim
     const metadata = { orchestration_name: "Orchestration", orchestration_version: "1.0.0" }
-    return [{
-      ack: theirs.ackInstance(out_lock_token, {
-        ...decide(out_instance_id, out_history.length, out_messages),
-        metadata
-      }),
-      abandon: theirs.abandonInstance(out_lock_token)
-    }]
+    const ack = theirs.ackInstance(out_lock_token, {
+      ...decide(out_instance_id, out_history.length, out_messages),
+      metadata
+    })
+    return [
+      {
+        ack: Effect.tap(ack, (settled) =>
+          Effect.sync(() => {
+            if (settled === "Done" && Date.now() >= claimedAt + lockMs) outlasted.add(out_instance_id)
+          })),
+        abandon: theirs.abandonInstance(out_lock_token)
+      } satisfies Claim
+    ]
   })
 
 const ourActivities = (driver: Test.Driver) =>
@@ -140,6 +152,7 @@ describe("both sides on the same rows", () => {
         yield* Effect.provide(Migrator.adopt(shared), Logger.layer([]))
         const { driver } = yield* Test.openOn(shared, { maxConnections: 10 })
         const counts: Record<string, number> = {}
+        const outlasted = new Set<string>()
 
         const state = { finished: false }
         const watch = waitUntil(
@@ -164,7 +177,7 @@ describe("both sides on the same rows", () => {
           })
         const processOfTheirs = Effect.flatMap(Functions.open(shared), (theirs) =>
           Effect.all([
-            work("their turns", theirTurns(theirs)),
+            work("their turns", theirTurns(theirs, outlasted)),
             Effect.flatMap(Functions.open(shared), (more) => work("their activities", theirActivities(more)))
           ], { concurrency: "unbounded" }))
         const processOfOurs = Effect.all([
@@ -194,7 +207,8 @@ describe("both sides on the same rows", () => {
           const sent = history.flatMap(({ QueueMessage }) =>
             QueueMessage === undefined ? [] : [Number(QueueMessage.data)]
           )
-          assert.deepStrictEqual(sent.toSorted((a, b) => a - b), numbers)
+          const once = outlasted.has(id) ? [...new Set(sent)] : sent
+          assert.deepStrictEqual(once.toSorted((a, b) => a - b), numbers, id)
           const scheduled = history.filter(({ QueueMessage }) => Number(QueueMessage?.data) % 2 === 0)
           const completed = history.flatMap(({ ActivityCompleted }) => ActivityCompleted?.id ?? [])
           assert.sameMembers(completed, scheduled.map(({ event_id }) => event_id))
