@@ -17,7 +17,7 @@ import { parseArgs } from "node:util"
 import { judge } from "./judge.ts"
 import { ours, peers, prepare } from "./peers.ts"
 import { summarize } from "./profile.ts"
-import { minutesOf, ratioOf, resultOf, table } from "./report.ts"
+import { minutesOf, ratioOf, resultOf, table, waitsOf } from "./report.ts"
 import type { Minute, Result } from "./report.ts"
 import { isOnlyOurs, scenarios } from "./scenarios.ts"
 import type { Scenario, Variant } from "./scenarios.ts"
@@ -52,6 +52,8 @@ const { positionals, values } = parseArgs({
     "open-transaction": { type: "string", default: "0" },
     /** Records the CPU profile of our process, which slows it down a little, and prints whose code it ran. */
     profile: { type: "boolean", default: false },
+    /** Looks at what the sessions of the server wait for, which costs it a statement 20 times a second. */
+    waits: { type: "boolean", default: false },
     /** Fails when a number of ours misses its mark, in scenarios that have marks: N and Q. */
     judge: { type: "boolean", default: false }
   }
@@ -76,7 +78,7 @@ if (
   openMinutes > (minutes ?? 0)
 ) {
   console.error(
-    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--judge] [--only <label>]\n" +
+    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--waits] [--judge] [--only <label>]\n" +
       "       npm run bench -- <scenario> [--peer <name>] --minutes <n> [--open-transaction <m>]\n" +
       Object.entries(scenarios).map(([key, { about }]) => `  ${key.padEnd(8)} ${about}\n`).join("") +
       "  all      every scenario in which the peer can be compared\n" +
@@ -145,6 +147,7 @@ async function measureRound({ profile, urls, variant, windows }: Run, index: num
       first: index === 0,
       byMinute: byMinute && !variant.once,
       openTransactionSeconds: 60 * openMinutes,
+      waits: values.waits,
       profile: side === ours ? profile : undefined
     })
     windows[i]!.push(measured)
@@ -168,6 +171,7 @@ function report({ baseline, compares, shows = [] }: Scenario, runs: ReadonlyArra
       ...(theirs && { peer: theirs, ratio }),
       ...(curves[0]!.length > 0 && { minutes: curves[0], lastToFirstMinute: lastToFirstOf(curves[0]!) }),
       ...(curves[1] && curves[1].length > 0 && { peerMinutes: curves[1] }),
+      ...(values.waits && { waits: waitsOf(join(windows[0]!)) }),
       ...(profile !== undefined && { profile: printProfile(profile) })
     }
   })
@@ -180,12 +184,16 @@ function report({ baseline, compares, shows = [] }: Scenario, runs: ReadonlyArra
   }
   const compared = results.map((result) => ({ ...result, ...ofBaseline(result.ours) }))
   printCurves(runs)
-  for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant } of compared) {
+  for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant, waits } of compared) {
     console.log(`\n${variant}\n${table({ ours: mine, ...(peer && theirs && { [peer.name]: theirs }) })}`)
     if (peer && ratio !== undefined) {
       console.log(`\n${ratio ?? "an unknown number of"} times ${peer.name} (${compares})`)
     }
     if (share !== undefined) console.log(`\n${share} times the rate of ${baseline}`)
+    if (waits !== undefined) {
+      console.log("\nsessions of ours at a time, by what they wait for:")
+      console.table(waits)
+    }
   }
   if (values.judge) missed = judge(name, new Map(results.map(({ ours: mine, variant }) => [variant, mine])))
   const { variant: _, ...first } = compared[0]!

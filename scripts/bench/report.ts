@@ -110,6 +110,17 @@ export const minutesOf = ({ readings, samples }: Measured): ReadonlyArray<Minute
     }
   })
 
+/** Sessions at a time, by what they wait for, the most frequent wait first; without those below a hundredth. */
+export const waitsOf = ({ waits }: Measured): Readonly<Record<string, number>> => {
+  const { looks, seen } = waits ?? { looks: 0, seen: {} }
+  return Object.fromEntries(
+    Object.entries(seen)
+      .map(([wait, sessions]) => [wait, Number((sessions / looks).toFixed(2))] as const)
+      .filter(([, sessions]) => sessions >= 0.01)
+      .sort(([, one], [, other]) => other - one)
+  )
+}
+
 /** How many times better ours is: more of a rate, or less of a time or count. Null when either is unknown or 0. */
 export const ratioOf = (compares: (typeof fields)[number], ours: Result, peer: Result): number | null => {
   const [a, b] = compares === "orchestrationsPerSecond" ? [ours, peer] : [peer, ours]

@@ -235,7 +235,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ...rate(
       "S8 beside much that waits or has ended, and long orchestrations; ours only",
       variant("empty"),
-      variant("10,000 callers of wait", { waits: 10_000 }),
+      variant("100,000 callers of wait", { waits: 100_000 }),
       variant("100,000 waiting instances", {}, { preload: growth.waiting(100_000) }),
       variant("1,000,000 future timers", {}, { preload: growth.timers(1_000_000) }),
       variant("1,000,000 ended instances", {}, { preload: growth.ended(1_000_000) }),

@@ -26,12 +26,21 @@ export interface Reading extends Pick<Counters, "cpuMs"> {
   readonly deadRows: number
 }
 
+/** What sessions did that had a statement under way: `running`, or what they waited for. */
+export interface Waits {
+  readonly looks: number
+  /** Sessions that were seen, of all looks together, by the server's type and name of the wait. */
+  readonly seen: Readonly<Record<string, number>>
+}
+
 export interface Server {
   readonly description: string
   /** Creates an empty database; returns its URL. */
   readonly create: (name: string) => Promise<string>
   readonly counters: (database: string) => Promise<Counters>
   readonly read: (url: string) => Promise<Reading>
+  /** Looks at the sessions of a database 20 times a second, until the promise it returns is asked for. */
+  readonly watch: (database: string) => () => Promise<Waits>
   /** Begins a transaction that keeps every row that dies from now on; returns what ends it. */
   readonly hold: (url: string) => Promise<() => Promise<void>>
   /** Terminates the sessions that listen in a database. */
@@ -96,6 +105,22 @@ export const open = async (): Promise<Server> => {
         : { rows: [{ statementMs: null }] }
       return { ...row!, ...time, cpuMs: cpuMs() }
     },
+    watch: (database) => {
+      const seen: Record<string, number> = {}
+      let looks = 0
+      const look = async () => {
+        const { rows } = await onlooker.query<{ wait: string; sessions: number }>(sessionsByWait, [database])
+        looks++
+        for (const { sessions, wait } of rows) seen[wait] = (seen[wait] ?? 0) + sessions
+      }
+      let last = Promise.resolve()
+      const timer = setInterval(() => last = last.then(look), 50)
+      return async () => {
+        clearInterval(timer)
+        await last
+        return { looks, seen }
+      }
+    },
     hold: async (of) => {
       const holder = await connected(of)
       await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -135,6 +160,9 @@ const sqlWithStatements = select(
   "(SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements AS s WHERE s.dbid = datid AND s.toplevel)"
 )
 
+const sessionsByWait =
+  `SELECT coalesce(wait_event_type || ' ' || wait_event, 'running') AS wait, count(*)::int AS sessions
+   FROM pg_stat_activity WHERE datname = $1 AND state = 'active' GROUP BY 1`
 const deadRows = "SELECT coalesce(sum(n_dead_tup), 0)::float8 AS \"deadRows\" FROM pg_stat_user_tables"
 const statementMs = `SELECT coalesce(sum(s.total_exec_time), 0) AS "statementMs"
   FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1 AND s.toplevel`

@@ -9,7 +9,7 @@ import { proxyFor } from "../../test/programs/latencyProxy.ts"
 import type { Sample } from "./contender.ts"
 import type { Answer, Order } from "./contenderProcess.ts"
 import type { Variant } from "./scenarios.ts"
-import type { Counters, Reading, Server } from "./server.ts"
+import type { Counters, Reading, Server, Waits } from "./server.ts"
 import { sum } from "./statistics.ts"
 
 /** Where a contender is, and whether it needs a database. */
@@ -27,6 +27,8 @@ export interface Measured {
   readonly seconds: number
   /** What the server counted meanwhile; null for a side that does not use it. */
   readonly server: Counters | null
+  /** Null unless they were asked for, and for a side that does not use the server. */
+  readonly waits: Waits | null
   /** At the beginning and after each minute, of windows that are asked for it. */
   readonly readings: ReadonlyArray<Reading & { readonly transactionOpen: boolean }>
 }
@@ -39,6 +41,8 @@ export interface Conditions {
   readonly first: boolean
   /** Whether the server is read every minute. */
   readonly byMinute: boolean
+  /** Whether the sessions of the server are looked at. */
+  readonly waits: boolean
   /** A transaction is open for so many seconds in the middle of the window; 0 for none. */
   readonly openTransactionSeconds: number
   /** File for the CPU profile of the first process. */
@@ -53,7 +57,7 @@ export const measure = async (
   server: Server,
   module: Module,
   { begins, cold, idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
-  { byMinute, first, openTransactionSeconds, profile, seconds, url, warmUpSeconds }: Conditions
+  { byMinute, first, openTransactionSeconds, profile, seconds, url, waits, warmUpSeconds }: Conditions
 ): Promise<Measured> => {
   const children: Array<Child> = []
   const scope = Scope.makeUnsafe()
@@ -89,6 +93,7 @@ export const measure = async (
     )
     await began
     const before = await counters()
+    const watched = waits && module.usesPostgres ? server.watch(database) : undefined
     if (begins === "lost listener") await server.endListeners(database)
     const firstEnded = Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
     const [readings, [sample]] = await Promise.all([
@@ -96,8 +101,15 @@ export const measure = async (
       firstEnded
     ])
     const after = await counters()
+    const seen = await watched?.() ?? null
     const samples = (await Promise.all(ended)).map((answer) => answer.sample)
-    return { samples, seconds: sample.seconds, server: before && after && difference(before, after), readings }
+    return {
+      samples,
+      seconds: sample.seconds,
+      server: before && after && difference(before, after),
+      waits: seen,
+      readings
+    }
   } finally {
     await Promise.all(children.map((child) => child.close()))
     await Effect.runPromise(Scope.close(scope, Exit.void))
@@ -109,6 +121,9 @@ export const join = (windows: ReadonlyArray<Measured>): Measured => ({
   samples: windows.flatMap(({ samples }) => samples),
   seconds: sum(windows.map(({ seconds }) => seconds)),
   readings: [],
+  waits: windows.map(({ waits }) => waits).reduce((all, one) =>
+    all && one && { looks: all.looks + one.looks, seen: added(all.seen, one.seen) }
+  ),
   server: windows.map(({ server }) => server).reduce((all, one) =>
     all && one && {
       statements: all.statements === null || one.statements === null ? null : all.statements + one.statements,
@@ -146,6 +161,11 @@ const readEveryMinute = async (server: Server, url: string, seconds: number, ope
   const [readings] = await Promise.all([read(), disturb()])
   return readings
 }
+
+const added = (one: Waits["seen"], other: Waits["seen"]): Waits["seen"] =>
+  Object.fromEntries(
+    [...Object.keys(one), ...Object.keys(other)].map((wait) => [wait, (one[wait] ?? 0) + (other[wait] ?? 0)])
+  )
 
 const difference = (before: Counters, after: Counters): Counters => ({
   statements: before.statements === null || after.statements === null ? null : after.statements - before.statements,

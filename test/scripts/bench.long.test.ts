@@ -122,6 +122,14 @@ describe.concurrent("bench", () => {
       assert.isAtLeast(line.ours.roundTrips, 1)
     }))
 
+  it.live("waits: what sessions of the database are busy with, or wait for", () =>
+    Effect.gen(function*() {
+      const { ours, waits } = yield* bench("S8", "--waits", "--seconds", "2", "--warmup", "0", "--rounds", "1")
+      assert.isAbove(ours.completed, 0)
+      const sessions: ReadonlyArray<number> = Object.values(waits)
+      assert.isAbove(sessions.reduce((all, some) => all + some, 0), 0, JSON.stringify(waits))
+    }))
+
   it.live("a profile: shares of the busy time", () =>
     Effect.gen(function*() {
       const { profile } = yield* bench("S8", "--profile", ...briefly)
@@ -217,10 +225,13 @@ describe.concurrent("bench", () => {
       )
       const samples: Array<Sample> = []
       yield* Effect.promise(() => drive(contender, load, window, () => {}, (sample) => samples.push(sample)))
-      assert.deepInclude(resultOf({ ...plain, load }, { samples, seconds: 1, server: null, readings: [] }), {
-        completed: 300,
-        failed: 0
-      })
+      assert.deepInclude(
+        resultOf({ ...plain, load }, { samples, seconds: 1, server: null, waits: null, readings: [] }),
+        {
+          completed: 300,
+          failed: 0
+        }
+      )
     }).pipe(Effect.scoped))
 
   it.live("nightly: adds a run and draws the page; fails where a ratio fell, and keeps that run too", () =>
