@@ -10,7 +10,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, relative, resolve } from "node:path/posix"
 
-/** For each room those it may import besides itself, and the packages. Files beside the rooms are `author`. */
+/** The rooms and packages that each room may import besides itself. Files beside the rooms are `author`. */
 const rooms = JSON.parse(readFileSync(new URL("rooms.json", import.meta.url), "utf8"))
 
 /** What applications may import, as in `exports` of package.json. */

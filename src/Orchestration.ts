@@ -662,7 +662,7 @@ const withProgram = <
   }
 }
 
-/** From four words of 32 bits. */
+/** A UUID of four words of 32 bits. */
 const uuidOf = (word: () => number): string => {
   const hex = (value: number) => value.toString(16).padStart(8, "0")
   const [a, b, c, d] = [hex(word()), hex(word()), hex(word()), hex(word())] as const

@@ -187,7 +187,7 @@ export const ignoring = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A
 
 // internal
 
-/** Its type says where appends may stand: in programs and handlers. */
+/** The port with the type of what an append requires: programs and handlers have it, nothing else has. */
 const port = ChunkPort as unknown as Effect.Effect<ChunkPort, never, StreamWriter>
 
 const ignored = Context.make(ChunkPort, { append: () => Effect.void }).pipe(

@@ -30,8 +30,8 @@ export interface Signal<in out P extends PayloadSchema> {
   /** What happens to a signal that arrives while no wait for it is open; see `make`. */
   readonly unawaited: "kept" | "lost"
   /**
-   * Takes the oldest signal of this name, and waits for one if there is none. Concurrent waits receive signals in the
-   * order of their calls; an interrupted wait receives none.
+   * Takes the oldest signal of this name, or waits for the next one. Concurrent waits receive signals in the order of
+   * their calls; an interrupted wait receives none.
    *
    * A payload that the Schema refuses blocks the instance, until a build that reads it is deployed. After
    * `RuntimeConfig.unreadableSignalTimeout` the signal is set aside, and the wait takes the next one; `Client.redrive`

@@ -14,7 +14,7 @@ const WorldLive = Layer.succeed(Gallery, {
     Effect.andThen(Console.log(`readers are notified of ${album}`), Deferred.succeed(notified, album))
 })
 
-/** In production: `PrismaProvider.layer({ url })`. */
+/** A database of the example; an application has `PrismaProvider.layer({ url })`. */
 const StoreLive = PrismaProvider.layerDefault({ schema: "example_gallery" })
 
 const main = Effect.gen(function*() {

@@ -17,7 +17,7 @@ import { register } from "./registration.ts"
 const seconds = Number(process.argv[2] ?? 3)
 const port = process.argv[2] === undefined ? 0 : 4983
 
-/** Of a real hotel, it comes from the configuration. */
+/** The token of the dashboard. A real hotel reads it from its configuration. */
 const token = "an example of a token"
 
 const DashboardLive = Dashboard.layer({

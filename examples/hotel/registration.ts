@@ -20,7 +20,7 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Registration], activities: 
   ])
 )
 
-/** Of a real hotel, they come from the configuration: `PayloadCodec.environment`. */
+/** The keys of payloads. A real hotel reads them from its configuration: `PayloadCodec.environment`. */
 const keys = PayloadCodec.parseKeys(`k1:${randomBytes(32).toString("base64")}`)
 
 const App = RuntimeLive.pipe(

@@ -31,7 +31,7 @@ export class Shop extends Context.Service<Shop, {
   readonly query: Query
   /** All of it happens, or nothing. */
   readonly transaction: <A, E>(use: (query: Query) => Effect.Effect<A, E>) => Effect.Effect<A, E | DatabaseTrouble>
-  /** Of activities whose result commits with their rows. */
+  /** Runs activities whose result commits with their rows. */
   readonly transactions: Activity.Transactions<pg.PoolClient>
 }>()("examples/orders/Shop") {}
 

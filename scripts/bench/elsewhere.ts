@@ -82,7 +82,7 @@ const openRoundTrip = async (url: string): Promise<Contender> => {
   }
 }
 
-/** In the child. */
+/** What the child does. */
 const serve = async (url: string, pollMs: number | null) => {
   const StepLive = Step.toLayer(() => Effect.sync(now))
   const FlowLive = Flow.toLayer(Effect.fn(function*() {

@@ -115,7 +115,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
 
 const isLong = ({ activities, executions }: Load) => activities * executions >= 1000
 
-/** In the first tenth other orchestrations start as well. */
+/** Time of the last tenth by that of the second. In the first, other orchestrations start as well. */
 const lastTenthToSecond = (moments: ReadonlyArray<number>): number => {
   const tenth = Math.floor((moments.length - 1) / 10)
   const took = (end: number) => moments[end]! - moments[end - tenth]!

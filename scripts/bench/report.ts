@@ -13,7 +13,7 @@ export type Result =
     ]?: number
   }
 
-/** In the order they are printed. */
+/** Names of the numbers, in the order in which they are printed. */
 export const fields = [
   "orchestrationsPerSecond",
   "p50Ms",

@@ -10,7 +10,7 @@ export interface Compared {
   readonly peer?: Result
   /** How many times better ours is. */
   readonly ratio?: number | null
-  /** Its rate by that of the variant which the scenario compares with. */
+  /** Our rate by that of the variant with which the scenario compares. */
   readonly ofBaseline?: number
 }
 

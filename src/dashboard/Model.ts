@@ -331,7 +331,7 @@ export const InstanceDetail = Schema.Struct({
   streams: Count,
   /** When it begins, if that is later; null otherwise. */
   startsAtMs: orNull(Ms),
-  /** From the root down to the parent; the nearest 20. */
+  /** The ancestors, from the root down to the parent; the nearest 20. */
   ancestors: Schema.Array(Schema.String),
   hasChildren: Schema.Boolean,
   /** Set if only processes of Duroxide with this version run it. */
@@ -350,7 +350,7 @@ export const HistoryEvent = Schema.Struct({
   atMs: Ms,
   /** The stored type, such as `ActivityScheduled`. */
   type: Schema.String,
-  /** In the words of the guides, such as `activity failed`. */
+  /** What happened, in the words of the guides, such as `activity failed`. */
   kind: Schema.String,
   /** The event that it answers. */
   answers: orNull(Count),
@@ -446,7 +446,7 @@ export const Attention = Schema.Struct({
     "deadProcesses",
     "overdueSchedules"
   ]),
-  /** In a sentence. */
+  /** The reason, in one sentence. */
   text: Schema.String,
   /** Name of the definition or queue; null where it is about all. */
   name: orNull(Schema.String),
@@ -589,7 +589,7 @@ export const Task = Schema.Struct({
   runAtMs: Ms,
   startedAtMs: orNull(Ms),
   endedAtMs: orNull(Ms),
-  /** Its first 10,000 characters. */
+  /** The first 10,000 characters. */
   payload: orNull(Schema.String)
 })
 

@@ -4,8 +4,8 @@
 import * as Schema from "effect/Schema"
 
 export class Refusal extends Schema.TaggedError<Refusal>("duroxide-prisma/operating/Refusal")("Refusal", {
-  /** For programs, as the tags of the reasons of `ProviderError`: `InstanceEnded`. */
+  /** The kind of refusal, for programs, as the tags of `ProviderError`: `InstanceEnded`. */
   code: Schema.String,
-  /** For people. */
+  /** What to do, for people. */
   message: Schema.String
 }) {}

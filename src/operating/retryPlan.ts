@@ -195,7 +195,7 @@ const beginningAlike = Effect.fnUntraced(function*(
 /** Kind and name of what an event records. */
 const callOf = (event: Event.Event) => JSON.stringify([event._tag, "name" in event ? event.name : null])
 
-/** As a subject: build 2.0, which runs now. */
+/** The subject of a sentence: build 2.0, which runs now. */
 const buildsOf = (blocked: ReadonlyArray<InstanceInfo>): string => {
   const builds = [...new Set(blocked.flatMap(({ block }) => block?.build ?? []))]
   const shown = builds.slice(0, 3).join(", ")

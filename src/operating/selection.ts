@@ -30,7 +30,7 @@ export const toRetry: Selectable = {
 /** Interruptions and terminations. */
 export const toEnd: Selectable = { statuses: ["Running", "Blocked", "Paused"], defaults: ["Running"] }
 
-/** With `force` also those that have not ended. */
+/** Selects also instances that have not ended, with `force`. */
 export const toDelete = (force: boolean): Selectable => ({
   statuses: force ? [...ended, "Running", "Blocked", "Paused"] : ended,
   defaults: force ? [undefined] : ended,

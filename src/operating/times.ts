@@ -23,7 +23,7 @@ export const timeOf = (text: string): Effect.Effect<number | undefined> =>
 /** UTC to the second, as 2026-11-22 18:16:05Z. */
 export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
 
-/** As 2026-11-22T18:16:05.123Z. */
+/** A time in the form 2026-11-22T18:16:05.123Z. */
 export const isoTime = (ms: number): string => new Date(ms).toISOString()
 
 // internal

@@ -354,7 +354,7 @@ export interface BulkDeleted extends Deleted {
 export interface RetryOptions {
   /**
    * The last event that stays. Defaults to the one before the failed answer, the interruption or the termination that
-   * ended the instance; if there is none, to the one before its last turn. For a blocked instance, to its last event.
+   * ended the instance; without such an event, to the one before its last turn; for a blocked instance, to its last.
    */
   readonly from?: number | undefined
   /** Kept with the removed events, for people. */

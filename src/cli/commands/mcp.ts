@@ -77,7 +77,7 @@ const run = Effect.fnUntraced(function*({ payloads }: { readonly payloads: boole
   if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) return yield* exit
 })
 
-/** Runs a command and reads what it prints: its answer, or why there is none. */
+/** Runs a command and reads what it prints: its answer, or why it has failed. */
 const answerOf = Effect.fnUntraced(function*(run: Runner["Service"]["run"], io: Io, args: ReadonlyArray<string>) {
   let stdout = ""
   let stderr = ""

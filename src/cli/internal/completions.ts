@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Settings from "./settings.ts"
 
-/** In place of the one of `effect/cli`. */
+/** Replaces the completions of `effect/cli`. */
 export const flag: typeof GlobalFlag.Completions = GlobalFlag.Action({
   flag: GlobalFlag.Completions.flag,
   run: (shell, { command }) =>

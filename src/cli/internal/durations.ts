@@ -8,7 +8,7 @@ import * as Durations from "../../model/shared/durations.ts"
 import * as Environment from "../../model/shared/environment.ts"
 import { type CommandError, misused } from "./failure.ts"
 
-/** As Effect writes durations, or as variables of the environment do; undefined for another text. */
+/** Reads durations in the form of Effect or of environment variables; undefined for another text. */
 export const read = (text: string): Duration.Duration | undefined =>
   Durations.durationOf(text as never) ?? Environment.duration(0).read(text)
 

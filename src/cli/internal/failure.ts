@@ -119,7 +119,7 @@ const shownError = (error: CliError.CliError): string => {
     (similar.length === 0 ? "." : `: did you mean ${similar.join(" or ")}?`)
 }
 
-/** In place of the parser's words for types. */
+/** The message of the parser, with a plain name of the type. */
 const numberExpected = (message: string) =>
   message.replace(/Expected (?:a string representing a finite number|an integer)$/, "Expected: a whole number")
 

@@ -31,9 +31,9 @@ export interface Stream {
 
 export interface Input {
   readonly isTerminal: boolean
-  /** Its pieces, as they come, until it ends. */
+  /** The pieces of the input, as they arrive, until its end. */
   readonly pieces: () => AsyncIterable<string>
-  /** All of it, until it ends: on a terminal, with Ctrl-D. */
+  /** The whole input, until it ends: Ctrl-D on a terminal. */
   readonly text: () => Promise<string>
   /** The next line, without its end; undefined if the input has ended, or the signal ends the wait. */
   readonly line: (signal: AbortSignal) => Promise<string | undefined>

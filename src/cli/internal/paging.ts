@@ -9,7 +9,7 @@ export const cursor = Flag.String("cursor").pipe(
   Flag.optional
 )
 
-/** For so many of `things`. */
+/** The flag for how many of `things` to show. */
 export const limitOf = (things: string) =>
   Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),

@@ -24,7 +24,7 @@ export interface Flags extends Filters.Filter, Bulk.Flags {
 
 /** What is done to each instance. */
 export interface Action<R> extends Omit<Bulk.Action<Admin, R>, "noun"> {
-  /** Those that filters may select. */
+  /** The instances that filters may select. */
   readonly selectable: Selection.Selectable
 }
 

@@ -10,7 +10,7 @@ import type { ProviderError } from "../../provider/ProviderError.ts"
 import type * as Api from "../Api.ts"
 import * as Shapes from "./shapes.ts"
 
-/** Those that are served by a living process or that have instances, by name, then the newest version first. */
+/** Definitions that a living process serves or that have instances, by name, then the newest version first. */
 export const read: Effect.Effect<
   ReadonlyArray<typeof Api.Definition.Type>,
   ProviderError,

@@ -8,7 +8,7 @@ const always = {
   "cross-origin-resource-policy": "same-origin"
 }
 
-/** For answers with data. Proxies are asked not to keep streams back. */
+/** Headers of answers with data. Proxies are asked not to keep streams back. */
 export const ofData = {
   ...always,
   "cache-control": "no-store",
@@ -16,7 +16,7 @@ export const ofData = {
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'"
 }
 
-/** For the page and its files. */
+/** Headers of the page and its files. */
 export const ofFiles = {
   ...always,
   "x-frame-options": "DENY",

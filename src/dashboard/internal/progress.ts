@@ -19,7 +19,7 @@ export const list = (instanceId: string) =>
       }))
   )
 
-/** From an offset on; without one, the newest. */
+/** Chunks from an offset on; without one, the newest. */
 export const read = Effect.fnUntraced(function*(
   { from, id, stream }: { readonly id: string; readonly stream: string; readonly from?: number | undefined },
   seesPayloads: boolean

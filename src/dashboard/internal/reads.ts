@@ -294,7 +294,7 @@ const detailOf = Effect.fnUntraced(function*(id: string, seesPayloads: boolean) 
   return detail
 })
 
-/** From the root down. An endless tree cannot be; a very deep one is cut at its root. */
+/** The ancestors, from the root down. A very deep tree is cut at its root. */
 const ancestorsOf = Effect.fnUntraced(function*(parentId: string | null) {
   const admin = yield* Admin
   const ids: Array<string> = []

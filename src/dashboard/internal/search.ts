@@ -32,7 +32,7 @@ export const of = Effect.fnUntraced(
   }
 )
 
-/** For the table of actions: only what is asked for. */
+/** Filters of the table of actions: only those that are set. */
 export const shown = (search: typeof Api.Search.Type): string =>
   Object.entries(search).map(([field, value]) => `${field} ${String(value).replaceAll("\n", ", ")}`).join("; ") ||
   "all"

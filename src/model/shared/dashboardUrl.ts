@@ -3,7 +3,7 @@
  */
 import * as Context from "effect/Context"
 
-/** Where a dashboard is mounted, without a slash at the end; undefined where there is none. */
+/** Where a dashboard is mounted, without a slash at the end; undefined without a dashboard. */
 export const DashboardUrl: Context.Reference<string | undefined> = Context.Reference<string | undefined>(
   "duroxide-prisma/model/DashboardUrl",
   { defaultValue: () => undefined }

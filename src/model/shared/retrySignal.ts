@@ -17,7 +17,7 @@ export const isOfFork = (data: string): boolean => parse(data).isFork === true
 /** What stands in the history in place of removed events. */
 export const removed = (first: number, last: number): string => JSON.stringify({ removed: [first, last] })
 
-/** For people. */
+/** Describes the retry in a sentence. */
 export const describe = (data: string): string => {
   const { again, removed } = parse(data)
   if (Array.isArray(removed)) {

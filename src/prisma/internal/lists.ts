@@ -372,7 +372,7 @@ const filtersOf = (schemaSql: Prisma.Sql, listing: Planned): Array<Prisma.Sql> =
   ]
 }
 
-/** In upper or lower case. */
+/** Whether a column contains a text, in upper or lower case. */
 const contains = (column: Prisma.Sql, part: string) => Prisma.sql`strpos(lower(${column}), lower(${part})) > 0`
 
 /** Whether the failure of the instance `i`, the reason of its cancellation, or what blocks it contains a text. */

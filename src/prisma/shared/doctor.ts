@@ -98,7 +98,7 @@ export const examine = Effect.fnUntraced(
 
 // internal
 
-/** In `pg_stat_activity`. */
+/** The name in `pg_stat_activity`. */
 const name = "duroxide-prisma doctor"
 
 const open = Effect.fnUntraced(function*({ directUrl, maxConnections = 10, schema, tls, url }: Options) {

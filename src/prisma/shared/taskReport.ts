@@ -42,7 +42,7 @@ export interface ListedTask {
   readonly workerId: string | null
   /** While it waits for a slot of its limit: its key there, which may be empty. Null otherwise. */
   readonly waitingKey: string | null
-  /** Its first 10,000 characters, if they were asked for. */
+  /** The first 10,000 characters of the payload, if they were asked for. */
   readonly payload: string | null
   /** Milliseconds since the Unix epoch, as the next three. */
   readonly createdAtMs: number

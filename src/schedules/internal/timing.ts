@@ -51,7 +51,7 @@ export const nextOf = (occurrences: Occurrences, afterMs: number, most: number):
   return next
 }
 
-/** The first after a time; undefined if there is none. */
+/** The first occurrence after a time; undefined after the last one. */
 export const firstAfter = (occurrences: Occurrences, ms: number): number | undefined => nextOf(occurrences, ms, 1)[0]
 
 // internal
