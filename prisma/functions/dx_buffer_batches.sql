@@ -87,7 +87,7 @@ BEGIN
     AND given.dataset_version = published.dataset_version
     AND given.batch_uri = published.batch_uri;
   IF v_tasks IS NOT NULL THEN
-    PERFORM dx_create_tasks(v_tasks, p_now_ms);
+    PERFORM dx_create_tasks(v_tasks, p_now_ms => p_now_ms);
   END IF;
 
   RETURN (

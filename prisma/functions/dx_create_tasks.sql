@@ -1,6 +1,9 @@
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
 -- or whose given id, exists already stays as it is.
 --
+-- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row of
+-- the outbox, which would be inserted, claimed and deleted first.
+--
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
 -- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the
@@ -10,6 +13,8 @@ CREATE OR REPLACE FUNCTION dx_create_tasks(
                                    --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
                                    -- name, payload, max_attempts and queue are needed; runs at the later of delay and
                                    -- time
+  p_queues text[] DEFAULT NULL,    -- queues whose messages are in queue_messages, and are received there
+  p_deliveries integer[] DEFAULT NULL, -- how often each of them delivers a message at most
   p_now_ms bigint DEFAULT NULL
 ) RETURNS TABLE (out_id text, out_is_new boolean) LANGUAGE plpgsql
 -- settings of the hot path
@@ -22,6 +27,8 @@ DECLARE
   v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
   v_new uuid[];
+  v_sent uuid[]; -- those whose wake-ups need no outbox, and their queues
+  v_sent_to text[];
 BEGIN
   WITH item AS MATERIALIZED (
     SELECT
@@ -60,15 +67,32 @@ BEGIN
       ) AS at
     ) AS due
     ORDER BY item.name COLLATE "C", item.key COLLATE "C", item.id
-    ON CONFLICT DO NOTHING RETURNING t.id, t.queue, t.wakeup, t.run_at
+    ON CONFLICT DO NOTHING
+    RETURNING t.id, t.queue, t.wakeup, t.run_at,
+      COALESCE(t.queue = ANY (p_queues) AND num_nulls(t.wakeup) = 1 AND t.run_at <= v_now, false) AS is_sent
   ),
   announced AS (
     INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT created.queue, dx_wakeup_of(created.id, created.wakeup), v_now, created.run_at FROM created
+    WHERE NOT created.is_sent
   )
   SELECT
-    (SELECT array_agg(item.id ORDER BY item.position) FROM item), (SELECT array_agg(created.id) FROM created)
-  INTO v_ids, v_new;
+    (SELECT array_agg(item.id ORDER BY item.position) FROM item), found.new, found.sent, found.sent_to
+  INTO v_ids, v_new, v_sent, v_sent_to
+  FROM (
+    SELECT
+      array_agg(created.id) AS new, array_agg(created.id) FILTER (WHERE created.is_sent) AS sent,
+      array_agg(created.queue) FILTER (WHERE created.is_sent) AS sent_to
+    FROM created
+  ) AS found;
+
+  -- By a statement of its own, for which a role without rights on this table has no use.
+  IF v_sent IS NOT NULL THEN
+    INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
+    SELECT
+      wakeup.queue, dx_wakeup_of(wakeup.id, NULL), v_now, v_now, p_deliveries[array_position(p_queues, wakeup.queue)]
+    FROM unnest(v_sent, v_sent_to) AS wakeup (id, queue);
+  END IF;
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY

@@ -72,7 +72,7 @@ BEGIN
   WHERE (t.task ->> 'fire')::bigint = ANY (v_won);
   IF v_items IS NOT NULL THEN
     v_ids := ARRAY(
-      SELECT task.out_id FROM ROWS FROM (dx_create_tasks(v_items, v_now_ms))
+      SELECT task.out_id FROM ROWS FROM (dx_create_tasks(v_items, p_now_ms => v_now_ms))
         WITH ORDINALITY AS task (out_id, out_is_new, position)
       ORDER BY task.position
     );

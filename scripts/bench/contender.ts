@@ -33,6 +33,8 @@ export interface Load {
    * Plain jobs that are created together in place of an orchestration, which count one by one; 0 for orchestrations.
    */
   readonly jobs: number
+  /** Whether those that were created together are waited for; else they end when their handlers have run. */
+  readonly awaited: boolean
   /** What is timed in place of an orchestration that other processes serve: see `elsewhere.ts`. */
   readonly noticed: "claim" | "end" | "round trip" | undefined
   /** How many other processes serve, where one is timed that they serve. */
@@ -59,6 +61,7 @@ export const plainLoad: Load = {
   eachKey: undefined,
   call: undefined,
   jobs: 0,
+  awaited: true,
   noticed: undefined,
   servers: 1,
   pollMs: null,

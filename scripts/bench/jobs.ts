@@ -37,7 +37,7 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
   const { text } = load
   const one = (id: string) =>
     Effect.flatMap(tasks.create(Job, { payload: { id, text } }), (taskId) => tasks.wait(Job, taskId))
-  /** The ends are asked for when all handlers have run: ten statements, not callers that wait meanwhile. */
+  /** Ends are asked for when all handlers have run: ten statements, not callers that wait meanwhile. */
   const many = (id: string) =>
     Effect.gen(function*() {
       const ran = new Promise<void>((end) => left.set(id, { count: load.jobs, end }))
@@ -47,6 +47,7 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
       )
       yield* Effect.promise(() => ran)
       left.delete(id)
+      if (!load.awaited) return
       yield* Effect.forEach(created, (taskId) => tasks.wait(Job, taskId), { concurrency: "unbounded", discard: true })
     })
   return {

@@ -193,7 +193,12 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     "plain jobs of 0 ms, without an orchestration",
     variant("20 in flight", job),
     variant("200 in flight", { ...job, inFlight: 200 }),
-    variant("10,000 created at once", { activities: 10_000, jobs: 10_000, inFlight: 1 }, long)
+    variant("10,000 created at once", { activities: 10_000, jobs: 10_000, inFlight: 1 }, long),
+    variant(
+      "10,000 created at once, not waited for",
+      { activities: 10_000, jobs: 10_000, inFlight: 1, awaited: false },
+      long
+    )
   ),
   O: {
     ...rate(

@@ -10,7 +10,8 @@
  * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
  * - Answers stand in the order of the items. An attempt that is stale never fails its neighbours.
  * - Only the newest attempt at a task that has not ended may complete, fail or renew it.
- * - A task that can begin, now or later, and one that was retried, has a wake-up in the outbox of the same transaction.
+ * - A task that can begin, now or later, and one that was retried, has a wake-up in the outbox of the same transaction,
+ *   or in its queue.
  * - The end of a task and the messages to the executions that wait for it are one transaction.
  *
  * @since 0.2.0
@@ -39,8 +40,15 @@ export class TaskDriver extends Context.Service<TaskDriver, {
    */
   readonly problems: Set<() => string | undefined>
 
-  /** Creates tasks. One with the key of an existing task of its name is that task. */
-  readonly create: (tasks: ReadonlyArray<NewTask>) => Call<ReadonlyArray<Created>>
+  /**
+   * Creates tasks. One with the key of an existing task of its name is that task. `deliveries`: how often a message is
+   * delivered at most, of each queue in the same database. A wake-up for now, without a payload of its own, is stored
+   * there, and has no row of the outbox. Only given where a `PgQueue` is built on `database`.
+   */
+  readonly create: (
+    tasks: ReadonlyArray<NewTask>,
+    deliveries?: Readonly<Record<string, number>>
+  ) => Call<ReadonlyArray<Created>>
 
   /** Claims the tasks that wake-ups name, by texts that need not be ids. */
   readonly claim: (

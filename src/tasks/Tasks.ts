@@ -2,7 +2,8 @@
  * Creates tasks, waits for their ends, and manages them.
  *
  * Creating a task writes its row and a row of the outbox in one statement: a publisher (`Outbox.publisher`) sends the
- * wake-up later. A process that only creates tasks needs no queue and no handlers.
+ * wake-up later. A process that only creates tasks needs no queue and no handlers. With the `PgQueue` of the same
+ * schema in the context, a task that can begin at once has its wake-up there, and no row of the outbox.
  *
  * @since 0.2.0
  */
@@ -10,12 +11,15 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type * as Activity from "../Activity.ts"
 import { withHarmlessLoggers } from "../model/shared/logging.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/shared/payload.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { shared } from "../provider/shared/statement.ts"
+import { Queue } from "../queue/Queue.ts"
+import { storedIn } from "../queue/shared/stored.ts"
 import { Topic, Topics } from "../waking/Topics.ts"
 import * as calls from "./internal/calls.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
@@ -172,12 +176,13 @@ export {
 export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
     const driver = yield* sealedDriver.driver
-    const topics = yield* Topics
     const wait = yield* waits.make(driver)
-    const written = topics.announce([{ topic: Topic.outbox }])
+    const { announced, deliveries, written } = yield* waking(driver)
+    const redrive: typeof driver.redrive = (...which) =>
+      Effect.tap(driver.redrive(...which), (ids) => ids.length > 0 ? announced([Topic.outbox]) : Effect.void)
 
     return Tasks.of(service.make({
-      store: { ...driver, ...yield* patient(driver) },
+      store: { ...driver, ...yield* patient(driver, deliveries), redrive },
       wait,
       written
     }))
@@ -249,24 +254,43 @@ export const layerActivities: Layer.Layer<
   never,
   TaskDriver | Topics
 > = Layer.unwrap(Effect.gen(function*() {
-  const topics = yield* Topics
-  return service.activityHandlers({
-    store: yield* patient(yield* sealedDriver.driver),
-    written: topics.announce([{ topic: Topic.outbox }])
-  })
+  const driver = yield* sealedDriver.driver
+  const { deliveries, written } = yield* waking(driver)
+  return service.activityHandlers({ store: yield* patient(driver, deliveries), written })
 }))
 
 // internal
 
+/** Where the wake-ups of new tasks go, and who learns of them. */
+const waking = Effect.fnUntraced(function*({ database }: TaskDriver["Service"]) {
+  const topics = yield* Topics
+  const queue = yield* Effect.serviceOption(Queue)
+  const deliveries = Option.isNone(queue) ? undefined : storedIn("publish", queue.value, database)?.maxAttempts
+  const announced = (all: Iterable<Topic>) => topics.announce([...new Set(all)].map((topic) => ({ topic })))
+  const written: service.Written = (tasks) =>
+    announced(
+      tasks.map(({ delayMs, queue, wakeup }) =>
+        deliveries?.[queue] !== undefined && delayMs === undefined && wakeup === undefined
+          ? Topic.messages(queue)
+          : Topic.outbox
+      )
+    )
+  return { announced, deliveries, written }
+})
+
 /** Operations on tasks that a transaction of the application may hold for a while. */
-const patient = Effect.fnUntraced(function*({ cancel, create, join }: TaskDriver["Service"]) {
+const patient = Effect.fnUntraced(function*(
+  { cancel, join, ...driver }: TaskDriver["Service"],
+  deliveries: Readonly<Record<string, number>> | undefined
+) {
+  const create = (tasks: ReadonlyArray<NewTask>) => driver.create(tasks, deliveries)
   const createOne = yield* shared("createTasks", create, {
     lanes: 2,
     maxBatch: 500,
     patience,
     sizeOf: ({ payload }: NewTask) => payload.length
   })
-  const createPatiently: typeof create = (tasks) =>
+  const createPatiently: typeof driver.create = (tasks) =>
     tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : create(tasks)
   return {
     create: createPatiently,

@@ -124,13 +124,13 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
       })
     const service = tasksService.make({
       store: driver,
-      written: Effect.void,
+      written: () => Effect.void,
       wait
     })
     return Layer.mergeAll(
       Layer.succeed(Tasks, restful(Tasks.of(service), process.rest)),
       Layer.succeed(TaskStore, driver),
-      tasksService.activityHandlers({ store: driver, written: Effect.void })
+      tasksService.activityHandlers({ store: driver, written: () => Effect.void })
     )
   })) as never
 

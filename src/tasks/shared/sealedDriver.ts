@@ -26,11 +26,12 @@ export const creating = (self: Creating, codec: PayloadCodec["Service"] | undefi
   if (codec === undefined) return self
   const { seal } = texts.make(codec, "task_id")
   return {
-    create: (tasks) =>
+    create: (tasks, deliveries) =>
       Effect.flatMap(
         Effect.forEach(tasks, (task): Effect.Effect<NewTask, ProviderError> =>
           Effect.map(seal("createTasks", task.id ?? "")(task.payload), (payload) => ({ ...task, payload }))),
-        self.create
+        (sealed) =>
+          self.create(sealed, deliveries)
       )
   }
 }

@@ -26,17 +26,19 @@ export type Store = Pick<
   "create" | "cancel" | "redrive" | "readTask" | "readAttempts" | "readDead"
 >
 
+/** Runs after these tasks were written. */
+export type Written = (tasks: ReadonlyArray<NewTask>) => Effect.Effect<void>
+
 /** The methods of `Tasks`. */
 export const make = ({ store, wait, written }: {
   readonly store: Store
   readonly wait: Wait
-  /** Runs after tasks were written that can begin. */
-  readonly written: Effect.Effect<void>
+  readonly written: Written
 }) => ({
   ...creator((tasks) =>
     Effect.tap(
       store.create(tasks),
-      (created) => created.some(({ isNew }) => isNew) ? written : Effect.void
+      (created) => created.some(({ isNew }) => isNew) ? written(tasks) : Effect.void
     )
   ),
 
@@ -83,14 +85,11 @@ export const make = ({ store, wait, written }: {
       : Effect.succeed([]),
 
   redrive: (which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }) =>
-    Effect.tap(
-      "ids" in which
-        ? store.redrive(which.ids.filter(isUuid), null, Math.max(1, which.ids.length))
-        : isName(which.name)
-        ? store.redrive(null, which.name, 1000)
-        : Effect.succeed([]),
-      (ids) => ids.length > 0 ? written : Effect.void
-    )
+    "ids" in which
+      ? store.redrive(which.ids.filter(isUuid), null, Math.max(1, which.ids.length))
+      : isName(which.name)
+      ? store.redrive(null, which.name, 1000)
+      : Effect.succeed([])
 })
 
 /** The operations that create tasks. */
@@ -119,14 +118,14 @@ export const creator = (
 /** The handlers of the activities through which orchestrations run and cancel tasks. */
 export const activityHandlers = ({ store, written }: {
   readonly store: Pick<TaskDriver["Service"], "create" | "cancel" | "join">
-  readonly written: Effect.Effect<void>
+  readonly written: Written
 }) =>
   Layer.mergeAll(
     calls.CreateTask.toLayer(Effect.fnUntraced(function*({ limitKey, maxAttempts, name, payload, queue }) {
       const { executionId, instanceId } = yield* Activity.Call
       const key = `orchestration/${yield* callId}`
       const id = randomUUID()
-      const [created] = yield* Effect.orDie(store.create([{
+      const task = {
         id,
         name,
         key,
@@ -136,8 +135,9 @@ export const activityHandlers = ({ store, written }: {
         queue,
         replyTo: { instanceId, executionId, signal: taskSignal.nameOf(id) },
         traceContext: yield* tracing.traceparent
-      }]))
-      yield* written
+      }
+      const [created] = yield* Effect.orDie(store.create([task]))
+      yield* written([task])
       return created!.id
     })),
     calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, limitKey, maxAttempts, name, payload, queue }) {
@@ -146,7 +146,7 @@ export const activityHandlers = ({ store, written }: {
       const signal = taskSignal.nameOf(yield* callId)
       while (true) {
         const [created] = yield* Effect.orDie(store.create([task]))
-        if (created!.isNew) yield* written
+        if (created!.isNew) yield* written([task])
         const end = yield* Effect.orDie(store.join(created!.id, { instanceId, executionId, signal }))
         if (end === null) return { signal }
         // Deleted after its retention, since then: there is room for a new one.

@@ -293,7 +293,7 @@ export const play = Effect.fnUntraced(function*({ sql }: TestDatabase, { isStore
     switch (step.call) {
       case "create": {
         const created = yield* call<{ out_id: string }>(
-          "dx_create_tasks($1::jsonb, $2)",
+          "dx_create_tasks($1::jsonb, p_now_ms => $2)",
           JSON.stringify(step.keys.map((limit_key) => ({
             name: "Call",
             limit_key,

@@ -175,9 +175,13 @@ export const createdOf = ({ out_id, out_is_new }: CreatedRow): Created => ({ id:
 
 /** On the pool, or within a transaction. */
 const creating = ({ collected }: Pick<Statements, "collected">): Pick<TaskDriver["Service"], "create"> => ({
-  create: (tasks) =>
+  create: (tasks, deliveries = {}) =>
     Effect.map(
-      collected<CreatedRow>("createTasks", "dx_create_tasks", [json(tasks.map(taskRow))], {
+      collected<CreatedRow>("createTasks", "dx_create_tasks", [
+        json(tasks.map(taskRow)),
+        Prisma.sql`${Object.keys(deliveries)}::text[]`,
+        Prisma.sql`${Object.values(deliveries)}::integer[]`
+      ], {
         items: tasks.length,
         isQuiet: true
       }),
