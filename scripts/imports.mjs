@@ -1,9 +1,9 @@
 // Checks which modules may import which. The folders of `src` are its rooms; `rooms.json` says, lowest first, which
 // others each may import, and which packages. docs/architecture.md shows it as a map. Each edge of it is used.
 //
-// No driver imports the runtime and no room but sqlite and cli imports prisma, so that a second driver or runtime needs
-// no other changes. A room imports another by its modules and its `shared/`, never by its `internal/`, so that internal
-// modules can change freely.
+// No driver imports the runtime, and only the rooms of operators and sqlite import prisma, so that a second driver or
+// runtime needs no other changes. A room imports another by its modules and its `shared/`, never by its `internal/`, so
+// that internal modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
 

@@ -439,8 +439,9 @@ export const make = <
    *
    * **Gotchas**
    *
-   * A function of the payload of the start: the instance keeps its key when it continues as new. One that throws, or
-   * returns a text that is refused, is a defect of the caller.
+   * A function of the payload of the start: the instance keeps its key when it continues as new. One that throws is a
+   * defect of the caller. A key that is refused fails a start of a client with `InvalidInput`, and is a defect of a
+   * program.
    */
   readonly limitKey?: (payload: SchemaOf<Payload>["Type"]) => string
 }): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version, IdsOf<SchemaOf<Payload>, Id>> => {

@@ -1,7 +1,6 @@
 /**
- * The storage contracts on PostgreSQL, through Prisma: of orchestrations, and of outbox, tasks, schedules and
- * recipes. The
- * operations are in `internal`.
+ * The storage contracts on PostgreSQL, through Prisma: of orchestrations, and of outbox, tasks, schedules and recipes.
+ * The operations are in `internal`.
  *
  * @since 0.1.0
  */

@@ -403,7 +403,7 @@ export interface RetriedInstance {
   readonly again: ReadonlyArray<RetriedActivity>
   /**
    * Activities whose calls are removed. Their effects stay. If the program calls them again, they get new idempotency
-   * keys.
+   * keys; a further try of a call that stays has the key of that call.
    */
   readonly forgotten: ReadonlyArray<RetriedActivity>
 }

@@ -7,7 +7,7 @@ import * as Data from "effect/Data"
 import type { Block } from "../model/Block.ts"
 import type { InstanceStatus } from "../model/Instance.ts"
 import type { Limit } from "../model/Limit.ts"
-import type { Pause } from "../model/Pause.ts"
+import type { Pause, PauseTarget } from "../model/Pause.ts"
 import type { QueuePlace } from "./AdminDriver.ts"
 
 /**
@@ -69,8 +69,8 @@ export interface AwaitedActivity {
  * - `OfDuroxide`: only processes with this version of Duroxide's rules run it.
  * - `TakesTurn`: a process runs its turn, until the lock ends at the latest.
  * - `Unserved`: messages wait for it, and no living process serves its definition.
- * - `Queued`: messages wait for it, the oldest since then, until a process has a free slot.
  * - `Limited`: its start waits for a slot or a token of a limit.
+ * - `Queued`: messages wait for it, the oldest since then, until a process has a free slot.
  * - `StartsLater`: it was started with a delay.
  * - `ActivityUnserved`: no living process takes an activity that it waits for.
  * - `ActivityPaused`: an operator has paused that activity or its tag.
@@ -78,13 +78,13 @@ export interface AwaitedActivity {
  * - `ActivityDelayed`: the next delivery of an activity comes later, as its worker was shut down or could not run it.
  * - `ActivityLimited`: an activity waits for a slot or a token of a limit.
  * - `ActivityQueued`: an activity waits for a worker with a free slot.
- * - `ActivityRuns`: a worker runs it; the lock ends then unless the worker renews it.
+ * - `ActivityRuns`: a worker runs it; the lock ends then unless the worker renews it. A dead worker does not.
  * - `Child`: it waits for the end of a child.
  * - `Task`: it waits for the end of a task.
  * - `Completion`: it waits for someone to complete activity `name` from outside, until `untilMs`; with the last
  *   heartbeat, whose `details` are JSON text.
- * - `Signal`: it waits for a signal, at most until `untilMs`, null without a limit.
- * - `Request`: it waits for requests alone, at most until `untilMs`, null without a limit.
+ * - `Signal`: it waits for a signal, at most until `untilMs`, null without a timeout.
+ * - `Request`: it waits for requests alone, at most until `untilMs`, null without a timeout.
  * - `Timer`: it sleeps until then.
  * - `Nothing`: nothing that is stored would wake it.
  *
@@ -93,7 +93,11 @@ export interface AwaitedActivity {
  */
 export type Cause = Data.TaggedEnum<{
   Ended: { readonly atMs: number; readonly error: string | null }
-  Paused: { readonly pause: Pause }
+  Paused: {
+    readonly pause: Pause
+    /** What else has paused it, and must be resumed as well. */
+    readonly others: ReadonlyArray<PauseTarget>
+  }
   Blocked: { readonly block: Block }
   OfDuroxide: { readonly version: string }
   TakesTurn: { readonly untilMs: number }

@@ -4,7 +4,7 @@
  * Decoding, retries, batching, waiting and the rules of deletion are done here, once for every driver.
  *
  * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes those that
- * wait for it. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads`
+ * wait for it. It stands in the file of its subject in `internal`, such as `orchestrations`, `starts`, `streams`
  * or `admin`. `coalescer` lets calls share statements; `operations` and `gate` decide how often a statement is sent and
  * who learns of its outcome; every wake-up inside the process passes through `wakeups`.
  *

@@ -289,8 +289,8 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           assert.strictEqual(
             (yield* on("retry deploy-1 --from 1 --dry-run")).stdout,
             "would retry deploy-1 from event 1: events 2 to 4 are removed\n" +
-              "  runs a second time, with a new idempotency key, if the code still calls it; what it did the first time " +
-              "stays done: Charge (event 2)\n"
+              "  runs a second time, if the code still calls it, with a new idempotency key, or as a further try of a " +
+              "call that stays, with the key of that; what it did before stays done: Charge (event 2)\n"
           )
           assert.strictEqual(
             (yield* on("retry deploy-0 --dry-run")).stdout.split("\n")[1],

@@ -246,7 +246,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       const { stdout } = yield* run("explain decided")
       assert.match(
         stdout,
-        /^decided waits for signal Orders for \d+ s \(since \d{4}-\d\d-\d\d \S+Z\), .*; 1 signal "Notes" has come and was not taken\.\n$/
+        /^decided waits for signal Orders for \d+ s \(since \d{4}-\d\d-\d\d \S+Z\), .*; 1 signal "Notes" has come and was not taken; no living process serves \S+ \S+\.\n$/
       )
       const { untaken } = yield* json("explain decided")
       assert.lengthOf(untaken, 1)

@@ -143,7 +143,8 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       assert.strictEqual(
         interrupted.stdout,
         "interrupted Booking2: it cleans up, and then it is Cancelled; it is terminated after 5s. No living " +
-          "process serves Booking 2.0.0: both wait for one\n"
+          "process serves Booking 2.0.0: this waits for one; if the deadline has passed then, it is Cancelled without " +
+          "clean-up\n"
       )
       const terminated = yield* run("terminate Booking2")
       assert.strictEqual(

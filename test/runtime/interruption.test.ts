@@ -178,7 +178,17 @@ describe("Client.interrupt", () => {
         yield* seconds(3)
         yield* pause(PauseTarget.Instance({ instanceId }))
         yield* client.interrupt(instanceId, "not needed", { deadline })
+        assert.match(
+          (yield* (yield* admin).explain(instanceId)).sentence,
+          /whose interruption has come .*: after "resume" it cleans up, and is Cancelled, or past its deadline, 1970-.*, it/
+        )
         yield* seconds(20)
+        assert.match(
+          (yield* (yield* admin).explain(instanceId)).sentence,
+          deadline === "1 hour"
+            ? /, and is Cancelled, or past its deadline/
+            : /after "resume" it is Cancelled, without clean-up/
+        )
         assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
         yield* resume(PauseTarget.Instance({ instanceId }))
         yield* seconds(20)

@@ -23,11 +23,12 @@ const Local = PgQueue.layer({ queues: { tasks: { maxAttempts: 7 } } })
 /** A process that creates tasks with the queue in its context; `served` adds to it. */
 const open = Effect.fnUntraced(function*<A, E>(
   queue: Layer.Layer<Queue.Queue, unknown, PrismaProvider.DatabaseServices>,
-  served: Layer.Layer<A, E, any> = Layer.empty as Layer.Layer<never> as any
+  served: Layer.Layer<A, E, any> = Layer.empty as Layer.Layer<any>
 ) {
   const { sql, url } = yield* PgServer.database
   const services = yield* Layer.build(
-    Layer.mergeAll(Tasks.layer, served).pipe(
+    served.pipe(
+      Layer.provideMerge(Tasks.layer),
       Layer.provideMerge(queue),
       Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),
       Layer.provideMerge(Logger.layer([]))

@@ -99,7 +99,7 @@ const runOne = Effect.fnUntraced(function*(id: string) {
       status,
       sentence,
       cause: _tag,
-      ...parts,
+      parts,
       waits: waits.map(({ eventId, instanceId, kind, name, place, sinceMs, tag }) => ({
         kind,
         name,

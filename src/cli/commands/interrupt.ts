@@ -7,7 +7,7 @@ import { byOperator } from "../../operating/byOperator.ts"
 import { findRunning } from "../../operating/running.ts"
 import { toEnd } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { InstanceInfo } from "../../provider/Admin.ts"
+import type { InstanceInfo, QueuedWork } from "../../provider/Admin.ts"
 import * as Unserved from "../../provider/shared/unserved.ts"
 import { durationOf } from "../internal/durations.ts"
 import { Output } from "../internal/Output.ts"
@@ -89,7 +89,7 @@ const runInterrupt = Effect.fnUntraced(
       })
     }
     const state = yield* findRunning(id)
-    const { block, pause } = state
+    const queued = yield* (yield* Admin).getQueuedWork(id)
     yield* interruptOne(id)
     const missing = yield* unservedOf(state)
     const { answer } = yield* Output
@@ -97,11 +97,13 @@ const runInterrupt = Effect.fnUntraced(
       json: { action: "interrupted", instanceId: id, reason, deadline: limit ?? null },
       text: [
         oneLine(
-          `interrupted ${id}: it cleans up, and then it is Cancelled` +
-            (terminated === "" ? "" : `; it is ${terminated}`) +
-            (pause === null ? "" : ". It is paused: its clean-up waits for the resume, its deadline does not") +
-            (block === null ? "" : ". It is blocked: both wait for code that fits") +
-            (missing === undefined ? "" : `. No living process serves ${missing}: both wait for one`)
+          isBegun(state, queued)
+            ? `interrupted ${id}: it cleans up, and then it is Cancelled${
+              terminated === "" ? "" : `; it is ${terminated}`
+            }${waitsFor(state, missing, limit !== undefined)}`
+            : `interrupted ${id}: it has not begun, so it is Cancelled without clean-up${
+              waitsFor(state, missing, false)
+            }`
         )
       ]
     })
@@ -139,6 +141,20 @@ const runTerminate = Effect.fnUntraced(function*({ reason, ...flags }: Flags) {
     ]
   })
 })
+
+/** Whether a turn has run. */
+const isBegun = ({ executionId }: InstanceInfo, { messages }: QueuedWork) =>
+  executionId > 1 || !messages.some(({ item }) => item?._tag === "StartOrchestration")
+
+/** What keeps an interrupted instance from its next turn. */
+const waitsFor = ({ block, pause }: InstanceInfo, missing: string | undefined, hasDeadline: boolean) => {
+  const late = hasDeadline ? "; if the deadline has passed then, it is Cancelled without clean-up" : ""
+  return (pause === null ? "" : `. It is paused: this waits for the resume${late}`) +
+    (block === null
+      ? ""
+      : `. It is blocked: its clean-up waits for code that fits${hasDeadline ? ", until its deadline" : ""}`) +
+    (missing === undefined ? "" : `. No living process serves ${missing}: this waits for one${late}`)
+}
 
 /** The orchestration, if no living process could run the turn that ends it. */
 const unservedOf = Effect.fnUntraced(function*(state: InstanceInfo) {

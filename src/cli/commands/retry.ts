@@ -90,7 +90,8 @@ const warned = (warning: string) => `  warning: ${oneLine(warning)}`
 
 const againWords = "with the same idempotency key"
 
-const forgottenWords = "with a new idempotency key, if the code still calls it; what it did the first time stays done"
+const forgottenWords = "if the code still calls it, with a new idempotency key, or as a further try of a call that " +
+  "stays, with the key of that; what it did before stays done"
 
 const summed = ({ again, forgotten, looked, refused, warnings }: RetryPlan.Sum, total: number) => {
   const named = (activities: ReadonlyArray<RetryPlan.Calls>) =>

@@ -5,7 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Block } from "../../model/Block.ts"
-import { cures } from "../../model/shared/cures.ts"
+import { cureOf } from "../../model/shared/cures.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
 import { shownValue } from "../../operating/attributes.ts"
 import * as Events from "../../operating/events.ts"
@@ -204,7 +204,9 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
               { title: "STATE", value: (wait) => stateOf(wait, detail, nowMs) },
               { title: "DELIVERIES", align: "right", value: ({ place }) => String(place?.attemptCount ?? "-") }
             ], style),
-            ...(waits.length === 1 ? [] : ["The next turn runs as soon as one of them ends."])
+            ...(waits.length === 1 || state.block !== null || state.pause !== null
+              ? []
+              : ["The next turn runs as soon as one of them ends."])
           ]
       ),
       ...titled(
@@ -295,12 +297,7 @@ const blockFields = (
   nowMs: number
 ) => [
   ["blocked by", `${reason}: ${problem}`] as const,
-  [
-    "cure",
-    reason === "HistoryDiffers" && eventId > 1
-      ? `${cures[reason]}, or let this code do anew what follows, effects included: retry ${id} --from ${eventId - 1}`
-      : cures[reason]
-  ] as const,
+  ["cure", cureOf({ eventId, reason }, id)] as const,
   [
     "tried",
     `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`

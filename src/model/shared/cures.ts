@@ -1,7 +1,7 @@
 /**
  * What cures a blocked instance, for logs and the command line.
  */
-import type { BlockReason } from "../Block.ts"
+import type { Block, BlockReason } from "../Block.ts"
 
 export const cures: { readonly [R in BlockReason]: string } = {
   HistoryDiffers: "its code has changed, or reads time or chance outside of Effect. " +
@@ -10,3 +10,11 @@ export const cures: { readonly [R in BlockReason]: string } = {
   NotDurable: "it awaits something that is not durable. Put that into an activity",
   Endless: "it never comes to rest. Put long computing into an activity"
 }
+
+/** The cure of one instance, which may also take back what it did with a wrong build. */
+export const cureOf = ({ eventId, reason }: Pick<Block, "eventId" | "reason">, instanceId: string): string =>
+  reason === "HistoryDiffers" && eventId > 1
+    ? `${cures[reason]}, or let this code do anew what follows, effects included: retry ${instanceId} --from ${
+      eventId - 1
+    }`
+    : cures[reason]

@@ -3,13 +3,14 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Match from "effect/Match"
 import type * as Event from "../../model/Event.ts"
 import type { CoreVersion, InstanceStatus } from "../../model/Instance.ts"
 import type { Limit } from "../../model/Limit.ts"
-import type { Pause } from "../../model/Pause.ts"
+import type { Pause, PauseTarget } from "../../model/Pause.ts"
 import * as completion from "../../model/shared/completion.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
-import { cures } from "../../model/shared/cures.ts"
+import { cureOf } from "../../model/shared/cures.ts"
 import { explainEnd } from "../../model/shared/explained.ts"
 import { shownBound } from "../../model/shared/limits.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
@@ -44,10 +45,17 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
     if (end !== undefined) {
       const { error, status } = outcomeOf(end)
       const cause = Cause.Ended({ atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs, error })
-      const sentence = sentenceOf(state, status, cause, { interruption: null, untaken: [], messages: [] }, nowMs)
+      const sentence = sentenceOf(state, status, cause, {
+        interruption: null,
+        untaken: [],
+        messages: [],
+        servedBy: 1,
+        isBegun: true
+      }, nowMs)
       return { instanceId, status, sentence, cause, waits: [], untaken: [], interruption: null } satisfies Explanation
     }
     const { interruption = null, messages, untaken, waits } = OpenWaits.of(events, queued)
+    const processes = yield* reads.listProcesses
     const found = causeOf({
       state,
       queued,
@@ -56,11 +64,18 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
       pinnedVersion: events.length === 0
         ? null
         : (yield* reads.getExecutionInfo(instanceId, state.executionId)).pinnedVersion,
-      processes: yield* reads.listProcesses,
+      processes,
       pauses: (yield* reads.getPauses).targets
     })
     const cause = yield* withLimit(reads, found)
-    const sentence = sentenceOf(state, "Running", cause, { interruption, untaken, messages }, nowMs)
+    const servedBy = serversOfOrchestration(processes, state.orchestrationName, versionOf(state, queued))
+    const sentence = sentenceOf(state, "Running", cause, {
+      interruption,
+      untaken,
+      messages,
+      servedBy,
+      isBegun: events.length > 0 || state.executionId > 1
+    }, nowMs)
     return { instanceId, status: "Running", sentence, cause, waits, untaken, interruption } satisfies Explanation
   })
 })
@@ -103,9 +118,44 @@ interface Found {
   readonly waits: ReadonlyArray<Wait>
 }
 
+/** The version of the instance, or the one its start asks for; null: any. */
+const versionOf = (state: InstanceInfo, { messages }: QueuedWork): string | null => {
+  const start = messages.find(({ item }) => item?._tag === "StartOrchestration")
+  return state.orchestrationVersion ?? (start?.item?._tag === "StartOrchestration" ? start.item.version : null)
+}
+
+/** What has paused an instance besides `pause`. */
+const othersThan = (
+  pause: Pause,
+  { pauses, state: { orchestrationName, orchestrationVersion } }: Found
+): ReadonlyArray<PauseTarget> =>
+  pauses.map(({ target }) => target).filter((target) =>
+    shownTarget(target) !== shownTarget(pause.target) && (
+      target._tag === "Everything" ||
+      target._tag === "Orchestration" && target.name === orchestrationName &&
+        (target.version === undefined || target.version === orchestrationVersion)
+    )
+  )
+
+/** The pause of a start without a version, if all versions that living processes serve are paused. */
+const pauseOfVersions = ({ pauses, processes, state: { orchestrationName } }: Found): Pause | undefined => {
+  const served = new Set(
+    processes.flatMap(({ isAlive, orchestrations }) =>
+      isAlive ? orchestrations.filter((one) => one.slice(0, one.lastIndexOf("@")) === orchestrationName) : []
+    )
+  )
+  const of = (definition: string) =>
+    pauses.find(({ target }) =>
+      target._tag === "Orchestration" && target.version !== undefined &&
+      `${target.name}@${target.version}` === definition
+    )
+  const paused = [...served].map(of)
+  return paused.every((pause) => pause !== undefined) ? paused[0] : undefined
+}
+
 const causeOf = (found: Found): Cause => {
   const { pinnedVersion, processes, queued: { messages }, state } = found
-  if (state.pause !== null) return Cause.Paused({ pause: state.pause })
+  if (state.pause !== null) return Cause.Paused({ pause: state.pause, others: othersThan(state.pause, found) })
   if (state.block !== null) return Cause.Blocked({ block: state.block })
   if (pinnedVersion !== null && !coreVersion.isWithin(pinnedVersion, coreVersion.supported)) {
     return Cause.OfDuroxide({ version: `${pinnedVersion.major}.${pinnedVersion.minor}.${pinnedVersion.patch}` })
@@ -115,13 +165,13 @@ const causeOf = (found: Found): Cause => {
   const start = messages.find(({ item }) => item?._tag === "StartOrchestration")
   const due = messages.filter(({ isDue }) => isDue)
   if (due.length > 0 && (start === undefined || start.isDue)) {
-    const asked = start?.item?._tag === "StartOrchestration" ? start.item.version : null
-    const version = state.orchestrationVersion ?? asked
+    const version = versionOf(state, found.queued)
     const servedBy = serversOfOrchestration(processes, state.orchestrationName, version)
     const { waitsForLimit } = found.queued
-    return servedBy === 0
-      ? Cause.Unserved({ name: state.orchestrationName, version })
-      : waitsForLimit !== null
+    if (servedBy === 0) return Cause.Unserved({ name: state.orchestrationName, version })
+    const pause = version === null ? pauseOfVersions(found) : undefined
+    if (pause !== undefined) return Cause.Paused({ pause, others: [] })
+    return waitsForLimit !== null
       ? Cause.Limited({ name: state.orchestrationName, ...waitsForLimit, sinceMs: start!.visibleAtMs, limit: null })
       : Cause.Queued({ sinceMs: Math.min(...due.map(({ visibleAtMs }) => visibleAtMs)), servedBy })
   }
@@ -254,25 +304,104 @@ const awaited = (
 // -- sentences -------------------------------------------------------------------------------------
 
 const sentenceOf = (
-  { instanceId, orchestrationName }: InstanceInfo,
+  state: InstanceInfo,
   status: InstanceStatus,
   cause: Cause,
-  { interruption, messages, untaken }:
+  { interruption, isBegun, messages, servedBy, untaken }:
     & Pick<Explanation, "interruption" | "untaken">
-    & Pick<ReturnType<typeof OpenWaits.of>, "messages">,
+    & Pick<ReturnType<typeof OpenWaits.of>, "messages">
+    & { readonly servedBy: number; readonly isBegun: boolean },
   nowMs: number
 ): string => {
-  const unread = readsNothing.has(cause._tag)
-    ? messages.find(({ kind }) => kind === "interruption" || kind === "termination")?.kind
-    : undefined
+  const { instanceId, orchestrationName: name, orchestrationVersion: version } = state
+  const end = readsNothing.has(cause._tag) ? endInQueue(messages) : undefined
+  const unread = end?.kind
   const about = unread !== undefined
     ? `${instanceId}, whose ${unread} has come and was not read,`
     : interruption === null
     ? instanceId
     : `${instanceId} was interrupted ${ago(interruption.sinceMs, nowMs)} and cleans up: it`
   const others = waitsForOthers.has(cause._tag) ? shownUntaken(untaken) : ""
-  return `${about} ${predicate(cause, status, orchestrationName, nowMs)}${others}.`
+  const predicate = cause._tag === "Paused"
+    ? `${paused(cause, nowMs)}: ${afterResume(state, cause, end, nowMs)}`
+    : cause._tag === "Blocked"
+    ? `${blocked(cause, instanceId, nowMs)}${pastBlock(end, nowMs)}`
+    : predicateOf(cause, status, name, isBegun, nowMs)
+  const unserved = servedBy === 0 && !saysWhoServes.has(cause._tag)
+    ? `; no living process serves ${name}${version === null ? "" : ` ${version}`}`
+    : ""
+  return `${about} ${predicate}${others}${unserved}.`
 }
+
+/** What ends the instance once it reads its messages. */
+interface EndInQueue {
+  readonly kind: "interruption" | "termination"
+  /** The deadline of an interruption, after which it is terminated; null without one. */
+  readonly deadlineMs: number | null
+}
+
+/** A termination that is due comes before an interruption; one that is not is the deadline. */
+const endInQueue = (messages: ReturnType<typeof OpenWaits.of>["messages"]): EndInQueue | undefined => {
+  const terminations = messages.filter(({ kind }) => kind === "termination")
+  if (terminations.some(({ place }) => place.isDue)) return { kind: "termination", deadlineMs: null }
+  if (!messages.some(({ kind }) => kind === "interruption")) return undefined
+  return { kind: "interruption", deadlineMs: terminations[0]?.place.visibleAtMs ?? null }
+}
+
+const paused = ({ others, pause }: CauseOf<"Paused">, nowMs: number) => {
+  const rest = others.length === 0 ?
+    "" :
+    `, and so ${others.length === 1 ? "is" : "are"} ${
+      others.map((target) => target._tag === "Everything" ? "everything" : `all of ${shownTarget(target)}`).join(
+        " and "
+      )
+    }`
+  // What holds more than the instance may have been paused before it was started.
+  const with_ = pause.target._tag === "Instance"
+    ? others.length === 0 ? ", with nothing else," : ""
+    : pause.target._tag === "Everything"
+    ? ", as everything has been"
+    : `, as all of ${shownTarget(pause.target)} has been`
+  return `is paused${with_} ${since(pause.sinceMs, nowMs)}${why(pause)}${rest}`
+}
+
+const afterResume = (
+  { block }: InstanceInfo,
+  { others }: CauseOf<"Paused">,
+  end: EndInQueue | undefined,
+  nowMs: number
+): string => {
+  const when = others.length === 0 ? "after \"resume\"" : "after a \"resume\" of each"
+  if (end?.kind === "termination") return `${when} it is Cancelled, without clean-up`
+  const deadline = end?.deadlineMs ?? null
+  const unless = deadline === null ? "" : `, or past its deadline, ${at(deadline, nowMs)}, it is Cancelled without`
+  if (block !== null) return `${when} it is still blocked, ${block.reason}: ${block.problem}${unless}`
+  return end === undefined ? `it continues ${when}` : `${when} it cleans up, and is Cancelled${unless}`
+}
+
+const blocked = ({ block }: CauseOf<"Blocked">, instanceId: string, nowMs: number) =>
+  `is blocked ${since(block.sinceMs, nowMs)}: ${block.problem} (${block.reason}, tried ${
+    counted(block.tries, "time")
+  }, the last by build ${block.build}). The cure: ${cureOf(block, instanceId)}`
+
+const pastBlock = (end: EndInQueue | undefined, nowMs: number) =>
+  end?.kind === "termination"
+    ? "; at its next try it is Cancelled, without clean-up"
+    : end === undefined || end.deadlineMs === null
+    ? ""
+    : `; past the deadline of its interruption, ${at(end.deadlineMs, nowMs)}, it is Cancelled without clean-up`
+
+type CauseOf<Tag extends Cause["_tag"]> = Extract<Cause, { readonly _tag: Tag }>
+
+/** Causes whose sentence says whether a process serves it, or for which none needs to. */
+const saysWhoServes: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>([
+  "Ended",
+  "OfDuroxide",
+  "TakesTurn",
+  "Unserved",
+  "Queued",
+  "Limited"
+])
 
 /** Causes for which an instance reads no message, and so does not see that it is to end. */
 const readsNothing: ReadonlySet<Cause["_tag"]> = new Set<Cause["_tag"]>(["Paused", "Blocked", "Unserved"])
@@ -336,30 +465,25 @@ const why = ({ reason }: Pause) => reason === null ? "" : ` (${reason})`
 
 const processes = (count: number) => counted(count, "process serves", "processes serve")
 
-const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: number): string =>
-  Cause.$match(cause, {
+const predicateOf = (
+  cause: Exclude<Cause, CauseOf<"Paused" | "Blocked">>,
+  status: InstanceStatus,
+  name: string,
+  isBegun: boolean,
+  nowMs: number
+): string =>
+  Match.valueTags(cause, {
     Ended: ({ atMs, error }) =>
       `${status === "Completed" ? "completed" : status === "Cancelled" ? "was cancelled" : "failed"} ${
         ago(atMs, nowMs)
       }${error === null ? "" : `: ${error}`}`,
-    Paused: ({ pause }) =>
-      // Which may have been paused before the instance was started.
-      `is paused, ${
-        pause.target._tag === "Instance"
-          ? "with nothing else,"
-          : pause.target._tag === "Everything"
-          ? "as everything has been"
-          : `as all of ${shownTarget(pause.target)} has been`
-      } ${since(pause.sinceMs, nowMs)}${why(pause)}: it continues after "resume"`,
-    Blocked: ({ block }) =>
-      `is blocked ${since(block.sinceMs, nowMs)}: ${block.problem} (${block.reason}, tried ${
-        counted(block.tries, "time")
-      }, the last by build ${block.build}). The cure: ${cures[block.reason]}`,
     OfDuroxide: ({ version }) =>
       `is run by processes of Duroxide ${version} alone, of which this package knows nothing`,
     TakesTurn: ({ untilMs }) => `takes a turn in a process, whose lock lasts until ${at(untilMs, nowMs)}`,
     Unserved: (one) =>
-      `has messages, and no living process serves ${one.name}${one.version === null ? "" : ` ${one.version}`}`,
+      `${isBegun ? "has messages" : "has not begun"}, and no living process serves ${one.name}${
+        one.version === null ? "" : ` ${one.version}`
+      }`,
     Queued: ({ servedBy, sinceMs }) =>
       `has had messages ${since(sinceMs, nowMs)}, and waits for a free slot; ${processes(servedBy)} ${name}`,
     Limited: ({ ahead, key, limit, sinceMs }) =>
@@ -390,9 +514,9 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
           processes(servedBy)
         } it${tried(activity)}`,
     ActivityRuns: ({ activity, untilMs }) =>
-      `waits for ${named(activity)} ${since(activity.scheduledAtMs, nowMs)}, which runs under a lock until ${
+      `waits for ${named(activity)} ${since(activity.scheduledAtMs, nowMs)}, which a worker runs under a lock until ${
         at(untilMs, nowMs)
-      }${tried(activity)}`,
+      }; if it has died, another one takes it then${tried(activity)}`,
     Child: (child) =>
       `waits for child ${child.instanceId} (${child.name}) ${sinceTime(child.sinceMs, nowMs)}${
         child.isInterrupted ? "; it was interrupted, and cleans up" : ""
@@ -410,11 +534,11 @@ const predicate = (cause: Cause, status: InstanceStatus, name: string, nowMs: nu
       }`,
     Signal: ({ name, sinceMs, untilMs }) =>
       `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
-        untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
+        untilMs === null ? ", without a timeout" : `, and for a timer at ${at(untilMs, nowMs)}`
       }`,
     Request: ({ name, sinceMs, untilMs }) =>
       `waits for requests "${name}" ${sinceTime(sinceMs, nowMs)}${
-        untilMs === null ? ", without a limit" : `, and for a timer at ${at(untilMs, nowMs)}`
+        untilMs === null ? ", without a timeout" : `, and for a timer at ${at(untilMs, nowMs)}`
       }`,
     Timer: ({ untilMs }) => `sleeps until ${at(untilMs, nowMs)}`,
     Nothing: () => "waits for nothing that is stored: no message, activity, timer, child or signal would wake it"

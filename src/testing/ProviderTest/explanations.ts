@@ -68,7 +68,11 @@ const request = (eventId: number, name: string) => signal(eventId, requestSignal
 export const explanations = topic("explanations", {
   a_wait_for_requests_comes_after_that_for_a_signal: Effect.gen(function*() {
     yield* waiting("serves", [request(2, "Approve")])
-    const serving = yield* expectCause("serves", "Request", /waits for requests "Approve" .*, without a limit\.$/)
+    const serving = yield* expectCause(
+      "serves",
+      "Request",
+      /waits for requests "Approve" .*, without a timeout; no living process serves TestOrch 1\.0\.0\.$/
+    )
     assert.strictEqual(serving.name, "Approve")
     yield* waiting("both", [request(2, "Approve"), signal(3, "Close")])
     assert.strictEqual((yield* expectCause("both", "Signal", /waits for signal Close/)).name, "Close")
@@ -98,7 +102,49 @@ export const explanations = topic("explanations", {
     yield* expectCause("i", "Paused", /is paused, as everything has been for .* \(incident 7\)/)
     yield* resume(PauseTarget.Everything())
     yield* pause(PauseTarget.Instance({ instanceId: "i" }))
-    yield* expectCause("i", "Paused", /is paused, with nothing else, for /)
+    yield* expectCause(
+      "i",
+      "Paused",
+      /is paused, with nothing else, for .*: it continues after "resume"; no living process serves/
+    )
+  }),
+
+  a_start_without_a_version_waits_while_all_that_are_served_are_paused: Effect.gen(function*() {
+    const { pause, resume } = yield* Admin
+    const leave = yield* announce(duties("a", { orchestrations: ["TestOrch@1.0.0", "TestOrch@2.0.0"] }))
+    yield* listedProcesses(1)
+    const { startOrchestration } = yield* Provider
+    yield* startOrchestration({
+      start: startItem("new", { version: null }),
+      pinnedVersion: version("1000.0.0"),
+      delay: Option.none()
+    })
+    yield* pause(PauseTarget.Orchestration({ name: "TestOrch", version: "1.0.0" }))
+    yield* expectCause("new", "Queued", /^new has had messages for /)
+    yield* pause(PauseTarget.Orchestration({ name: "TestOrch", version: "2.0.0" }))
+    yield* expectCause("new", "Paused", /^new is paused, as all of orchestration TestOrch@\d\.0\.0 has been for /)
+    yield* resume(PauseTarget.Orchestration({ name: "TestOrch", version: "1.0.0" }))
+    yield* expectCause("new", "Queued", /^new has had messages for /)
+    yield* leave
+  }),
+
+  an_instance_that_is_paused_more_than_once_names_all: Effect.gen(function*() {
+    const { pause } = yield* Admin
+    yield* waiting("i", [signal(2, "Approved")])
+    for (
+      const target of [
+        PauseTarget.Instance({ instanceId: "i" }),
+        PauseTarget.Orchestration({ name: "TestOrch", version: "2.0.0" }),
+        PauseTarget.Orchestration({ name: "TestOrch" }),
+        PauseTarget.Everything()
+      ]
+    ) yield* pause(target)
+    const { others } = yield* expectCause(
+      "i",
+      "Paused",
+      /^i is paused for .*, and so are (?:everything|all of orchestration TestOrch) and .*: it continues after a "resume" of each;/
+    )
+    assert.sameDeepMembers([...others], [PauseTarget.Orchestration({ name: "TestOrch" }), PauseTarget.Everything()])
   }),
 
   a_block_names_its_reason_and_its_cure: Effect.gen(function*() {
@@ -146,12 +192,20 @@ export const explanations = topic("explanations", {
     assert.deepInclude(unserved.activity, { name: "Charge", tag: null, eventId: 2, tryNumber: 1, lastError: null })
     const leave = yield* announce(duties("a", { activities: ["Charge"] }))
     yield* listedProcesses(1)
-    yield* expectCause("i", "ActivityQueued", /which has waited for a free worker .*; 1 process serves it\.$/)
+    yield* expectCause(
+      "i",
+      "ActivityQueued",
+      /which has waited for a free worker .*; 1 process serves it; no living process serves TestOrch/
+    )
     yield* pause(PauseTarget.Activity({ name: "Charge" }), { reason: "bank" })
-    yield* expectCause("i", "ActivityPaused", /activity Charge, which is paused with .*Charge.*, for .* \(bank\)\.$/)
+    yield* expectCause("i", "ActivityPaused", /activity Charge, which is paused with .*Charge.*, for .* \(bank\); /)
     yield* resume(PauseTarget.Activity({ name: "Charge" }))
     yield* claimActivity(2)
-    const { activity, waits } = yield* expectCause("i", "ActivityRuns", / for .*, which runs under a lock until /)
+    const { activity, waits } = yield* expectCause(
+      "i",
+      "ActivityRuns",
+      / for .*, which a worker runs under a lock until .*Z, in .*; if it has died, another one takes it then/
+    )
     assert.strictEqual(activity.deliveries, 1)
     assert.deepStrictEqual(waits.map(({ kind, name }) => [kind, name]), [["activity", "Charge"]])
     yield* leave
@@ -197,7 +251,11 @@ export const explanations = topic("explanations", {
     const untilMs = yield* inAnHour
     yield* waiting("signal", [signal(2, "Approved")])
     assert.isNull(
-      (yield* expectCause("signal", "Signal", /waits for signal Approved for .*, without a limit\.$/)).untilMs
+      (yield* expectCause(
+        "signal",
+        "Signal",
+        /waits for signal Approved for .*, without a timeout; no living process serves TestOrch 1\.0\.0\.$/
+      )).untilMs
     )
     yield* waiting("misspelt", [
       signal(2, "Approved"),
@@ -207,7 +265,7 @@ export const explanations = topic("explanations", {
     const misspelt = yield* explain("misspelt")
     assert.match(
       misspelt.sentence,
-      /since \S+ \S+Z\), without a limit; 2 signals "aproved" have come and were not taken\.$/
+      /since \S+ \S+Z\), without a timeout; 2 signals "aproved" have come and were not taken; no living process serves/
     )
     assert.deepStrictEqual(misspelt.untaken.map(({ eventId, name }) => [name, eventId]), [["aproved", 3], [
       "aproved",
@@ -219,11 +277,15 @@ export const explanations = topic("explanations", {
     const limited = yield* expectCause(
       "limited",
       "Signal",
-      /for signal Approved for .*, and for a timer at .*, in \S+ \S+\.$/
+      /for signal Approved for .*, and for a timer at .*, in \S+ \S+; no living process serves TestOrch 1\.0\.0\.$/
     )
     assert.deepInclude(limited, { name: "Approved", untilMs })
     yield* waiting("sleeps", [timer("sleeps", 2, untilMs)], { items: [timerFired("sleeps", 2, untilMs)] })
-    yield* expectCause("sleeps", "Timer", /^sleeps sleeps until .*, in \S+ \S+\.$/)
+    yield* expectCause(
+      "sleeps",
+      "Timer",
+      /^sleeps sleeps until .*, in \S+ \S+; no living process serves TestOrch 1\.0\.0\.$/
+    )
     yield* waiting("parent", [
       { _tag: "SubOrchestrationScheduled", eventId: 2, name: "Child", instance: "child-1", input: "{}" }
     ])
@@ -249,7 +311,7 @@ export const explanations = topic("explanations", {
       delay: Option.some(Duration.hours(1))
     })
     yield* poke("later")
-    yield* expectCause("later", "StartsLater", /^later starts at .*Z, in \S+ \S+\.$/)
+    yield* expectCause("later", "StartsLater", /^later starts at .*Z, in \S+ \S+; no living process serves /)
   }),
 
   an_interruption_is_part_of_the_sentence: Effect.gen(function*() {

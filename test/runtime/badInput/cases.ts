@@ -279,7 +279,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         yield* client.terminate(instanceId, "stop")
         yield* refused(client.wait(App.Unserved, instanceId, { timeout: "300 millis" }), "WaitTimeout")
         const { sentence } = yield* (yield* Admin.Admin).explain(instanceId)
-        assert.include(sentence, "whose interruption has come and was not read, has messages, and no living process")
+        assert.include(sentence, "whose termination has come and was not read, has not begun, and no living process")
         yield* (yield* Admin.Admin).deleteInstance(instanceId, { force: true })
         assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
       }
