@@ -81,6 +81,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("preflight", (it) => {
       const { stdout } = yield* Shops.preflight(store, "changed")
       assert.include(stdout, "Fulfil 1.0.0: 5 instances would block, 1 of them blocked already\n")
       assert.deepInclude(yield* Shops.preflightJson(store, "matching"), fits)
+      assert.include((yield* Shops.preflight(store, "matching")).stdout, "6 replayed, 6 fit (1 blocked now), 0 would")
     }))
 
   it.effect("instances that Duroxide runs are left out; so are those that have ended", () =>

@@ -39,6 +39,7 @@ it.layer(Layer.effect(Store, Shops.make), { excludeTestServices: true })("prefli
           running: 6,
           replayed: 6,
           notBegun: 0,
+          fitBlocked: 0,
           wouldBlock: 0,
           wouldFail: 0,
           findings: [],

@@ -107,6 +107,7 @@ const run = Effect.fnUntraced(function*(flags: Flags) {
       running: report.running,
       replayed: report.replayed,
       notBegun: report.notBegun,
+      fitBlocked: report.fitBlocked,
       wouldBlock: block,
       wouldFail: fail,
       findings: groups.map(({ diff, examples, instances, ...group }) => ({

@@ -40,6 +40,8 @@ export interface Report {
   readonly replayed: number
   /** Listed instances that no turn has begun, so that they have nothing to replay. */
   readonly notBegun: number
+  /** Replayed instances that fit and are blocked at this moment: by other code, or by a message in their queue. */
+  readonly fitBlocked: number
   readonly findings: Findings.Findings
   readonly unserved: ReadonlyArray<Unserved>
 }
@@ -53,7 +55,7 @@ export interface Unserved {
 
 export const run = Effect.fnUntraced(function*(programs: Programs, options: Options) {
   const progress = yield* Progress.make
-  const tally = { running: 0, replayed: 0, notBegun: 0 }
+  const tally = { running: 0, replayed: 0, notBegun: 0, fitBlocked: 0 }
   const findings = Findings.make()
   const unserved = new Map<string, Unserved>()
   const addUnserved = (orchestration: string, version: string) => {
@@ -93,7 +95,7 @@ export const run = Effect.fnUntraced(function*(programs: Programs, options: Opti
     if (program === undefined) return addUnserved(orchestration, version)
     tally.replayed++
     const refusal = trial.refusalOf(program.code, events, valuesOf(stored), retriesOf(stored))
-    if (refusal === undefined) return
+    if (refusal === undefined) return void (isBlocked && tally.fitBlocked++)
     const { defect, difference, eventId, outcome, problem, reason } = refusal
     findings.add(
       { orchestration, version, outcome, reason, problem, isBlocked, place: { ...place, eventId } },
@@ -134,13 +136,16 @@ export const run = Effect.fnUntraced(function*(programs: Programs, options: Opti
 })
 
 /** The answer in one line. */
-export const summaryOf = ({ findings, notBegun, replayed, running, unserved }: Report, isSample: boolean): string => {
+export const summaryOf = (
+  { findings, fitBlocked, notBegun, replayed, running, unserved }: Report,
+  isSample: boolean
+): string => {
   if (running === 0) return "no running instances"
   const { block, fail } = findings.counts()
   const notServed = unserved.reduce((sum, { instances }) => sum + instances, 0)
   return [
     `${counted(running, "running instance")}: ${count(replayed)} replayed${isSample ? " (a sample)" : ""}`,
-    counted(replayed - block - fail, "fits", "fit"),
+    counted(replayed - block - fail, "fits", "fit") + (fitBlocked === 0 ? "" : ` (${count(fitBlocked)} blocked now)`),
     `${count(block)} would block`,
     ...(fail === 0 ? [] : [`${count(fail)} would fail`]),
     ...(notBegun === 0 ? [] : [`${count(notBegun)} not begun`]),

@@ -185,7 +185,8 @@ const unnamed = (embedded: Embedded["Service"]) => {
     ? [
       "NoDatabase",
       "usage",
-      "no database is named. Set DATABASE_URL, in the environment or in .env, or give --url"
+      "no database is named, and none runs embedded in this folder. Set DATABASE_URL, in the environment or in .env, " +
+      "or give --url"
     ] as const
     : embedded._tag === "Starting"
     ? [
