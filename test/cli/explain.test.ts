@@ -3,8 +3,8 @@ import * as Effect from "effect/Effect"
 import * as Cli from "./cli.ts"
 import * as Shop from "./shop.ts"
 
-it.layer(Shop.layer, { excludeTestServices: true })("explain without an id", (it) => {
-  it.effect("puts running instances that wait for the same in groups", () =>
+it.layer(Shop.layer, { excludeTestServices: true })("explain", (it) => {
+  it.effect("without an id: running instances that wait for the same are in groups", () =>
     Effect.gen(function*() {
       const { url } = yield* Shop.Shop
       yield* Shop.refresh
@@ -27,5 +27,13 @@ it.layer(Shop.layer, { excludeTestServices: true })("explain without an id", (it
       const both = yield* on("explain order-4 --name Order")
       assert.deepStrictEqual([both.exitCode, both.stdout], [2, ""])
       assert.include(both.stderr, "not both")
+    }))
+
+  it.effect("--json of a parent: its own id, and that of the child in the parts of the cause", () =>
+    Effect.gen(function*() {
+      const { url } = yield* Shop.Shop
+      const { parts, ...one } = JSON.parse((yield* Cli.run(`explain order-4 --json --url ${url}`)).stdout)
+      assert.deepInclude(one, { instanceId: "order-4", status: "Running", cause: "Child" })
+      assert.deepInclude(parts, { instanceId: "table-return", name: "Delivery", isInterrupted: false })
     }))
 })

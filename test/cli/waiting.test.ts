@@ -153,5 +153,11 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
           "2.0.0: that waits for one; \"delete --force\" removes it now\n"
       )
       assert.notInclude((yield* run("terminate Order2")).stdout, "serves")
+      yield* run("start Booking@2.0.0 --id new")
+      assert.strictEqual(
+        (yield* run("interrupt new --deadline 5s")).stdout,
+        "interrupted new: it has not begun, so it is Cancelled without clean-up. No living process serves Booking 2.0.0: " +
+          "this waits for one\n"
+      )
     }))
 })
