@@ -116,7 +116,7 @@ export interface Limit {
 export interface LimitedKey {
   /** Empty for those without a key. */
   readonly key: string
-  /** Its own bound, in place of `eachKey`; null without one. */
+  /** The bound of this key, in place of `eachKey`; null without one. */
   readonly own: StoredBound | null
   readonly inUse: number
   readonly waiting: number

@@ -59,7 +59,7 @@ export interface Options {
  * @since 0.3.0
  */
 export interface PoolOptions extends Pick<Options, "schema" | "lockTimeout" | "allowAhead"> {
-  /** Its options say how to log in. The migration has a connection of its own. */
+  /** The pool whose options say how to log in. The migration has a connection of its own. */
   readonly pool: Pool
   readonly url?: undefined
 }

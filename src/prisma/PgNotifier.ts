@@ -50,7 +50,7 @@ export interface Options {
  * @since 0.3.0
  */
 export interface PoolOptions extends Pick<Options, "listens"> {
-  /** Its options say how to log in. The connection that listens is not one of the pool. */
+  /** The pool whose options say how to log in. The connection that listens is not one of the pool. */
   readonly pool: Pool
   readonly url?: undefined
 }

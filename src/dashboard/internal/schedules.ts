@@ -25,7 +25,7 @@ export type Statuses = (runs: ReadonlyArray<RunInfo>) => Effect.Effect<
   ProviderError
 >
 
-/** Those that have ended are asked for seldom: an answer has their whole result. */
+/** Instances that have ended are asked for seldom: an answer has their whole result. */
 export const makeStatuses: Effect.Effect<Statuses, never, Provider | Database> = Effect.gen(function*() {
   const provider = yield* Provider
   const database = yield* Database

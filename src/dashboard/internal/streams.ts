@@ -42,7 +42,7 @@ export const limited = (most: number) => {
   const full = new Unavailable({
     message: `${most} live streams are open already. Close some pages, or raise maxStreams of Dashboard.layer`
   })
-  /** Its place is that of the request, which lasts as long as the stream. */
+  /** Takes the place of the request, which lasts as long as the stream. */
   return <A>(stream: Stream.Stream<A>): Effect.Effect<Stream.Stream<A>, Unavailable, Scope.Scope> =>
     Effect.suspend(() => {
       if (open >= most) return Effect.fail(full)

@@ -48,7 +48,7 @@ export const Limit = Schema.Struct({
   oldestMs: Schema.NullOr(Ms),
   /** How many keys have some that have a slot or wait, also the key `""` of those without one. */
   keyCount: Count,
-  /** Those with bounds of their own, and the busiest of the others. */
+  /** Keys with bounds of their own, and the busiest of the others. */
   keys: Schema.Array(Schema.Struct({
     /** Empty for those without a key. */
     key: Schema.String,

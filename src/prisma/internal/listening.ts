@@ -112,7 +112,7 @@ interface Member {
   readonly listener: Listener
   /** The server has accepted its channels. */
   isListening: boolean
-  /** Its notifications are known to arrive. */
+  /** Whether notifications are known to arrive. */
   isConnected: boolean
   /** Opened when it no longer listens. */
   readonly left: Latch.Latch

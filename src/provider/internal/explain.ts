@@ -22,7 +22,7 @@ import { Cause } from "../Explanation.ts"
 import type { AwaitedActivity, Explanation, Wait } from "../Explanation.ts"
 import { endOf, outcomeOf } from "../shared/endOf.ts"
 import * as OpenWaits from "../shared/openWaits.ts"
-import { serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
+import { servedVersions, serversOfActivity, serversOfOrchestration } from "../shared/served.ts"
 
 type Service = Admin["Service"]
 
@@ -118,9 +118,11 @@ interface Found {
   readonly waits: ReadonlyArray<Wait>
 }
 
+const startIn = (messages: QueuedWork["messages"]) => messages.find(({ item }) => item?._tag === "StartOrchestration")
+
 /** The version of the instance, or the one its start asks for; null: any. */
 const versionOf = (state: InstanceInfo, { messages }: QueuedWork): string | null => {
-  const start = messages.find(({ item }) => item?._tag === "StartOrchestration")
+  const start = startIn(messages)
   return state.orchestrationVersion ?? (start?.item?._tag === "StartOrchestration" ? start.item.version : null)
 }
 
@@ -139,17 +141,11 @@ const othersThan = (
 
 /** The pause of a start without a version, if all versions that living processes serve are paused. */
 const pauseOfVersions = ({ pauses, processes, state: { orchestrationName } }: Found): Pause | undefined => {
-  const served = new Set(
-    processes.flatMap(({ isAlive, orchestrations }) =>
-      isAlive ? orchestrations.filter((one) => one.slice(0, one.lastIndexOf("@")) === orchestrationName) : []
+  const paused = [...servedVersions(processes, orchestrationName)].map((version) =>
+    pauses.find(({ target }) =>
+      target._tag === "Orchestration" && target.name === orchestrationName && target.version === version
     )
   )
-  const of = (definition: string) =>
-    pauses.find(({ target }) =>
-      target._tag === "Orchestration" && target.version !== undefined &&
-      `${target.name}@${target.version}` === definition
-    )
-  const paused = [...served].map(of)
   return paused.every((pause) => pause !== undefined) ? paused[0] : undefined
 }
 
@@ -162,7 +158,7 @@ const causeOf = (found: Found): Cause => {
   }
   const locked = messages.find(({ lockedUntilMs }) => lockedUntilMs !== null)
   if (locked !== undefined) return Cause.TakesTurn({ untilMs: locked.lockedUntilMs! })
-  const start = messages.find(({ item }) => item?._tag === "StartOrchestration")
+  const start = startIn(messages)
   const due = messages.filter(({ isDue }) => isDue)
   if (due.length > 0 && (start === undefined || start.isDue)) {
     const version = versionOf(state, found.queued)
@@ -357,12 +353,12 @@ const paused = ({ others, pause }: CauseOf<"Paused">, nowMs: number) => {
       )
     }`
   // What holds more than the instance may have been paused before it was started.
-  const with_ = pause.target._tag === "Instance"
+  const how = pause.target._tag === "Instance"
     ? others.length === 0 ? ", with nothing else," : ""
     : pause.target._tag === "Everything"
     ? ", as everything has been"
     : `, as all of ${shownTarget(pause.target)} has been`
-  return `is paused${with_} ${since(pause.sinceMs, nowMs)}${why(pause)}${rest}`
+  return `is paused${how} ${since(pause.sinceMs, nowMs)}${why(pause)}${rest}`
 }
 
 const afterResume = (
