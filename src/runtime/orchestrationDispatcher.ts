@@ -44,7 +44,7 @@ import { WarmInstances } from "./warmInstances.ts"
 
 export interface OrchestrationDispatcher extends Dispatcher {
   readonly optimisticTurns: optimistic.OptimisticTurns
-  /** First turns take slots, too. */
+  /** Slots of claimed turns. */
   readonly slotsInUse: () => number
 }
 
@@ -109,9 +109,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const mostFirstTurns = yield* MostFirstTurns
   const optimisticTurns = yield* optimistic.make({
     ...parts,
-    isFree: (firstTurns) =>
-      dispatcher.underWay() < settings.orchestrationConcurrency && firstTurns < mostFirstTurns &&
-      !Deferred.isDoneUnsafe(supervisor.stopping)
+    isFree: (firstTurns) => firstTurns < mostFirstTurns && !Deferred.isDoneUnsafe(supervisor.stopping)
   })
   return {
     ...dispatcher,

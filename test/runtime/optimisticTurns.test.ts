@@ -257,6 +257,28 @@ describe("First turns", () => {
       assert.deepStrictEqual(runs, [1])
     }).pipe(inMemory))
 
+  it.effect("while claimed turns have all slots, too: else starts would go through the queue as long as load lasts", () =>
+    Effect.gen(function*() {
+      let isSlow = false
+      const counted = counting(LocalProcess.intercept(
+        yield* ProviderDriver.ProviderDriver,
+        (call, operation) => isSlow && operation === "ackOrchestrationItems" ? Effect.delay(call, "1 second") : call
+      ))
+      const { client } = yield* start(counted.driver, { runtime: { orchestrationConcurrency: 1 } })
+      yield* client.start(Either, { instanceId: "claimed" })
+      counted.since()
+      isSlow = true
+      yield* client.send(Go, "claimed", "now")
+      yield* settle
+      assert.strictEqual(counted.since()["ackOrchestrationItems"], 1)
+      const meanwhile = yield* Effect.forkChild(client.execute(Chain, { instanceId: "meanwhile", payload: 0 }))
+      yield* settle
+      assert.deepStrictEqual(counted.since(), { startOrchestrations: 1 })
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(yield* Fiber.join(meanwhile), 0)
+      assert.strictEqual(yield* client.wait(Either, "claimed"), "now")
+    }).pipe(inMemory))
+
   it.effect("of a bounded number of starts: those that come meanwhile are claimed", () =>
     Effect.gen(function*() {
       const counted = counting(yield* ProviderDriver.ProviderDriver)
