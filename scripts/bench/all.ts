@@ -5,14 +5,14 @@
  *
  * The last lines are one table and one JSON object. Exit code 1: an orchestration of ours failed.
  */
-import { peers } from "./peers.ts"
+import { peerOf, peers } from "./peers.ts"
 import { run } from "./run.ts"
 import { isOnlyOurs, scenarios } from "./scenarios.ts"
 import type { Scenario } from "./scenarios.ts"
 
 const args = process.argv.slice(3)
 const peerName = args[args.indexOf("--peer") + 1] ?? ""
-const peer = args.includes("--peer") ? peers[peerName] : undefined
+const peer = args.includes("--peer") ? peerOf(peerName) : undefined
 if (peer === undefined) {
   console.error(`usage: npm run bench -- all --peer <name> [--seconds 10] [--warmup 2] [--rounds 2]
 peers: ${Object.keys(peers).join(", ")}`)

@@ -2,6 +2,7 @@
  * Measures one scenario, alone or beside a peer:
  *
  *     npm run bench -- S8 [--peer duroxide] [--seconds 10] [--rounds 2] [--profile]
+ *     npm run bench -- S8 --peer ../earlier
  *     npm run bench -- S8 --minutes 30 [--open-transaction 10]
  *     npm run bench -- all --peer duroxide-sqlite [...]
  *     npm run bench -- hot-path [...]
@@ -15,7 +16,7 @@
 import os from "node:os"
 import { parseArgs } from "node:util"
 import { judge } from "./judge.ts"
-import { ours, peers, prepare } from "./peers.ts"
+import { ours, peerOf, peers, prepare } from "./peers.ts"
 import { summarize } from "./profile.ts"
 import { minutesOf, ratioOf, resultOf, table, waitsOf } from "./report.ts"
 import type { Minute, Result } from "./report.ts"
@@ -61,7 +62,7 @@ const { positionals, values } = parseArgs({
 const [name = ""] = positionals
 const scenario = scenarios[name]
 const variants = scenario?.variants.filter(({ label }) => label.includes(values.only)) ?? []
-const peer = values.peer === undefined ? undefined : peers[values.peer]
+const peer = values.peer === undefined ? undefined : peerOf(values.peer)
 const minutes = values.minutes === undefined ? undefined : Number(values.minutes)
 const openMinutes = Number(values["open-transaction"])
 const [seconds, warmUpSeconds, rounds] = [
@@ -85,7 +86,7 @@ if (
       "  hot-path the statements of the driver; has options of its own\n" +
       "  recovery how soon the instances of a killed process continue in another one\n" +
       "  nightly  what the history is made of; history draws its page again\n" +
-      `peers: ${Object.keys(peers).join(", ")}`
+      `peers: ${Object.keys(peers).join(", ")}, or the folder of an earlier version of this repository, built`
   )
   process.exit(2)
 }
@@ -139,7 +140,7 @@ async function prepared(variant: Variant, index: number): Promise<Run> {
 /** A window of each side, one after another. */
 async function measureRound({ profile, urls, variant, windows }: Run, index: number) {
   for (const [i, side] of sides.entries()) {
-    if (side !== ours && isOnlyOurs(variant)) continue
+    if (side !== ours && side.isOurs !== true && isOnlyOurs(variant)) continue
     const measured = await measure(server, side, variant, {
       url: urls[i]!,
       seconds,

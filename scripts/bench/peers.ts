@@ -28,6 +28,15 @@ const queue = (name: string): Module =>
     M2: "a process is not notified of jobs that ran in another one"
   })
 
+/** An earlier version of ours: the folder of its repository, built. */
+const checkout = (root: string): Module | undefined => {
+  const path = `${root}/build/scripts/bench/ours.js`
+  return existsSync(path) ? { name: "before", path, usesPostgres: true, isOurs: true } : undefined
+}
+
+/** One of these peers, or an earlier version of ours by the folder of its repository. */
+export const peerOf = (name: string): Module | undefined => peers[name] ?? checkout(name)
+
 export const peers: Readonly<Record<string, Module>> = {
   "bare": {
     name: "bare",

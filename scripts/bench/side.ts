@@ -17,6 +17,8 @@ export interface Module {
   readonly name: string
   readonly path: string
   readonly usesPostgres: boolean
+  /** Whether it can run what only this package has: an earlier version of it. */
+  readonly isOurs?: boolean
   /** Scenarios it cannot run, and why. */
   readonly cannot?: Readonly<Record<string, string>>
 }
