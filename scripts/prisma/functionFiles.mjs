@@ -1,6 +1,6 @@
 /**
- * Reads stored functions: from `prisma/functions/*.sql`, where each is edited, and from `prisma/migrations`, where each
- * was last defined. Both have the same shape, so they are compared as two maps.
+ * Reads stored functions: from the folders of `prisma/functions`, where each is edited, and from `prisma/migrations`,
+ * where each was last defined. Both have the same shape, so they are compared as two maps.
  *
  * A function file has one `CREATE OR REPLACE FUNCTION dx_…` with the name of the file, after a comment that describes
  * it. The settings that most of them share are written here, once.
@@ -43,6 +43,9 @@ const statement =
 export const signature = (definition) =>
   definition.slice(0, definition.search(/^AS \$/m)).replace(/--.*$/gm, "").replace(/\s+/g, " ").trim()
 
+/** In whichever folder they are. */
+const byName = (one, other) => path.basename(one) < path.basename(other) ? -1 : 1
+
 /**
  * The functions of `prisma/functions`: name to `{ name, text, definition }`, in an order in which they can be created.
  * Throws on a file that breaks the rules.
@@ -51,7 +54,9 @@ export function readFunctionFiles(directory = functionsDirectory) {
   const functions = new Map()
   for (
     const file of existsSync(directory)
-      ? readdirSync(directory).filter((name) => name.endsWith(".sql")).sort()
+      ? readdirSync(directory, { encoding: "utf8", recursive: true }).filter((name) => name.endsWith(".sql")).sort(
+        byName
+      )
       : []
   ) {
     const name = path.basename(file, ".sql")
@@ -65,6 +70,8 @@ export function readFunctionFiles(directory = functionsDirectory) {
       ? "must be named dx_<lower case>.sql: the prefix keeps clear of functions of other programs in the schema"
       : found.length !== 1 || found[0].groups.created !== name
       ? `must hold one statement, CREATE OR REPLACE FUNCTION ${name}(…) … AS $$…$$, with AS at the start of its line`
+      : functions.has(name)
+      ? "has the name of a file in another folder"
       : found[0].index + found[0][0].length !== text.length
       ? "must end with the function's body"
       // PostgreSQL can inline a function that reads no table; settings would prevent that.

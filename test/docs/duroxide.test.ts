@@ -69,7 +69,7 @@ describe("docs/duroxide.md:", () => {
 
   it("the tag it names is the one that stored functions write and read", () => {
     for (const name of ["dx_no_tag", "dx_tag"]) {
-      const [tag] = Docs.read(`prisma/functions/${name}.sql`).match(/(?<=')[a-z]+-[a-z]+(?=')/) ?? []
+      const [tag] = Docs.read(`prisma/functions/routes/${name}.sql`).match(/(?<=')[a-z]+-[a-z]+(?=')/) ?? []
       assert.include(Docs.unwrapped(guide), `the value \`${tag}\` in the column`)
     }
   })

@@ -39,13 +39,14 @@ describe("of the repository's files", () => {
             await writeFile(path.join(copy, file), change(before))
           })
         yield* Effect.promise(() => cp(prisma, copy, { recursive: true }))
-        const files = yield* Effect.promise(() => readdir(path.join(copy, "functions")))
+        const files = yield* Effect.promise(() => readdir(path.join(copy, "functions", "shared")))
         const [name = ""] = files.filter((file) => file.endsWith(".sql")).sort()
         yield* edit("schema.prisma", (text) =>
           text
             .replace("workerId ", "colour String?\n  workerId ")
             .replace(/^.*@@index\(\[sessionId\].*$/m, ""))
-        yield* edit(`functions/${name}`, (text) => text.replace(/^(AS \$\w*\$)$/m, (start) => `${start}\n  -- changed`))
+        yield* edit(`functions/shared/${name}`, (text) =>
+          text.replace(/^(AS \$\w*\$)$/m, (start) => `${start}\n  -- changed`))
 
         const { exitCode, output } = yield* checkDrift(["--prisma", copy])
         assert.strictEqual(exitCode, 1, output)

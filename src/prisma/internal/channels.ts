@@ -1,6 +1,6 @@
 /**
  * How hints travel as notifications of PostgreSQL: the names of the channels, and what a payload says. The triggers of
- * the tables write the same (`prisma/functions/dx_channel.sql`).
+ * the tables write the same (`prisma/functions/waking/dx_channel.sql`).
  *
  * Work channels, one per queue:
  * - `<ms>`: work visible from then on, from a trigger

@@ -9,8 +9,8 @@
 -- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so the
 -- claimed one may be another (dx_admit_tasks).
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if
--- five attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker.
+-- An attempt whose lease has ended is lost, and the next one begins. A lost attempt counts against the maximum only if
+-- five were lost before it, or if the task has a single attempt: until then, another suspect may have ended the worker.
 -- Such a task was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more.
 -- A task whose execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
