@@ -20,7 +20,7 @@ import { wholeMs } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import * as SqlFault from "../provider/SqlFault.ts"
-import { Prisma, PrismaClient } from "./internal/client.ts"
+import { Prisma, PrismaClient, withoutCompiler } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
 import * as Listening from "./internal/listening.ts"
 import * as Login from "./internal/login.ts"
@@ -158,7 +158,7 @@ export class Database extends Context.Service<Database, {
    * them out.
    */
   readonly notifies: boolean
-  /** For queries through the Prisma models. */
+  /** For queries through the Prisma models. The first one loads Prisma's query compiler, some hundred milliseconds. */
   readonly client: PrismaClient
   /**
    * Sends one statement and returns its rows.
@@ -219,7 +219,7 @@ export const make = Effect.fn("Database.make")(
     const retired = () => {
       for (const listener of listeners) listener()
     }
-    const { main, pools, reserve, settings, ...opened } = options.pool === undefined
+    const { main, models, pools, reserve, settings, ...opened } = options.pool === undefined
       ? yield* openOwn(yield* readSettings(options), isReadOnly, retired)
       : yield* openShared(options, yield* readSettings(options), retired)
     if (!isReadOnly) yield* PoolGauges.register(pools)
@@ -241,7 +241,7 @@ export const make = Effect.fn("Database.make")(
       address: settings.address,
       tls: opened.tls,
       notifies: opened.notifies,
-      client: main.client,
+      client: models,
       ...Sending.make({ main, reserve, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
@@ -339,6 +339,8 @@ interface Opened {
   readonly settings: Settings
   readonly main: Sending.Pool
   readonly reserve: Sending.Pool
+  /** Over the main pool. */
+  readonly models: PrismaClient
   /** For the gauges. */
   readonly pools: ReadonlyArray<PoolGauges.Pool>
   readonly tls: Protection.Protection["name"]
@@ -363,13 +365,14 @@ const openOwn = Effect.fnUntraced(function*(
   const { pool } = main
   const pools = [pool, reserve.pool]
   Retirement.watch(pools, retired)
-  yield* Effect.all([checkServer(pool, settings.address), start(main.client)], { concurrency: 2, discard: true })
+  yield* checkServer(pool, settings.address)
   if (!isReadOnly && !(yield* canNotify(pool))) {
     notifies = false
     // The one connection that is open; those to come begin so.
     yield* Effect.mapError(ask(pool, onConnect(), settings.address), connectFailure)
   }
-  return { settings, main, reserve, pools, tls: settings.protection ?? "off", notifies }
+  const models = yield* acquireClient(main.adapter)
+  return { settings, main, reserve, models, pools, tls: settings.protection ?? "off", notifies }
 })
 
 /** Renewals have no connection in reserve: the application decides how many connections there are. */
@@ -414,8 +417,8 @@ const openShared = Effect.fnUntraced(function*(
     ...settings,
     preparedStatements: preparedStatements ?? (settings.preparedStatements && !session.isThroughPooler)
   })
-  yield* start(main.client)
-  return { settings, main, reserve: main, pools: [pool], tls: session.tls, notifies }
+  const models = yield* acquireClient(main.adapter)
+  return { settings, main, reserve: main, models, pools: [pool], tls: session.tls, notifies }
 })
 
 /** The client over a pool. */
@@ -428,20 +431,16 @@ const connected = Effect.fnUntraced(function*(
     schema: schema.replaceAll("\"", "\"\""),
     ...(preparedStatements ? { statementNameGenerator: statementNames(schema) } : {})
   })
-  const client = new PrismaClient({
-    adapter,
-    // Other formats read source files to decorate the message of every failed statement.
-    errorFormat: "minimal"
-  })
-  yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
-  return { adapter, client }
+  return { adapter, client: withoutCompiler(yield* acquireClient(adapter)) }
 })
 
-/**
- * Prisma would load its engine with the first statement, which takes some hundred milliseconds: the first call of the
- * application does not wait for that. It opens no connection, and what fails here fails again with that statement.
- */
-const start = (client: PrismaClient) => Effect.ignore(Effect.tryPromise(() => client.$connect()))
+/** It opens no connection, and loads what it needs with its first statement. */
+const acquireClient = (adapter: Sending.TextAdapter) =>
+  Effect.acquireRelease(
+    // Other formats read source files to decorate the message of every failed statement.
+    Effect.sync(() => new PrismaClient({ adapter, errorFormat: "minimal" })),
+    (client) => Effect.promise(() => client.$disconnect())
+  )
 
 const acquirePool = (settings: Settings, onConnect: () => string, maxConnections: number) =>
   Effect.acquireRelease(
@@ -460,7 +459,7 @@ const acquirePool = (settings: Settings, onConnect: () => string, maxConnections
           Client: settings.Client,
           onConnect: (client) => client.query(onConnect())
         })
-        // The next query replaces a connection that dies while idle; without a listener, the error ends the process.
+        // The next query replaces a connection that dies while idle. Unheard, its error event would end the process.
         pool.on("error", () => {})
         return pool
       },
