@@ -249,7 +249,7 @@ export const make = Effect.fnUntraced(function*(options: {
               stored(instanceId, program.started.name, program.started, ran, turnSpan)
             )
           },
-          // It may be stored: then the locks of its activities are lost.
+          // The turn may be stored nevertheless. Then no process knows the locks of its activities, which expire.
           onFailure: () => {
             turnSpan.notStored()
             unstored.add(instanceId)

@@ -86,7 +86,8 @@ export const dates = (
 // -----------------------------------------------------------------------------
 
 /**
- * What an occurrence can start. Without result and error, which editors would show where it is defined.
+ * What an occurrence can start. Its type has no result and no error: editors would show both wherever a schedule is
+ * defined.
  */
 type Startable<P extends PayloadSchema> =
   | {

@@ -360,11 +360,13 @@ export interface Serving {
  * @since 0.2.0
  */
 export interface Swept {
+  /** Attempts whose lease has ended. */
   readonly lost: number
+  /** Tasks that got a wake-up. */
   readonly woken: number
-  /** There may be more now. */
+  /** Whether the sweep took as much as it may, so that there may be more. */
   readonly isFull: boolean
-  /** Tasks that no worker has served before are held by others. */
+  /** Whether it passed over tasks without a worker so far, because other transactions have locked them. */
   readonly hasUnserved: boolean
   /** Milliseconds until the next task needs a look; null: none does. */
   readonly nextMs: number | null

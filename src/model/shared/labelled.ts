@@ -14,7 +14,7 @@ export interface Labelled<Labels extends ReadonlyArray<string>> {
 interface Options<Labels> {
   readonly description: string
   readonly labels: Labels
-  /** Absent for plain numbers. Effect's name, which its OTLP exporter translates. */
+  /** By the name that Effect's OTLP exporter knows. Absent for plain numbers. */
   readonly unit?: "milliseconds" | "seconds" | "bytes"
 }
 

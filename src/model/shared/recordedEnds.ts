@@ -11,7 +11,7 @@ export const isEnd = (event: Event.Event): boolean =>
 export const isClosing = (event: Event.Event): boolean =>
   "reason" in event && event.reason.startsWith("orchestration_terminal")
 
-/** Whether the event brings the failure of an activity or a child. */
+/** Whether the event records that an activity or a child has failed. */
 export const isFailedAnswer = (event: Event.Event): event is Event.Of<"ActivityFailed" | "SubOrchestrationFailed"> =>
   event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed"
 

@@ -39,7 +39,7 @@ export class UnderWay<Caller> {
 
 /**
  * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under
- * way: without an answer of the store that would take as long as the longest statement, and as its repetitions.
+ * way: if the store does not answer, a claim lasts until its statement has timed out and has been repeated.
  */
 export const forkLoop = (loop: Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope> =>
   Effect.asVoid(

@@ -144,8 +144,8 @@ export const open = Effect.fnUntraced(
 )
 
 /**
- * Time for an answer to arrive, in two parts: after the event loop was blocked, the first timer fires before an answer
- * that has already arrived is read.
+ * Waits for an answer, in two halves. After the event loop was blocked, the first timer fires before Node reads what
+ * has already arrived; when the second one fires, it has been read.
  */
 export const patience = (ms: number): Effect.Effect<void> => Effect.andThen(Effect.sleep(ms / 2), Effect.sleep(ms / 2))
 

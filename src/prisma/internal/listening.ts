@@ -29,7 +29,7 @@ export interface Listener {
   readonly applicationName: () => string
   /** Keys of shared advisory locks that the connection holds. */
   readonly locks?: (() => ReadonlyArray<string>) | undefined
-  /** From now on it holds these locks, and whenever it is connected again; also those of other listeners. */
+  /** Called whenever it has connected, with all locks that it holds, those of other listeners among them. */
   readonly locked?: ((locks: ReadonlyArray<string>) => void) | undefined
   /** What the heartbeats of the connection say, one word each: others find it in pg_stat_activity. */
   readonly shows?: (() => ReadonlyArray<string>) | undefined

@@ -137,9 +137,8 @@ const prefixIndexSql = (schemaSql: Prisma.Sql) =>
     ) AS yes`
 
 /**
- * Most instances of each status and name that one page looks at. A page of those that ended before a time is for
- * deletions: most instances that are old enough have ended, so a look at a few more than asked for fills the page, and
- * costs a fifth.
+ * Most instances that one page looks at, of each status and name. Deletions read pages of those that ended before a
+ * time: most instances of that age have ended, so twice as many as asked for fill the page, at a fifth of the cost.
  */
 const mostRead = ({ endedBeforeMs, limit }: Listing) => endedBeforeMs === null ? 1_000 : Math.min(1_000, 2 * limit)
 

@@ -9,9 +9,9 @@ import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 
 /**
- * Opens with the first use, in the scope of the caller. Uses that come meanwhile wait for the same attempt. When it
- * fails, uses fail with its error for as long as it took, so that an attempt that hangs does not delay each of them;
- * then the next use tries again.
+ * Opens at the first use, in the scope of the caller. Uses that come while it opens wait for the same attempt. If the
+ * attempt fails, uses fail with its error, at once, for as long as the attempt took; the next use tries again. So an
+ * attempt that hangs does not delay every use.
  */
 export const opening = Effect.fnUntraced(function*<A, E>(
   open: Effect.Effect<A, E, Scope.Scope>

@@ -12,7 +12,7 @@ export const connectTimeoutMs = 10_000
 /** Logins that may be under way. */
 const loginsAtOnce = 2
 
-/** A longer login no longer counts: a server that does not answer must not hold up the tries to reach another one. */
+/** After this time a login no longer counts: while one server does not answer, the pool must try to reach another. */
 const loginCountsMs = 1_000
 
 /**

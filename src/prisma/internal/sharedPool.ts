@@ -53,7 +53,7 @@ export class SharedPool extends (pg.Pool as unknown as new() => pg.Pool) {
     this.shared = options
     this.pool = options.pool as pg.Pool
     this.pool.on("connect", this.opened)
-    // The next statement replaces a connection that dies while idle; without a listener, the error ends the process.
+    // The next statement replaces a connection that dies while idle. Unheard, its error event would end the process.
     this.pool.on("error", ignore)
   }
 

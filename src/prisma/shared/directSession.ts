@@ -40,7 +40,7 @@ export const connect = Effect.fnUntraced(
             ...login.config,
             connectionTimeoutMillis: 30_000
           })
-          client.on("error", () => {}) // the running query reports it; without a listener it ends the process
+          client.on("error", () => {}) // the running query reports the error; unheard, its event would end the process
           await client.connect()
           return client
         },

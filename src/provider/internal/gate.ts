@@ -15,7 +15,7 @@ import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { isOfTheCall } from "../shared/isOfTheCall.ts"
-import { isLockedElsewhere, isOfOneCall, retried } from "../shared/statement.ts"
+import { isLockedElsewhere, mayRepeatSet, retried } from "../shared/statement.ts"
 import { operations } from "./operations.ts"
 import type { Locks, Operation } from "./operations.ts"
 import * as outages from "./outages.ts"
@@ -109,12 +109,7 @@ export const make = (driver: Driver, clock: Clock.Clock): Gate => {
       case "always":
         return (input) => retried(once(input))
       case "set":
-        return (input) =>
-          retried(
-            once(input),
-            (error) =>
-              !isLockedElsewhere(error) && ((input as ReadonlyArray<unknown>).length === 1 || !isOfOneCall(error))
-          )
+        return (input) => retried(once(input), mayRepeatSet(input as ReadonlyArray<unknown>))
       default:
         return once
     }

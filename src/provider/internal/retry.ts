@@ -394,7 +394,7 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     const { sourceEventId } = event
     if (event._tag === "OrchestrationCancelRequested") continue
     const message = isArrival(event, events) ? messageOf(event) : undefined
-    // What answers a removed request is of no use to the code that comes.
+    // The request that it answers is removed, too, so the code that comes could not match it.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
     if (event._tag === "ExternalEventPersistent" && event.name === retrySignal.name || isInterruption(event)) continue
     if (isFailedAnswer(event) && !ending.delete(sourceEventId!)) failed.add(sourceEventId!)

@@ -196,7 +196,7 @@ const claim = (
 ): ClaimedInstance | undefined => {
   const batch = upTo(
     maxBytes,
-    // While we hold the instance, locks of its messages are of holders that lost theirs.
+    // The instance is not locked, so a lock on one of its messages belongs to a holder that has lost the instance.
     [...store.messages].filter(([, message]) => message.instanceId === instanceId && tables.isDue(message, now))
   )
   if (batch.length === 0) return undefined

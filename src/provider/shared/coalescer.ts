@@ -77,7 +77,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   const patienceMs = Duration.toMillis(options.patience)
   const waiting: Array<Waiting<Item, A, E>> = []
   const sent = new Set<Waiting<Item, A, E>>()
-  // Those to be tried alone: for the first time, and again.
+  // Items to be tried alone: for the first time, and again after they were held.
   const untried: Array<Alone<Item, A, E>> = []
   const held: Array<Alone<Item, A, E>> = []
   let busyLanes = 0

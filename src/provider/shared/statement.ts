@@ -33,6 +33,13 @@ export const retried = <A>(
   mayRepeat: (error: ProviderError) => boolean = () => true
 ) => Effect.retry(call, { schedule: retryPolicy, while: (error) => error.isRetryable && mayRepeat(error) })
 
+/**
+ * Whether a statement of several calls is repeated as it is. A failure that one call may have caused is repeated for
+ * that call alone, and outside the lanes if its rows are locked.
+ */
+export const mayRepeatSet = ({ length }: ReadonlyArray<unknown>) => (error: ProviderError): boolean =>
+  !isLockedElsewhere(error) && (length === 1 || !isOfOneCall(error))
+
 /** How calls share statements. */
 export interface Sharing {
   /** Statements of one kind under way at once. */
@@ -61,11 +68,7 @@ export const shared = <Item, A>(
     maxBytes: maxSetBytes,
     sizeOf: sizeOf ?? (() => 0),
     patience,
-    // A failure that one item may have caused is repeated for that item alone, and outside the lanes when it is locked.
-    send: repeats !== true ?
-      send :
-      (items) =>
-        retried(send(items), (error) => !isLockedElsewhere(error) && (items.length === 1 || !isOfOneCall(error))),
+    send: repeats === true ? (items) => retried(send(items), mayRepeatSet(items)) : send,
     splitOn: isOfOneCall,
     isHeld: isLockedElsewhere,
     closed: closed(operation)

@@ -19,7 +19,7 @@ import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/driver/suspects.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/shared/statement.ts"
+import { isAnswerLost, isOfOneCall, mayRepeatSet, retried, shared } from "../../provider/shared/statement.ts"
 import { makeSuspects } from "../../provider/shared/suspects.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import type { Claim, Claimed, Serves, TaskDriver } from "../TaskDriver.ts"
@@ -123,12 +123,7 @@ export const make = Effect.fnUntraced(function*({ driver, serves, topics, watch 
 
   const claimOne = yield* shared<string, Claim>(
     "claimTasks",
-    (taskIds) =>
-      claim(
-        taskIds,
-        noSuspects,
-        (error) => !isLockedElsewhere(error) && (taskIds.length === 1 || !isOfOneCall(error))
-      ),
+    (taskIds) => claim(taskIds, noSuspects, mayRepeatSet(taskIds)),
     { lanes: 2, maxBatch: 500, patience: Duration.seconds(30) }
   )
 

@@ -64,7 +64,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   })
 
   const step: VirtualTime["step"] = ({ includeBackground = false, isDone = () => false, limitMs }) =>
-    // At rest before taking the permit, so that other callers get theirs; and after, so that they have used theirs.
+    // Rests before it takes the permit, so that other callers get theirs first, and again once it has it, until what
+    // they did has ended.
     Effect.andThen(
       rest,
       oneStep.withPermit(Effect.gen(function*() {
