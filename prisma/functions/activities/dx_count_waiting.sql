@@ -1,6 +1,6 @@
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
--- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
--- waits at all.
+-- Returns how many of the waiting activities each worker could claim, by its position, up to p_most + 1. That number
+-- stands for more, too, or for an unknown number, because the p_most + 1000 oldest of a route are locked. Null: no
+-- activity waits at all.
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --

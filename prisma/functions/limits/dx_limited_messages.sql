@@ -1,5 +1,5 @@
--- Those of the messages that name a task with one of these names which has a limit, and that say no more than that one
--- of its name may begin: it waits for a slot, runs, or has ended.
+-- Returns the messages that only say that some task of a name may begin: the task that they name has one of these
+-- names, which has a limit, and it waits for a slot, runs, or has ended.
 --
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_limited_messages(

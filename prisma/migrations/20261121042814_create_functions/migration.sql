@@ -2541,9 +2541,9 @@ BEGIN
 END
 $$;
 
--- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for
--- more than that, or for an unknown number because the p_most + 1000 oldest of a route are locked. Null: no activity
--- waits at all.
+-- Returns how many of the waiting activities each worker could claim, by its position, up to p_most + 1. That number
+-- stands for more, too, or for an unknown number, because the p_most + 1000 oldest of a route are locked. Null: no
+-- activity waits at all.
 -- Bound: one look per route that has activities, and p_most + 1000 rows per route that the workers serve. It skips the
 -- dead rows that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 --
@@ -3050,8 +3050,8 @@ $$;
 -- id; executions, history, key-values, attributes, streams; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
-  p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
-                                   --   created with their final values: the children that it has created with them
+  p_children text[],               -- of first turns, whose instances and executions the caller has created with their
+                                   --   final values: the children that it has created, too. Null for all other turns
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply;
                                    --   and changes of attributes, for dx_store_attributes, and
@@ -8914,8 +8914,8 @@ BEGIN
 END
 $$;
 
--- Those of the messages that name a task with one of these names which has a limit, and that say no more than that one
--- of its name may begin: it waits for a slot, runs, or has ended.
+-- Returns the messages that only say that some task of a name may begin: the task that they name has one of these
+-- names, which has a limit, and it waits for a slot, runs, or has ended.
 --
 -- Bound: the messages given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_limited_messages(

@@ -24,8 +24,8 @@
 -- id; executions, history, key-values, attributes, streams; worker rows by id; queue rows.
 CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns dx_turn[],
-  p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
-                                   --   created with their final values: the children that it has created with them
+  p_children text[],               -- of first turns, whose instances and executions the caller has created with their
+                                   --   final values: the children that it has created, too. Null for all other turns
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply;
                                    --   and changes of attributes, for dx_store_attributes, and
