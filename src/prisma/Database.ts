@@ -219,12 +219,12 @@ export const make = Effect.fn("Database.make")(
     const retired = () => {
       for (const listener of listeners) listener()
     }
-    const { main, models, pools, reserve, settings, ...opened } = options.pool === undefined
+    const { main, pools, reserve, settings, ...opened } = options.pool === undefined
       ? yield* openOwn(yield* readSettings(options), isReadOnly, retired)
       : yield* openShared(options, yield* readSettings(options), retired)
     if (!isReadOnly) yield* PoolGauges.register(pools)
 
-    /** The first login has worked: a password that is refused now is being changed, here before there. */
+    /** The first login has worked: a password that is refused now is being changed, and one side knows it first. */
     const whileOpen = (reason: ProviderError.Reason) =>
       settings.hasCredentials && reason._tag === "AuthenticationFailed"
         ? new ProviderError.Unavailable({ sqlState: null, problem: reason.message })
@@ -235,13 +235,17 @@ export const make = Effect.fn("Database.make")(
         Effect.sync(() => listeners.add(listener)),
         () => Effect.sync(() => listeners.delete(listener))
       ))
+    let client: PrismaClient | undefined
+    yield* Effect.addFinalizer(() => client === undefined ? Effect.void : disconnect(client))
     return Database.of({
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
       address: settings.address,
       tls: opened.tls,
       notifies: opened.notifies,
-      client: models,
+      get client() {
+        return client ??= makeClient(main.adapter)
+      },
       ...Sending.make({ main, reserve, whileOpen }),
       onRetired,
       listen: Listening.make(onRetired)
@@ -339,8 +343,6 @@ interface Opened {
   readonly settings: Settings
   readonly main: Sending.Pool
   readonly reserve: Sending.Pool
-  /** Over the main pool. */
-  readonly models: PrismaClient
   /** For the gauges. */
   readonly pools: ReadonlyArray<PoolGauges.Pool>
   readonly tls: Protection.Protection["name"]
@@ -366,13 +368,13 @@ const openOwn = Effect.fnUntraced(function*(
   const pools = [pool, reserve.pool]
   Retirement.watch(pools, retired)
   yield* checkServer(pool, settings.address)
+  yield* withoutCompiler(main.client, reserve.client)
   if (!isReadOnly && !(yield* canNotify(pool))) {
     notifies = false
     // The one connection that is open; those to come begin so.
     yield* Effect.mapError(ask(pool, onConnect(), settings.address), connectFailure)
   }
-  const models = yield* acquireClient(main.adapter)
-  return { settings, main, reserve, models, pools, tls: settings.protection ?? "off", notifies }
+  return { settings, main, reserve, pools, tls: settings.protection ?? "off", notifies }
 })
 
 /** Renewals have no connection in reserve: the application decides how many connections there are. */
@@ -417,8 +419,8 @@ const openShared = Effect.fnUntraced(function*(
     ...settings,
     preparedStatements: preparedStatements ?? (settings.preparedStatements && !session.isThroughPooler)
   })
-  const models = yield* acquireClient(main.adapter)
-  return { settings, main, reserve: main, models, pools: [pool], tls: session.tls, notifies }
+  yield* withoutCompiler(main.client)
+  return { settings, main, reserve: main, pools: [pool], tls: session.tls, notifies }
 })
 
 /** The client over a pool. */
@@ -431,16 +433,17 @@ const connected = Effect.fnUntraced(function*(
     schema: schema.replaceAll("\"", "\"\""),
     ...(preparedStatements ? { statementNameGenerator: statementNames(schema) } : {})
   })
-  return { adapter, client: withoutCompiler(yield* acquireClient(adapter)) }
+  const client = makeClient(adapter)
+  yield* Effect.addFinalizer(() => disconnect(client))
+  return { adapter, client }
 })
 
 /** It opens no connection, and loads what it needs with its first statement. */
-const acquireClient = (adapter: Sending.TextAdapter) =>
-  Effect.acquireRelease(
-    // Other formats read source files to decorate the message of every failed statement.
-    Effect.sync(() => new PrismaClient({ adapter, errorFormat: "minimal" })),
-    (client) => Effect.promise(() => client.$disconnect())
-  )
+const makeClient = (adapter: Sending.TextAdapter) =>
+  // Other formats read source files to decorate the message of every failed statement.
+  new PrismaClient({ adapter, errorFormat: "minimal" })
+
+const disconnect = (client: PrismaClient) => Effect.ignore(Effect.tryPromise(() => client.$disconnect()))
 
 const acquirePool = (settings: Settings, onConnect: () => string, maxConnections: number) =>
   Effect.acquireRelease(

@@ -1,8 +1,6 @@
 /**
- * Management of the store on PostgreSQL: Prisma's models where they suffice, SQL for the rest.
- *
- * A query is SQL if it joins an instance with its current execution, compares with the database's clock, or must be one
- * transaction: relations of the models lead to all executions of an instance, each in a query of its own.
+ * Management of the store on PostgreSQL, in SQL: models would load Prisma's query compiler into a process that runs
+ * orchestrations, which stops it for some hundred milliseconds.
  *
  * @since 0.1.0
  */
@@ -14,12 +12,12 @@ import type { PauseTarget } from "../model/Pause.ts"
 import { keyOf } from "../model/shared/pauses.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
 import type {
-  ActionOutcome,
   ActivityLoad,
   CutOutcome,
   DeleteOutcome,
   HistoryCut,
   LimitWait,
+  OperatorAction,
   OrchestrationLoad,
   PauseOutcome,
   QueuedActivity,
@@ -33,7 +31,6 @@ import { Prisma } from "./internal/client.ts"
 import { listStreams } from "./internal/driver/streams.ts"
 import { limits } from "./internal/limits.ts"
 import * as lists from "./internal/lists.ts"
-import { models } from "./internal/modelQueries.ts"
 import { attributeRow, bigint, json, processInfo } from "./internal/rows.ts"
 import type { ProcessInfoRow } from "./internal/rows.ts"
 import * as statements from "./internal/statements.ts"
@@ -77,7 +74,7 @@ type Store = Effect.Success<ReturnType<typeof openStore>>
 
 const openStore = Effect.fnUntraced(function*(options?: Options) {
   const database = yield* Database
-  const { client, query, schemaSql } = database
+  const { query, schemaSql } = database
   const { answer, rows } = statements.make(database, options)
   const { readChunks, readHistory, readInstances, readPaused } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
@@ -86,10 +83,10 @@ const openStore = Effect.fnUntraced(function*(options?: Options) {
 
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return { answer, client, nowMs, only, query, readChunks, readHistory, readInstances, readPaused, rows, schemaSql }
+  return { answer, nowMs, only, query, readChunks, readHistory, readInstances, readPaused, rows, schemaSql }
 })
 
-const reads = ({ client, only, query, readChunks, readHistory, readInstances, rows, schemaSql }: Store) => ({
+const reads = ({ only, query, readChunks, readHistory, readInstances, rows, schemaSql }: Store) => ({
   readInstances,
 
   readChunks,
@@ -99,32 +96,40 @@ const reads = ({ client, only, query, readChunks, readHistory, readInstances, ro
   readHistory,
 
   listExecutions: (instanceId) =>
-    models("listExecutions", async () => {
-      const rows = await client.execution.findMany({
-        where: { instanceId },
-        select: { executionId: true },
-        orderBy: { executionId: "asc" }
-      })
-      return rows.map(({ executionId }) => toNumber("listExecutions", instanceId, executionId))
-    }),
+    Effect.flatMap(
+      query<{ readonly execution_id: bigint }>(
+        "listExecutions",
+        Prisma.sql`
+          SELECT e.execution_id FROM ${schemaSql}.executions AS e WHERE e.instance_id = ${instanceId}
+          ORDER BY e.execution_id`
+      ),
+      (rows) => Effect.forEach(rows, ({ execution_id }) => toNumber("listExecutions", instanceId, execution_id))
+    ),
 
   readExecution: ({ executionId, instanceId }) =>
-    models("readExecution", async () => {
-      const key = { instanceId, executionId: BigInt(executionId) }
-      const [execution, eventCount] = await client.$transaction([
-        client.execution.findUnique({ where: { instanceId_executionId: key } }),
-        client.historyEvent.count({ where: key })
-      ])
-      return execution === null ? null : {
-        executionId,
-        status: execution.status as ExecutionStatus,
-        output: execution.output,
-        startedAtMs: execution.startedAt.getTime(),
-        completedAtMs: execution.completedAt?.getTime() ?? null,
-        eventCount,
-        pinnedVersion: versionOf(execution)
+    Effect.map(
+      query<ExecutionRow>(
+        "readExecution",
+        Prisma.sql`
+          SELECT
+            e.status, e.output,
+            floor(extract(epoch FROM e.started_at) * 1000)::float8 AS "startedAtMs",
+            floor(extract(epoch FROM e.completed_at) * 1000)::float8 AS "completedAtMs",
+            (
+              SELECT count(*)::float8 FROM ${schemaSql}.history AS h
+              WHERE h.instance_id = e.instance_id AND h.execution_id = e.execution_id
+            ) AS "eventCount",
+            e.duroxide_version_major AS major, e.duroxide_version_minor AS minor, e.duroxide_version_patch AS patch
+          FROM ${schemaSql}.executions AS e
+          WHERE e.instance_id = ${instanceId} AND e.execution_id = ${executionId}::bigint`
+      ),
+      ([row]) => {
+        if (row === undefined) return null
+        const { major, minor, patch, ...execution } = row
+        const isPinned = major !== null && minor !== null && patch !== null
+        return { executionId, ...execution, pinnedVersion: isPinned ? { major, minor, patch } : null }
       }
-    }),
+    ),
 
   // Five counts of the same moment, one of them over a join.
   systemMetrics: Effect.map(
@@ -153,14 +158,16 @@ const reads = ({ client, only, query, readChunks, readHistory, readInstances, ro
   ),
 
   listChildren: (instanceIds) =>
-    instanceIds.length === 0 ? Effect.succeed([]) : models("listChildren", async () => {
-      const rows = await client.instance.findMany({
-        where: { parentInstanceId: { in: [...instanceIds] } },
-        select: { instanceId: true },
-        orderBy: [{ createdAt: "asc" }, { instanceId: "asc" }]
-      })
-      return rows.map(({ instanceId }) => instanceId)
-    }),
+    instanceIds.length === 0 ? Effect.succeed([]) : Effect.map(
+      query<{ readonly instance_id: string }>(
+        "listChildren",
+        Prisma.sql`
+          SELECT i.instance_id FROM ${schemaSql}.instances AS i
+          WHERE i.parent_instance_id = ANY (${[...instanceIds]}::text[])
+          ORDER BY i.created_at, i.instance_id`
+      ),
+      (rows) => rows.map(({ instance_id }) => instance_id)
+    ),
 
   selectInstances: (selection) =>
     Effect.map(
@@ -170,7 +177,7 @@ const reads = ({ client, only, query, readChunks, readHistory, readInstances, ro
 } satisfies Partial<AdminDriver["Service"]>)
 
 // Each look compares with one time of the database's clock.
-const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
+const queues = ({ nowMs, only, query, rows, schemaSql }: Store) => ({
   queueDepths: Effect.flatMap(nowMs, (now) =>
     Effect.map(
       only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
@@ -197,9 +204,12 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
       (row) => ({ orchestratorQueue: Number(row.orchestrator_queue), workerQueue: Number(row.worker_queue) })
     )),
 
-  countMessagesBeforeStart: models(
-    "countMessagesBeforeStart",
-    () => client.orchestratorQueueItem.count({ where: { route: "" } })
+  countMessagesBeforeStart: Effect.map(
+    only<Counted>(
+      "countMessagesBeforeStart",
+      Prisma.sql`SELECT count(*)::float8 AS count FROM ${schemaSql}.orchestrator_queue AS q WHERE q.route = ''`
+    ),
+    ({ count }) => count
   ),
 
   readMessagesBeforeStart: ({ limit, maxBytes }) =>
@@ -337,7 +347,7 @@ const queues = ({ client, nowMs, only, query, rows, schemaSql }: Store) => ({
 } satisfies Partial<AdminDriver["Service"]>)
 
 // Stored functions: each is one transaction, which announces what it has done.
-const pauses = ({ answer, client, readPaused }: Store) => ({
+const pauses = ({ answer, only, readPaused, schemaSql }: Store) => ({
   pause: ({ reason, target }) =>
     answer<PauseOutcome>("pause", "dx_pause", [...keySql(target), Prisma.sql`${reason}::text`], { kind: "plain" })
       .pipe(Effect.retry(deadlocked)),
@@ -346,34 +356,40 @@ const pauses = ({ answer, client, readPaused }: Store) => ({
 
   readPaused,
 
-  countPausedInstances: models("countPausedInstances", () => client.paused.count({ where: { target: "instance" } }))
+  countPausedInstances: Effect.map(
+    only<Counted>(
+      "countPausedInstances",
+      Prisma.sql`SELECT count(*)::float8 AS count FROM ${schemaSql}.paused AS p WHERE p.target = 'instance'`
+    ),
+    ({ count }) => count
+  )
 } satisfies Partial<AdminDriver["Service"]>)
 
-const actions = ({ client, nowMs }: Store) => ({
-  recordAction: (action) =>
+const actions = ({ nowMs, query, schemaSql }: Store) => ({
+  recordAction: ({ action, actor, details, outcome, target }) =>
     Effect.flatMap(nowMs, (now) =>
-      // Unlike `create`, it reads nothing back. Without a time, the column has that of the database's clock.
-      Effect.asVoid(
-        models(
-          "recordAction",
-          () => client.operatorAction.createMany({ data: [{ ...action, ...(now !== null && { at: new Date(now) }) }] })
-        )
-      )),
+      Effect.asVoid(query(
+        "recordAction",
+        Prisma.sql`
+          INSERT INTO ${schemaSql}.operator_actions (at, actor, action, target, details, outcome)
+          VALUES (
+            COALESCE(to_timestamp(${now}::float8 / 1000), clock_timestamp()),
+            ${actor}, ${action}, ${target}, ${details}, ${outcome}
+          )`
+      ))),
 
   listActions: ({ before, limit }) =>
-    models("listActions", async () => {
-      const rows = await client.operatorAction.findMany({
-        ...(before !== null && { where: { id: { lt: BigInt(before) } } }),
-        orderBy: { id: "desc" },
-        take: limit
-      })
-      return rows.map(({ at, id, outcome, ...action }) => ({
-        ...action,
-        id: `${id}`,
-        atMs: at.getTime(),
-        outcome: outcome as ActionOutcome
-      }))
-    })
+    query<OperatorAction>(
+      "listActions",
+      Prisma.sql`
+        SELECT
+          a.id::text AS id, floor(extract(epoch FROM a.at) * 1000)::float8 AS "atMs", a.actor, a.action, a.target,
+          a.details, a.outcome
+        FROM ${schemaSql}.operator_actions AS a
+        WHERE a.id < COALESCE(${before}::bigint, 9223372036854775807)
+        ORDER BY a.id DESC
+        LIMIT ${limit}::bigint`
+    )
 } satisfies Partial<AdminDriver["Service"]>)
 
 const keySql = (target: PauseTarget) => {
@@ -511,11 +527,20 @@ const placeSql = (now: number | null) =>
     item.attempt_count AS "attemptCount",
     item.visible_at <= ${timeSql(now)} AS "isDue"`
 
-const versionOf = ({ duroxideVersionMajor: major, duroxideVersionMinor: minor, duroxideVersionPatch: patch }: {
-  readonly duroxideVersionMajor: number | null
-  readonly duroxideVersionMinor: number | null
-  readonly duroxideVersionPatch: number | null
-}) => major === null || minor === null || patch === null ? null : { major, minor, patch }
+interface Counted {
+  readonly count: number
+}
+
+interface ExecutionRow {
+  readonly status: ExecutionStatus
+  readonly output: string | null
+  readonly startedAtMs: number
+  readonly completedAtMs: number | null
+  readonly eventCount: number
+  readonly major: number | null
+  readonly minor: number | null
+  readonly patch: number | null
+}
 
 const selectSql = (schemaSql: Prisma.Sql, selection: Selection) =>
   Prisma.sql`
@@ -582,12 +607,10 @@ const deleteOutcome = (row: DeletedRow): DeleteOutcome =>
     }
 
 /** BIGINT has a larger range than a number. */
-const toNumber = (operation: string, instanceId: string, value: bigint): number => {
-  if (value > Number.MAX_SAFE_INTEGER) {
-    const reason = new DataCorrupted({ instanceId, problem: `the number ${value} is beyond 2^53 - 1` })
-    throw new ProviderError({ operation, reason })
-  }
-  return Number(value)
+const toNumber = (operation: string, instanceId: string, value: bigint): Effect.Effect<number, ProviderError> => {
+  if (value <= Number.MAX_SAFE_INTEGER) return Effect.succeed(Number(value))
+  const reason = new DataCorrupted({ instanceId, problem: `the number ${value} is beyond 2^53 - 1` })
+  return Effect.fail(new ProviderError({ operation, reason }))
 }
 
 const eventRow = ({ eventData, eventId, eventType }: HistoryCut["event"]) => ({

@@ -4,6 +4,7 @@
  * Prisma's own entry file, `generated/client.ts`, sets a global `__dirname` in the application from `import.meta.url`,
  * which a bundle in CommonJS does not have. Nothing here needs a folder.
  */
+import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import { getPrismaClientClass, type PrismaClient as Client } from "../generated/internal/class.js"
 
@@ -13,42 +14,58 @@ export const PrismaClient = getPrismaClientClass()
 export type PrismaClient = Client
 
 /**
- * Keeps a client of raw statements from loading Prisma's query compiler, which queries of models need: WebAssembly of
- * megabytes, compiled when the client connects. Its engine gets settings without a provider, because Prisma keeps the
- * compiler of a provider for all clients of the process, and those of the application need the real one. The client of
- * a version of Prisma without these settings loads the compiler.
+ * Keeps clients of one database that send raw statements from loading Prisma's query compiler, which only queries of
+ * models need: WebAssembly of megabytes, compiled when a client connects, on the thread of the application. The first
+ * client sends a statement: a version of Prisma that compiles these, too, gets its compiler back.
  */
-export const withoutCompiler = (client: PrismaClient): PrismaClient => {
-  // Private, so out of sight of the compiler.
-  const engine: unknown = Reflect.get(client, "_engine")
-  if (!Predicate.hasProperty(engine, "config") || !Predicate.hasProperty(engine.config, "compilerWasm")) return client
-  Reflect.set(engine, "config", { ...engine.config, activeProvider: undefined, compilerWasm: noCompiler })
-  return client
-}
+export const withoutCompiler = Effect.fnUntraced(function*(...clients: readonly [Raw, ...ReadonlyArray<Raw>]) {
+  let isAsked = false
+  const restored = clients.flatMap((client) => {
+    // Private, so out of sight of the compiler.
+    const engine: unknown = Reflect.get(client, "_engine")
+    if (!Predicate.hasProperty(engine, "config") || !Predicate.hasProperty(engine.config, "compilerWasm")) return []
+    const { config } = engine
+    // Without a provider: Prisma keeps the compiler of a provider for all clients of the process, and those of the
+    // application need the real one.
+    const changed = { ...engine.config, activeProvider: undefined, compilerWasm: noCompiler(() => (isAsked = true)) }
+    Reflect.set(engine, "config", changed)
+    return () => Reflect.set(engine, "config", config)
+  })
+  const [first] = clients
+  // What fails for another reason fails again with the next statement.
+  yield* Effect.ignore(Effect.tryPromise(() => first.$queryRaw`SELECT 1`))
+  if (!isAsked) return
+  for (const restore of restored) restore()
+  yield* Effect.ignore(Effect.tryPromise(() => first.$disconnect()))
+})
 
 // internal
+
+type Raw = Pick<PrismaClient, "$disconnect" | "$queryRaw">
 
 /** Not among the types of Node. */
 declare const WebAssembly: { readonly compile: (bytes: Uint8Array) => Promise<unknown> }
 
-const refuse = () => {
-  throw new Error("This client sends raw statements only.")
-}
-
 /** What the engine loads in place of the compiler. */
-const noCompiler = {
-  importName: "./no_compiler.js",
-  getRuntime: () =>
-    Promise.resolve({
-      __wbg_set_wasm: () => {},
-      QueryCompiler: class {
-        compile = refuse
-        compileBatch = refuse
-        free() {}
-      }
-    }),
-  /** A module that exports one function, which does nothing. */
-  getQueryCompilerWasmModule: () => WebAssembly.compile(emptyModule)
+const noCompiler = (asked: () => void) => {
+  const refuse = () => {
+    asked()
+    throw new Error("This client sends raw statements only.")
+  }
+  return {
+    importName: "./no_compiler.js",
+    getRuntime: () =>
+      Promise.resolve({
+        __wbg_set_wasm: () => {},
+        QueryCompiler: class {
+          compile = refuse
+          compileBatch = refuse
+          free() {}
+        }
+      }),
+    /** A module that exports one function, which does nothing. */
+    getQueryCompilerWasmModule: () => WebAssembly.compile(emptyModule)
+  }
 }
 
 const bytes = (...sections: ReadonlyArray<ReadonlyArray<number>>) => Uint8Array.from(sections.flat())

@@ -8,7 +8,6 @@ import type { QueueLoad } from "../../provider/AdminDriver.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { Database } from "../Database.ts"
 import { Prisma } from "../internal/client.ts"
-import { models } from "../internal/modelQueries.ts"
 
 export interface PgQueueLoad extends QueueLoad {
   readonly queue: string
@@ -66,10 +65,14 @@ export interface DeadLetter {
 }
 
 export const countDead = (queue: string): Effect.Effect<number, ProviderError, Database> =>
-  Effect.flatMap(
-    Database,
-    ({ client }) => models("countDeadMessages", () => client.queueDeadMessage.count({ where: { queue } }))
-  )
+  Effect.flatMap(Database, ({ query, schemaSql }) =>
+    Effect.map(
+      query<{ readonly count: number }>(
+        "countDeadMessages",
+        Prisma.sql`SELECT count(*)::float8 AS count FROM ${schemaSql}.queue_dead AS d WHERE d.queue = ${queue}`
+      ),
+      ([row]) => row!.count
+    ))
 
 export interface DeadLetters {
   readonly queue: string
@@ -112,24 +115,19 @@ export const listDead = (
 
 export const countTasks: Effect.Effect<ReadonlyArray<TaskCounts>, ProviderError, Database> = Effect.flatMap(
   Database,
-  ({ client }) =>
-    Effect.map(
-      models(
-        "countTasks",
-        () => client.task.groupBy({ by: ["name", "status"], _count: true, orderBy: { name: "asc" } })
-      ),
-      (groups) =>
-        [...new Set(groups.map(({ name }) => name))].map((task) => {
-          const count = (status: string) =>
-            groups.find((group) => group.name === task && group.status === status)?._count ?? 0
-          return {
-            task,
-            pending: count("Pending"),
-            running: count("Running"),
-            completed: count("Completed"),
-            dead: count("Dead"),
-            cancelled: count("Cancelled")
-          }
-        })
+  ({ query, schemaSql }) =>
+    query<TaskCounts>(
+      "countTasks",
+      Prisma.sql`
+        SELECT
+          t.name AS task,
+          count(*) FILTER (WHERE t.status = 'Pending')::float8 AS pending,
+          count(*) FILTER (WHERE t.status = 'Running')::float8 AS running,
+          count(*) FILTER (WHERE t.status = 'Completed')::float8 AS completed,
+          count(*) FILTER (WHERE t.status = 'Dead')::float8 AS dead,
+          count(*) FILTER (WHERE t.status = 'Cancelled')::float8 AS cancelled
+        FROM ${schemaSql}.queue_tasks AS t
+        GROUP BY t.name
+        ORDER BY t.name`
     )
 )

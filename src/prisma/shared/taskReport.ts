@@ -46,7 +46,7 @@ export interface ListedTask {
   readonly payload: string | null
   /** Milliseconds since the Unix epoch, as the next three. */
   readonly createdAtMs: number
-  /** From when on its next attempt may begin, or its last one might. */
+  /** When its next attempt may begin; of a task that has ended, when its last one might. */
   readonly runAtMs: number
   /** Null unless it runs. */
   readonly startedAtMs: number | null

@@ -52,7 +52,7 @@ export const storage = Effect.fnUntraced(function*(
     : ok(name, "as the migrations have set them")
 })
 
-/** Dead rows by the statistics, and the size of tables that are replaced every few seconds. */
+/** Dead rows by the statistics, and the size of tables whose rows are replaced every few seconds. */
 export const tables = Effect.fnUntraced(function*({ direct: { one }, schema }: Examined): Effect.fn.Return<
   ReadonlyArray<Answer>,
   Effect.Error<ReturnType<typeof one.run>>
