@@ -122,14 +122,11 @@ export const make = (options: {
   ]))
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const deliveries = new Set<Delivery>()
-  /** Open when there may be room for another claim. */
   const room = Latch.makeUnsafe()
-  /** Open when an activity waits for a slot. */
   const queued = Latch.makeUnsafe()
   let idle: Deferred.Deferred<void> | undefined
   let isBeginning = false
 
-  /** Takes charge of a claim that the store was asked for at `askedAtMs`, monotonic milliseconds. */
   const accept = (claimed: Claimed<Activity>, askedAtMs: number) => {
     const delivery = new Delivery(claimed)
     deliveries.add(delivery)
@@ -184,7 +181,6 @@ export const make = (options: {
     ))
   }
 
-  /** A slot, or room for a claim, may be free. */
   const changed = () => {
     room.openUnsafe()
     if (idle !== undefined && isIdle()) Deferred.doneUnsafe(idle, Effect.void)
@@ -204,7 +200,7 @@ export const make = (options: {
       if (heldActivities.isFresh(delivery)) begin(delivery)
       else if (heldActivities.isLocked(delivery)) renewFirst(delivery)
       // A late answer, or something that blocked the event loop: another process may have it.
-      else giveBack(delivery)
+      else giveBackUnbegun(delivery)
     }
     if (slots.untilOverdueMs() !== undefined) queued.openUnsafe()
   }
@@ -214,10 +210,16 @@ export const make = (options: {
     const renewed = Effect.flatMap(Effect.exit(heldActivities.renew(delivery)), (exit) =>
       Effect.sync(() => {
         if (delivery.isLost) return
-        if (Exit.isSuccess(exit) && heldActivities.isLocked(delivery) && !isStopping()) begin(delivery)
-        else giveBack(delivery)
+        if (Exit.isFailure(exit) || !heldActivities.isLocked(delivery) || isStopping()) return giveBackUnbegun(delivery)
+        slots.begunLate(delivery)
+        begin(delivery)
       }))
     delivery.fiber = run(inItsName(delivery, renewed))
+  }
+
+  const giveBackUnbegun = (delivery: Delivery) => {
+    slots.notBegun(delivery)
+    giveBack(delivery)
   }
 
   const begin = (delivery: Delivery) => {
@@ -236,7 +238,7 @@ export const make = (options: {
     const performed = perform(delivery, span, tracing.withSpan(ofHandler, span))
     const fiber = Effect.runForkWith(tracing.withSpan(context, span))(performed)
     delivery.fiber = fiber
-    // Its handler cancelled it, directly or not.
+    // Its handler cancelled it before there was a fiber to interrupt.
     if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
   }
 
@@ -254,7 +256,7 @@ export const make = (options: {
         (exit) => {
           if (span !== undefined) spans.endAttempt(span, exit, clock)
           delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
-          // The one that interrupted it settles its claim.
+          // `cancel` or `interrupt`, which ended it, settles the claim.
           if (delivery.phase !== "Running") return Effect.void
           const decision = decide.handlerEnd(delivery.item, exit, settings.onMismatch === "block")
           if (decision._tag === "Within") return settled(delivery, outcomes.within(delivery, decision.outcome))
@@ -277,7 +279,7 @@ export const make = (options: {
           lockToken: delivery.lockToken,
           completion: decide.completed(delivery.item, result)
         }),
-        // That its claim has ended is what it wants.
+        // The claim has ended with its result: that it is lost from now on is expected.
         () => Effect.sync(() => void (delivery.onLost = () => {}))
       ),
     isHeld: outcomes.isHeld(delivery),
@@ -312,7 +314,6 @@ export const make = (options: {
     delivery.fiber = run(inItsName(delivery, settled(delivery, settlement)))
   }
 
-  /** The activity is not at fault: another process, or a later claim, runs it. */
   const giveBack = (delivery: Delivery) => settle(delivery, outcomes.abandon(delivery, givenBack))
 
   const cancel = (delivery: Delivery) => {

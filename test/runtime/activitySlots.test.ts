@@ -446,6 +446,34 @@ describe("ActivitySlots", () => {
     assert.strictEqual(slots.room(), 2)
   })
 
+  it("one that gets a slot and does not begin does not count for how long handlers run", () => {
+    const { pass, slots } = make(1, 5)
+    slots.add("slow")
+    slots.next()
+    pass(60)
+    slots.settling("slow", 0)
+    slots.forget("slow")
+    assert.strictEqual(slots.room(), 1)
+    slots.add("late")
+    assert.strictEqual(slots.next(), "late")
+    slots.notBegun("late")
+    slots.settling("late", 0)
+    slots.forget("late")
+    assert.strictEqual(slots.room(), 1)
+  })
+
+  it("one that waits for its lock before it begins counts from then on", () => {
+    const { pass, slots } = make(1, 5)
+    slots.add("renewed")
+    slots.next()
+    pass(1_000)
+    slots.begunLate("renewed")
+    pass(25)
+    slots.settling("renewed", 0)
+    slots.forget("renewed")
+    assert.strictEqual(slots.room(), 2)
+  })
+
   it("nothing is claimed ahead for a second after an activity waited too long", () => {
     const { pass, slots } = make(1)
     slots.add("short")
