@@ -152,7 +152,13 @@ export const make: (
   reportTo(locks)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
-  const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock)
+  // Without repetitions, which would hold up a process that starts during an outage.
+  const askClock = Effect.suspend(() =>
+    store.advanceOrchestrations === undefined || driver.readNextDue === undefined || storeClock.nowMs() !== undefined
+      ? Effect.void
+      : Effect.map(driver.readNextDue, ({ nowMs }) => storeClock.heard(nowMs))
+  ).pipe(Effect.timeout("1 second"), Effect.ignore)
+  const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock, askClock)
   const codec = yield* Effect.serviceOption(PayloadCodec)
   const sealing = Option.getOrUndefined(Option.map(codec, (codec) => sealings.make(codec, reads.isOfRust(store))))
   const released = (lockToken: string) => locks.worker.release(lockToken)

@@ -28,8 +28,8 @@ export const looks = (clock: Clock.Clock): Looks => {
 }
 
 /**
- * Repeats the claims of one dispatcher, `name` in logs, that fail. One without work ends after a pause, unless it
- * waited for work long enough: the provider need not wait at all.
+ * Repeats the claims of one dispatcher, `name` in logs, that fail. After a claim that found no work it pauses, unless
+ * the provider has waited for work: some do not wait at all.
  *
  * Dies if the store refuses every claim for 10 seconds for lack of rights, and has never given any work:
  * the process has the role of another kind. Shorter refusals happen while rights are granted anew.

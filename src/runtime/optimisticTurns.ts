@@ -70,10 +70,10 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly unstored: UnstoredTurns
   /** Whether an operator has paused this version of an orchestration. */
   readonly isPaused: (name: string, version: string) => boolean
-  /** Whether another turn may begin now. */
-  readonly isFree: (firstTurns: number) => boolean
+  /** Whether another first turn may begin, while so many wait for the store. */
+  readonly mayRunFirstTurn: (firstTurns: number) => boolean
 }): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
-  const { isFree, isPaused, pauses, provider, registry, runner, settings, unstored, warm } = options
+  const { isPaused, mayRunFirstTurn, pauses, provider, registry, runner, settings, unstored, warm } = options
   const clock = yield* Clock.Clock
   const context = yield* Effect.context<never>()
   const runFork = Effect.runForkWith(context)
@@ -125,7 +125,9 @@ export const make = Effect.fnUntraced(function*(options: {
   if (settings.optimisticTurns && !settings.verifyReplay) {
     yield* provider.onStart((start, nowMs, pinnedVersion) => {
       const isOurs = coreVersion.isWithin(pinnedVersion, coreVersion.supported)
-      const first = isOurs && isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry, isPaused) : undefined
+      const first = isOurs && mayRunFirstTurn(firstTurns)
+        ? decide.firstTurn(start, nowMs, registry, isPaused)
+        : undefined
       if (first === undefined) return undefined
       const { batch: { executionId }, item: { instanceId }, registration: { name } } = first
       const { traceparent } = start

@@ -48,7 +48,7 @@ export interface OrchestrationDispatcher extends Dispatcher {
   readonly slotsInUse: () => number
 }
 
-/** Most first turns that wait for the store with their start. They have run: only their texts take memory. */
+/** Most first turns that wait for the store with their start. They have run; their programs stay in memory. */
 export const MostFirstTurns = Context.Reference<number>("duroxide-prisma/internal/MostFirstTurns", {
   defaultValue: () => 1_000
 })
@@ -109,7 +109,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const mostFirstTurns = yield* MostFirstTurns
   const optimisticTurns = yield* optimistic.make({
     ...parts,
-    isFree: (firstTurns) => firstTurns < mostFirstTurns && !Deferred.isDoneUnsafe(supervisor.stopping)
+    mayRunFirstTurn: (firstTurns) => firstTurns < mostFirstTurns && !Deferred.isDoneUnsafe(supervisor.stopping)
   })
   return {
     ...dispatcher,

@@ -36,7 +36,8 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   /** The database that it is built on: a queue built on the same one has its messages beside the tasks. */
   readonly database: object
   /**
-   * Why workers of this process that use this driver claim nothing, for health checks: a new set, which workers keep.
+   * For health checks: each worker of this process that uses this driver adds a function, which says why it claims
+   * nothing. A set of its own for each driver.
    */
   readonly problems: Set<() => string | undefined>
 

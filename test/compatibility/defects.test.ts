@@ -59,7 +59,7 @@ describe("Defects of Duroxide:", () => {
           const reason = new ProviderError.Unavailable({ sqlState: "57P03", problem: "it is starting up" })
           return Effect.fail(new ProviderError.ProviderError({ operation, reason }))
         }))
-      const { client } = yield* LocalProcess.start(runtime).pipe(
+      const { client } = yield* LocalProcess.start(runtime, { runtime: { optimisticTurns: false } }).pipe(
         Effect.provideService(ProviderDriver.ProviderDriver, away)
       )
       const running = yield* Effect.forkChild(client.execute(Steps, { instanceId: "i", payload: 1 }))

@@ -257,6 +257,19 @@ describe("First turns", () => {
       assert.deepStrictEqual(runs, [1])
     }).pipe(inMemory))
 
+  it.effect("from the first start of a process on: it knows the time of the store before it serves", () =>
+    Effect.gen(function*() {
+      const counted = counting(yield* ProviderDriver.ProviderDriver)
+      const { client } = yield* LocalProcess.start(serve()).pipe(
+        Effect.provideService(ProviderDriver.ProviderDriver, counted.driver)
+      )
+      yield* settle
+      counted.since()
+      assert.strictEqual(yield* client.execute(Chain, { instanceId: "first", payload: 0 }), 0)
+      const { ackOrchestrationItems, startOrchestrations } = counted.since()
+      assert.deepStrictEqual([startOrchestrations, ackOrchestrationItems], [1, undefined])
+    }).pipe(inMemory))
+
   it.effect("while claimed turns have all slots, too: else starts would go through the queue as long as load lasts", () =>
     Effect.gen(function*() {
       let isSlow = false

@@ -41,8 +41,8 @@ export const instance = Effect.fnUntraced(function*(
     const hasEnded = state !== null && state.status !== "Running" && state.status !== "ContinuedAsNew"
     const pauseMs = state === null || hasEnded ? slowMs : fastMs
     quietMs += pauseMs
-    // A wait for more than is there ends with the next status, the end, or the pause. A replica that lags does not know
-    // yet what the wait has found, so two looks never follow each other at once.
+    // Asks for a later version than there is, so it ends with the next status, the end, or the pause. A replica that
+    // lags does not know yet what the wait has found, so two looks never follow each other at once.
     yield* Effect.sleep(shortestMs)
     yield* hasEnded ? Effect.sleep(pauseMs) : Effect.raceFirst(
       Effect.sleep(pauseMs - shortestMs),

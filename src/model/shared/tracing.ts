@@ -45,7 +45,7 @@ export const spanOf = (traceparent: string | undefined): Tracer.ExternalSpan | u
   return lastRead.span
 }
 
-/** Activities of one turn begin one after another, and continue the same span. */
+/** The last one that was read: activities of one turn begin one after another, and continue the same span. */
 let lastRead: { readonly traceparent: string; readonly span: Tracer.ExternalSpan | undefined } = {
   traceparent: "",
   span: undefined

@@ -37,7 +37,7 @@ export interface Operation<Input, Answer> {
   readonly countsRepeats?: boolean
   /** Length of the locks that a claim or a renewal asks for. */
   lockTimeoutMs?(input: Input): number
-  /** Before each send of a write: what is handed over may end the process as soon as its answer arrives. */
+  /** Called before each send of a write: an activity that its answer hands over may end the process. */
   sends?(input: Input, locks: Locks): void
   answered?(input: Input, answer: Answer, locks: Locks): void
   /** The connection was lost: the locks that it may have taken stay with this process. */

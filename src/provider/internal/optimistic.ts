@@ -37,7 +37,15 @@ export interface BegunTurn extends FirstTurn {
   readonly clockMs: () => number
 }
 
-export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"], clock: Clock.Clock): FirstTurns => {
+/**
+ * `askClock` makes `storeNowMs` known before a runtime serves: else its first starts, a thousand perhaps, would have no
+ * first turn, and wait for claims while later ones overtake them.
+ */
+export const makeFirstTurns = (
+  storeNowMs: StoreClock["nowMs"],
+  clock: Clock.Clock,
+  askClock: Effect.Effect<void>
+): FirstTurns => {
   const runtimes = new Set<{ readonly begin: Parameters<Service["onStart"]>[0] }>()
   return {
     begin: (start, pinnedVersion) => {
@@ -51,13 +59,16 @@ export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"], clock: Clock.Clo
       return undefined
     },
     onStart: (begin) =>
-      Effect.acquireRelease(
-        Effect.sync(() => {
-          const runtime = { begin }
-          runtimes.add(runtime)
-          return runtime
-        }),
-        (runtime) => Effect.sync(() => runtimes.delete(runtime))
+      Effect.andThen(
+        askClock,
+        Effect.acquireRelease(
+          Effect.sync(() => {
+            const runtime = { begin }
+            runtimes.add(runtime)
+            return runtime
+          }),
+          (runtime) => Effect.sync(() => runtimes.delete(runtime))
+        )
       ).pipe(Effect.asVoid)
   }
 }

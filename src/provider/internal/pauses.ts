@@ -40,7 +40,7 @@ export const make = Effect.fnUntraced(function*(
   let nextMs = Number.POSITIVE_INFINITY
 
   const answered = (pauses: ReadonlyArray<Pause>, isAnswer: boolean) => {
-    // Without looks of the process, because all it serves is paused, these stand for them.
+    // If all is paused that the process serves, its claims do not look, so this loop looks as often in their place.
     const connectedMs = pauses.length > 0 ? fallbackPollMs : fallbackPollMs * beyondLooks
     const betweenMs = hints.isConnected() ? connectedMs : Math.max(unconnectedMs, aggressivePollMs)
     nextMs = monotonicMs(clock) + betweenMs

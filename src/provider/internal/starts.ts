@@ -155,7 +155,7 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
       return "Started"
     }).pipe(
       Effect.onExit(() => Effect.sync(() => settled(stored))),
-      // A turn under way would keep the wake-up back.
+      // After `settled`: as long as the turn is open, the wake-up is held back.
       Effect.tap((answer) =>
         Effect.sync(() => answer === "Started" && Option.isNone(stored) && wakeStarted(wakeups, start))
       )

@@ -74,7 +74,7 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly slotTaken: (lockToken: string) => void
   /** A claimed activity has ended: another one may have its slot. */
   readonly slotFreed: (lockToken: string) => void
-  /** A suspect of this process has proved itself that much later: then it may claim further ones. */
+  /** After `delayMs` a suspect of this process no longer counts, so that it may claim further ones. */
   readonly roomLater: (queue: Queue, delayMs: number) => void
   /** This process holds sessions, for that long from now. */
   readonly sessionsHeld: (forMs: number) => void

@@ -43,7 +43,7 @@ export interface Schedule {
   readonly code: string | undefined
 }
 
-/** A change of the definition is another code: its payload is for what that starts. */
+/** The code of a schedule. A changed definition has another one, because a payload fits what its definition starts. */
 export const codeOf = (name: string, definition: Definition): string =>
   `${name}/${createHash("sha256").update(JSON.stringify(definition)).digest("hex").slice(0, 16)}`
 
