@@ -455,7 +455,7 @@ describe("every connection logs in with them:", () => {
         yield* database.query("one", Prisma.sql`SELECT 1 AS one`)
         yield* Effect.promise(() => role.setPassword("another"))
         const error = yield* Effect.flip(Migrator.migrate({ url: role.at(test.url, "hunter2") }))
-        return inspect([database, credentials, error, spans.spans], { depth: 6 })
+        return inspect([{ ...database }, credentials, error, spans.spans], { depth: 6 })
       }).pipe(
         Effect.provide(
           Database.layer({ url: role.at(test.url, "hunter2") }).pipe(
