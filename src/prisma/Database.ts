@@ -438,7 +438,7 @@ const connected = Effect.fnUntraced(function*(
   return { adapter, client }
 })
 
-/** It opens no connection, and loads what it needs with its first statement. */
+/** Makes a client, which loads what it needs, and connects, with its first statement. */
 const makeClient = (adapter: Sending.TextAdapter) =>
   // Other formats read source files to decorate the message of every failed statement.
   new PrismaClient({ adapter, errorFormat: "minimal" })

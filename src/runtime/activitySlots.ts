@@ -99,12 +99,12 @@ export class ActivitySlots<Delivery> {
     return this.unsettledBytes >= mostUnsettledBytes
   }
 
-  /** It got a slot, but its handler does not begin, so it does not count for how long handlers run. */
+  /** Frees the slot of an activity whose handler does not begin: it does not count for how long handlers run. */
   notBegun(delivery: Delivery): void {
     this.running.delete(delivery)
   }
 
-  /** Its handler begins only now: it had to wait for its lock. */
+  /** Counts the time of a handler from now: it had to wait for its lock. */
   begunLate(delivery: Delivery): void {
     this.running.delete(delivery)
     this.running.set(delivery, this.nowMs())
