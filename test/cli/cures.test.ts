@@ -17,6 +17,9 @@ const Charge = Activity.make("Charge", { success: Schema.String, error: Schema.S
 const Reserve = Activity.make("Reserve")
 const Book = Orchestration.make("Book", { success: Schema.String, error: Schema.String })
 
+/** Where no process runs, a sleep of an instance ends at once. */
+const endSleep = "UPDATE orchestrator_queue SET visible_at = now() WHERE instance_id = $1"
+
 const bank = { declines: true, keys: new Array<string>() }
 
 const application = (
@@ -104,9 +107,9 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         const { waitsFor } = JSON.parse(stdout) as { waitsFor: ReadonlyArray<{ since: string }> }
         return waitsFor.map(({ since }) => Date.parse(since))
       })
-      yield* waitUntil(Effect.map(since, ({ length }) => length > 0)).pipe(
-        Effect.provide(application(url, "one", Charge.execute))
-      )
+      yield* waitUntil(
+        Effect.map(sql("SELECT FROM worker_queue WHERE instance_id = 'trip-0'"), ({ length }) => length > 0)
+      ).pipe(Effect.provide(application(url, "one", Charge.execute)))
       const [of, ...others] = yield* since
       assert.isEmpty(others)
       assert.isAbove(of!, Date.now() - 600_000)
@@ -120,14 +123,15 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
     "a blocked instance is listed and shown with its cure, and continues from an earlier event",
     () =>
       Effect.gen(function*() {
-        const { url } = yield* PgServer.PgServer
+        const { sql, url } = yield* PgServer.PgServer
         const on = (args: string) => Cli.run(`${args} --url ${url}`)
         bank.declines = false
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           yield* client.start(Book, { instanceId: "trip-2" })
           yield* waitUntil(Effect.map(on("show trip-2"), ({ stdout }) => stdout.includes("timer")))
-        }).pipe(Effect.provide(application(url, "one", () => Effect.as(Effect.sleep("3 seconds"), "slept"))))
+        }).pipe(Effect.provide(application(url, "one", () => Effect.as(Effect.sleep("1 day"), "slept"))))
+        yield* sql(endSleep, ["trip-2"])
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           yield* waitUntil(Effect.map(on("list --status blocked"), ({ stdout }) => stdout.includes("trip-2")))
@@ -257,7 +261,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
     "a dry run of a retry says what would happen twice, and that the build that runs could not continue others",
     () =>
       Effect.gen(function*() {
-        const { url } = yield* PgServer.PgServer
+        const { sql, url } = yield* PgServer.PgServer
         const on = (args: string) => Cli.run(`${args} --url ${url}`)
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
@@ -271,9 +275,10 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           assert.deepStrictEqual(JSON.parse((yield* on("retry deploy-1 --dry-run --json")).stdout).warnings, [])
         }).pipe(
           Effect.provide(
-            application(url, "1.0", () => Effect.andThen(Charge.execute(), Effect.as(Effect.sleep(3000), "")))
+            application(url, "1.0", () => Effect.andThen(Charge.execute(), Effect.as(Effect.sleep("1 day"), "")))
           )
         )
+        yield* sql(endSleep, ["deploy-0"])
         const warning = "1 instance of Book 1.0.0 is blocked: build 2.0, which runs now, could not continue it."
         const alike = (whom: string) =>
           `${warning} ${whom} the same event 2 where it stopped, and may block as well. Ask the developers first.`

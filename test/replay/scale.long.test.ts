@@ -19,23 +19,23 @@ const cpu = (run: () => void): number => {
 /** The minimum of several measurements, as other load on the machine only adds time. */
 const least = (times: number, measure: () => number) => Math.min(...Array.from({ length: times }, measure))
 
-/** How much longer a turn of 10,000 takes than one of 2,500. Measured again if it seems too much. */
+/** How much longer a turn of 20,000 takes than one of 2,500. Measured again if it seems too much. */
 const growth = (what: string, prepare: (n: number) => turns.Input) => {
   const times = measured(what, prepare)
   return times < linear ? times : Math.min(times, measured(what, prepare), measured(what, prepare))
 }
 
 const measured = (what: string, prepare: (n: number) => turns.Input) => {
-  const [few, many] = [2_500, 10_000].map((n) => {
+  const [few, many] = [2_500, 20_000].map((n) => {
     const input = prepare(n)
     return least(4, () => cpu(() => turns.run(input)))
   }) as [number, number]
-  console.log(`${what}: 2,500 in ${(few / 1000).toFixed(1)} ms, 10,000 in ${(many / 1000).toFixed(1)} ms of CPU`)
+  console.log(`${what}: 2,500 in ${(few / 1000).toFixed(1)} ms, 20,000 in ${(many / 1000).toFixed(1)} ms of CPU`)
   return many / few
 }
 
-/** Four times the work takes four times the time, and something for memory; sixteen times would be quadratic. */
-const linear = 10
+/** Eight times the work takes eight times the time, and something for memory; 64 times would be quadratic. */
+const linear = 32
 
 const numbers = (n: number) => Array.from({ length: n }, (_, index) => index)
 
