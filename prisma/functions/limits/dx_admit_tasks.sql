@@ -1,5 +1,5 @@
 -- Begins attempts at tasks of a limit, as far as it has slots and tokens: up to p_most, whichever of them are next. A
--- part of dx_take_tasks and dx_claim_tasks, for wake-ups of tasks of this name: each stands for any of these tasks, so
+-- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks, so
 -- the order of the queue does not matter, and wake-ups that find no slot can be dropped.
 --
 -- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its attempt

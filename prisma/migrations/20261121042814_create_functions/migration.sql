@@ -4508,6 +4508,53 @@ BEGIN
 END
 $$;
 
+-- Says what tasks do that a claim could not lock: another transaction has locked them, or they wait for a slot. A part of
+-- dx_claim_tasks, whose outcomes these are.
+--
+-- A task that waits while another transaction has locked it is Locked: if that is neither a claim nor an end, nothing else
+-- wakes the task.
+--
+-- Bound: the wake-ups given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_judge_unlocked_tasks(
+  p_ids uuid[],                    -- of the task that each wake-up names
+  p_names text[],                  -- of the tasks that the caller serves
+  p_limited text[],                -- of the tasks with a limit
+  p_now_ms bigint,
+  INOUT p_outcomes text[],         -- of each wake-up; only those that are Missing are judged
+  INOUT p_stands_for text[]        -- the name of whose tasks it may begin one
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, t.* FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
+    CROSS JOIN LATERAL (
+      SELECT
+        x.name, x.status, x.run_at > v_now AS is_early, NOT x.has_slot AND x.lost < 2 AS is_limited,
+        x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= p_now_ms) AS is_waiting
+      FROM queue_tasks AS x WHERE x.id = item.id
+      OFFSET 0
+    ) AS t
+    WHERE p_outcomes[item.position] = 'Missing'
+  LOOP
+    p_outcomes[v_row.position] := CASE
+      WHEN v_row.is_limited AND v_row.is_early THEN 'NotDue'
+      WHEN v_row.is_limited THEN 'Limited'
+      WHEN v_row.is_waiting THEN 'Locked'
+      ELSE 'Busy'
+    END;
+    IF p_outcomes[v_row.position] IN ('Limited', 'Busy') AND v_row.name = ANY (p_names)
+      AND (v_row.is_limited OR v_row.name = ANY (p_limited))
+    THEN
+      p_stands_for[v_row.position] := v_row.name;
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction,
 -- and to the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
@@ -4735,6 +4782,73 @@ BEGIN
 END
 $$;
 
+-- Begins tasks with a limit for wake-ups of their name, and suspects for wake-ups of their own. A part of dx_claim_tasks,
+-- which has the locks of their limits; says of each wake-up which task it began.
+--
+-- Bound, locks: those of dx_admit_tasks, once per name and once per suspect.
+CREATE OR REPLACE FUNCTION dx_admit_wakeups(
+  p_ids uuid[],                    -- of the task that each wake-up names
+  p_stands_for text[],             -- the name of whose tasks it may begin one; null: none
+  p_suspects bigint[],             -- positions of wake-ups whose task is a suspect and waits for a slot
+  p_names text[], p_lease_ms bigint[], p_worker_id text, p_claim_id integer, -- as in dx_claim_tasks
+  p_known uuid[],                  -- tasks that the claim has begun already
+  p_now_ms bigint,
+  INOUT p_outcomes text[],         -- of each wake-up, as in dx_claim_tasks
+  INOUT p_answers uuid[]           -- the task of each outcome
+) LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_row record;
+  v_admitted record;
+  v_position bigint;
+BEGIN
+  FOR v_row IN
+    SELECT wakeup.name, array_agg(wakeup.position) AS positions
+    FROM unnest(p_stands_for) WITH ORDINALITY AS wakeup (name, position)
+    WHERE wakeup.name IS NOT NULL
+    GROUP BY wakeup.name
+    ORDER BY wakeup.name COLLATE "C"
+  LOOP
+    SELECT admitted.* INTO v_admitted
+    FROM dx_admit_tasks(
+      v_row.name, cardinality(v_row.positions), p_lease_ms[array_position(p_names, v_row.name)], p_worker_id,
+      p_claim_id, p_known, NULL, p_now_ms
+    ) AS admitted;
+    FOR v_position IN
+      SELECT item.position FROM unnest(v_row.positions) AS item (position)
+      -- Each its own task, if that has begun.
+      ORDER BY p_ids[item.position] = ANY (v_admitted.out_ids) DESC, item.position
+    LOOP
+      IF p_ids[v_position] = ANY (v_admitted.out_ids) THEN
+        p_answers[v_position] := p_ids[v_position];
+      ELSE
+        p_answers[v_position] := v_admitted.out_ids[1];
+      END IF;
+      IF p_answers[v_position] IS NOT NULL THEN
+        p_outcomes[v_position] := 'Claimed';
+        v_admitted.out_ids := array_remove(v_admitted.out_ids, p_answers[v_position]);
+      ELSE
+        p_answers[v_position] := p_ids[v_position];
+        IF NOT v_admitted.out_may_drop THEN
+          p_outcomes[v_position] := 'Locked';
+        END IF;
+      END IF;
+    END LOOP;
+  END LOOP;
+  FOREACH v_position IN ARRAY p_suspects LOOP
+    SELECT admitted.* INTO v_admitted FROM queue_tasks AS t
+    CROSS JOIN LATERAL dx_admit_tasks(
+      t.name, 1, p_lease_ms[array_position(p_names, t.name)], p_worker_id, p_claim_id, '{}', t.id, p_now_ms
+    ) AS admitted
+    WHERE t.id = p_ids[v_position];
+    IF v_admitted.out_ids <> '{}' THEN
+      p_outcomes[v_position] := 'Claimed';
+    END IF;
+  END LOOP;
+END
+$$;
+
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
@@ -4803,8 +4917,6 @@ DECLARE
   v_answers uuid[] := p_ids;
   v_waiting_suspects bigint[] := '{}'; -- their positions
   v_freed text[] := '{}';
-  v_admitted record;
-  v_position bigint;
 BEGIN
   FOR v_row IN
     SELECT item.position, item.id, task.*
@@ -4898,32 +5010,9 @@ BEGIN
     END IF;
   END LOOP;
 
-  -- Another transaction has locked it, or it waits for a slot. If the other one is neither a claim nor an end, nothing
-  -- else wakes the task.
   IF 'Missing' = ANY (v_outcomes) THEN
-    FOR v_row IN
-      SELECT item.position, t.* FROM unnest(p_ids) WITH ORDINALITY AS item (id, position)
-      CROSS JOIN LATERAL (
-        SELECT
-          x.name, x.status, x.run_at > v_now AS is_early, NOT x.has_slot AND x.lost < 2 AS is_limited,
-          x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-        FROM queue_tasks AS x WHERE x.id = item.id
-        OFFSET 0
-      ) AS t
-      WHERE v_outcomes[item.position] = 'Missing'
-    LOOP
-      v_outcomes[v_row.position] := CASE
-        WHEN v_row.is_limited AND v_row.is_early THEN 'NotDue'
-        WHEN v_row.is_limited THEN 'Limited'
-        WHEN v_row.is_waiting THEN 'Locked'
-        ELSE 'Busy'
-      END;
-      IF v_outcomes[v_row.position] IN ('Limited', 'Busy') AND v_row.name = ANY (p_names)
-        AND (v_row.is_limited OR v_row.name = ANY (v_limited))
-      THEN
-        v_stands_for[v_row.position] := v_row.name;
-      END IF;
-    END LOOP;
+    SELECT unlocked.p_outcomes, unlocked.p_stands_for INTO v_outcomes, v_stands_for
+    FROM dx_judge_unlocked_tasks(p_ids, p_names, v_limited, v_now_ms, v_outcomes, v_stands_for) AS unlocked;
   END IF;
 
   v_freed := v_freed || array_remove(v_stands_for, NULL);
@@ -4951,49 +5040,13 @@ BEGIN
     WHERE t.id = ANY (v_again);
   END IF;
 
-  FOR v_row IN
-    SELECT wakeup.name, array_agg(wakeup.position) AS positions
-    FROM unnest(v_stands_for) WITH ORDINALITY AS wakeup (name, position)
-    WHERE wakeup.name IS NOT NULL
-    GROUP BY wakeup.name
-    ORDER BY wakeup.name COLLATE "C"
-  LOOP
-    SELECT admitted.* INTO v_admitted
-    FROM dx_admit_tasks(
-      v_row.name, cardinality(v_row.positions), p_lease_ms[array_position(p_names, v_row.name)], p_worker_id,
-      p_claim_id, v_claimed || v_again, NULL, v_now_ms
+  IF v_freed <> '{}' THEN
+    SELECT admitted.p_outcomes, admitted.p_answers INTO v_outcomes, v_answers
+    FROM dx_admit_wakeups(
+      p_ids, v_stands_for, v_waiting_suspects, p_names, p_lease_ms, p_worker_id, p_claim_id, v_claimed || v_again,
+      v_now_ms, v_outcomes, v_answers
     ) AS admitted;
-    FOR v_position IN
-      SELECT item.position FROM unnest(v_row.positions) AS item (position)
-      -- Each its own task, if that has begun.
-      ORDER BY p_ids[item.position] = ANY (v_admitted.out_ids) DESC, item.position
-    LOOP
-      IF p_ids[v_position] = ANY (v_admitted.out_ids) THEN
-        v_answers[v_position] := p_ids[v_position];
-      ELSE
-        v_answers[v_position] := v_admitted.out_ids[1];
-      END IF;
-      IF v_answers[v_position] IS NOT NULL THEN
-        v_outcomes[v_position] := 'Claimed';
-        v_admitted.out_ids := array_remove(v_admitted.out_ids, v_answers[v_position]);
-      ELSE
-        v_answers[v_position] := p_ids[v_position];
-        IF NOT v_admitted.out_may_drop THEN
-          v_outcomes[v_position] := 'Locked';
-        END IF;
-      END IF;
-    END LOOP;
-  END LOOP;
-  FOREACH v_position IN ARRAY v_waiting_suspects LOOP
-    SELECT admitted.* INTO v_admitted FROM queue_tasks AS t
-    CROSS JOIN LATERAL dx_admit_tasks(
-      t.name, 1, p_lease_ms[array_position(p_names, t.name)], p_worker_id, p_claim_id, '{}', t.id, v_now_ms
-    ) AS admitted
-    WHERE t.id = p_ids[v_position];
-    IF v_admitted.out_ids <> '{}' THEN
-      v_outcomes[v_position] := 'Claimed';
-    END IF;
-  END LOOP;
+  END IF;
 
   RETURN QUERY
   SELECT
@@ -5012,7 +5065,7 @@ END
 $$;
 
 -- Begins attempts at tasks of a limit, as far as it has slots and tokens: up to p_most, whichever of them are next. A
--- part of dx_take_tasks and dx_claim_tasks, for wake-ups of tasks of this name: each stands for any of these tasks, so
+-- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks, so
 -- the order of the queue does not matter, and wake-ups that find no slot can be dropped.
 --
 -- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its attempt
