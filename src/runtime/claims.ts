@@ -9,8 +9,8 @@ import * as Effect from "effect/Effect"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as refusalsOf from "../provider/shared/refusals.ts"
-import { pauseAfter } from "../provider/shared/unstored.ts"
-import { Pauses } from "./policies.ts"
+import { delayAfter } from "../provider/shared/unstored.ts"
+import { Backoff } from "./policies.ts"
 
 /** When the store last answered a claim. */
 export interface Looks {
@@ -35,7 +35,7 @@ export const looks = (clock: Clock.Clock): Looks => {
  * the process has the role of another kind. Shorter refusals happen while rights are granted anew.
  */
 export const repeated = (name: string, clock: Clock.Clock) => {
-  const defects = new Pauses()
+  const defects = new Backoff()
   const refusals = refusalsOf.make(clock, "a runtime")
   // All that find no work share one pause, so that they claim again together.
   let shared: Deferred.Deferred<void> | undefined
@@ -70,7 +70,7 @@ export const repeated = (name: string, clock: Clock.Clock) => {
               ? Effect.logError(`${name}: claim broke, it is repeated`, cause)
               : Effect.logDebug(`${name}: claim failed, it is repeated`, cause)
             return log.pipe(
-              Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestClaimPause))),
+              Effect.andThen(Effect.sleep(Duration.min(delayAfter(failures), longestClaimDelay))),
               Effect.andThen(next(failures + 1))
             )
           }
@@ -85,4 +85,4 @@ export const repeated = (name: string, clock: Clock.Clock) => {
 /** A claim without work is not repeated sooner. */
 const shortestPollMs = 100
 
-const longestClaimPause = Duration.seconds(3)
+const longestClaimDelay = Duration.seconds(3)

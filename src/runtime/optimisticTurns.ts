@@ -24,7 +24,7 @@ import { LockLost, ProviderError } from "../provider/ProviderError.ts"
 import * as turns from "../replay/turn.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
-import type { Pauses, UnstoredTurns } from "./policies.ts"
+import type { Backoff, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { component, executionOf, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
@@ -66,14 +66,14 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly settings: Settings
   readonly warm: WarmInstances
   readonly runner: TurnRunner
-  readonly pauses: Pauses
+  readonly backoff: Backoff
   readonly unstored: UnstoredTurns
   /** Whether an operator has paused this version of an orchestration. */
   readonly isPaused: (name: string, version: string) => boolean
   /** Whether another first turn may begin, while so many wait for the store. */
   readonly mayRunFirstTurn: (firstTurns: number) => boolean
 }): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
-  const { isPaused, mayRunFirstTurn, pauses, provider, registry, runner, settings, unstored, warm } = options
+  const { backoff, isPaused, mayRunFirstTurn, provider, registry, runner, settings, unstored, warm } = options
   const clock = yield* Clock.Clock
   const context = yield* Effect.context<never>()
   const runFork = Effect.runForkWith(context)
@@ -245,7 +245,7 @@ export const make = Effect.fnUntraced(function*(options: {
               return Effect.andThen(count("next", "queued"), reportWarm(warm))
             }
             settle(outcomes, "Done")
-            pauses.forget(instanceId)
+            backoff.forget(instanceId)
             return Effect.andThen(
               count("next", "advanced"),
               stored(instanceId, program.started.name, program.started, ran, turnSpan)

@@ -28,8 +28,8 @@ import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
 import * as optimistic from "./optimisticTurns.ts"
-import type { Pauses as Paused } from "./pauses.ts"
-import { Pauses, UnstoredTurns } from "./policies.ts"
+import type { Pauses } from "./pauses.ts"
+import { Backoff, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { component, countTurn, executionOf, report, reportWarm } from "./reports.ts"
 import type { Complete } from "./settings.ts"
@@ -58,7 +58,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly registry: Registry
   readonly settings: Complete
   /** What may be claimed. */
-  readonly paused: Paused
+  readonly paused: Pauses
   readonly eventLoop: EventLoop
   readonly supervisor: Supervisor
 }): Effect.fn.Return<OrchestrationDispatcher, never, Scope.Scope> {
@@ -67,7 +67,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const warm = new WarmInstances(settings)
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
-  const pauses = new Pauses()
+  const backoff = new Backoff()
   const unstored = new UnstoredTurns()
   const reportBlock = blockReports.make({
     clock: yield* Clock.Clock,
@@ -84,7 +84,7 @@ export const make = Effect.fnUntraced(function*(options: {
     settings,
     warm,
     runner,
-    pauses,
+    backoff,
     unstored,
     reportBlock
   }
@@ -126,20 +126,20 @@ const blocks = seriesOf(Metrics.orchestrationBlocks)
 interface Parts {
   readonly provider: Provider["Service"]
   readonly registry: Registry
-  readonly isPaused: Paused["isOrchestrationPaused"]
+  readonly isPaused: Pauses["isOrchestrationPaused"]
   readonly settings: Complete
   readonly warm: WarmInstances
   readonly runner: TurnRunner
-  readonly pauses: Pauses
+  readonly backoff: Backoff
   readonly unstored: UnstoredTurns
   readonly reportBlock: ReportBlock
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
 const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
-  const { pauses, provider, runner, settings, unstored } = parts
+  const { backoff, provider, runner, settings, unstored } = parts
   const { item: { executionId, instanceId }, lockToken } = claimed
-  const settlement = settlements.make({ provider, pauses, unstored, instanceId, lockToken, build: settings.build })
+  const settlement = settlements.make({ provider, backoff, unstored, instanceId, lockToken, build: settings.build })
   const renewed = renewal.untilLost(
     settings.orchestrationLockTimeout,
     provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout }),

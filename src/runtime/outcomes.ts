@@ -12,13 +12,13 @@ import { seriesOf } from "../model/shared/labelled.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { isOfTheCall } from "../provider/shared/isOfTheCall.ts"
-import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
+import { problem, storeDelayAfter } from "../provider/shared/unstored.ts"
 import * as blockReports from "./blockReports.ts"
 import * as decide from "./decide.ts"
 import type { Completion } from "./decide.ts"
 import type { Held, HeldActivities } from "./heldActivities.ts"
 import type { StoreOutcome } from "./optimisticTurns.ts"
-import { Pauses } from "./policies.ts"
+import { Backoff } from "./policies.ts"
 
 export const component = "Worker dispatcher"
 
@@ -45,7 +45,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
   /** How an outcome is stored at the first try. Without it, alone. */
   readonly storeOutcome: StoreOutcome | undefined
 }): Outcomes => {
-  const pauses = new Pauses()
+  const backoff = new Backoff()
   const reportBlock = blockReports.make({
     clock,
     log: (cure) => Effect.logError(`${component}: activity is blocked: ${cure}`),
@@ -82,7 +82,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
           : Effect.logDebug(`${component}: outcome not stored yet`)).pipe(
             problem(error),
             Effect.andThen(
-              Effect.raceFirst(Effect.sleep(storePauseAfter(failures)), lost(held))
+              Effect.raceFirst(Effect.sleep(storeDelayAfter(failures)), lost(held))
             ),
             Effect.andThen(Effect.suspend(() => store(held, completion, failures + 1)))
           )
@@ -95,7 +95,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
         lockToken: held.lockToken,
         delay: pause === "none"
           ? Option.none()
-          : Option.some(pause === "growing" ? pauses.next(held.key).pause : pause),
+          : Option.some(pause === "growing" ? backoff.next(held.key).delay : pause),
         ignoreAttempt: !counts,
         block: block && { ...block, build }
       })
@@ -120,7 +120,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
           ? Effect.fail(error)
           : Effect.logDebug(`${component}: end of a transaction not known yet`).pipe(
             problem(error),
-            Effect.andThen(Effect.sleep(storePauseAfter(failures))),
+            Effect.andThen(Effect.sleep(storeDelayAfter(failures))),
             Effect.andThen(Effect.suspend(() => isHeld(held, failures + 1)))
           )
     })

@@ -1,29 +1,29 @@
 /**
- * What a runtime remembers of work that failed: how long to pause it, and which turns the store has not taken.
+ * What a runtime remembers of work that failed: how long to wait before the next try, and turns the store has not taken.
  */
 import type * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"
 import { monotonicMs } from "../model/shared/monotonic.ts"
-import { pauseAfter } from "../provider/shared/unstored.ts"
+import { delayAfter } from "../provider/shared/unstored.ts"
 
 /**
- * Pauses left out for an instance whose turn another transaction holds. Such a turn keeps a slot for half a second, and
- * its instance is the first to be claimed after its pause: shorter pauses would leave no slot for other instances.
+ * Delays left out for an instance whose turn another transaction holds. Such a turn keeps a slot for half a second, and
+ * its instance is the first to be claimed after its delay: shorter ones would leave no slot for other instances.
  */
 export const skippedWhenHeld = 3
 
-/** Growing pauses, counted separately for each key. */
-export class Pauses {
+/** Growing delays, counted separately for each key. */
+export class Backoff {
   // In order of the last failure.
   private readonly failures = new Map<string, number>()
 
-  /** Counts a failure, and returns how long to wait after it. `skips` leaves out that many of the shortest pauses. */
-  next(key: string, skips = 0): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
+  /** Counts a failure, and returns how long to wait after it. `skips` leaves out that many of the shortest delays. */
+  next(key: string, skips = 0): { readonly delay: Duration.Duration; readonly isFirst: boolean } {
     const failures = this.failures.get(key) ?? 0
     this.failures.delete(key)
     this.failures.set(key, failures + 1)
     if (this.failures.size > maxRemembered) this.failures.delete(this.failures.keys().next().value!)
-    return { pause: pauseAfter(failures + skips), isFirst: failures === 0 }
+    return { delay: delayAfter(failures + skips), isFirst: failures === 0 }
   }
 
   forget(key: string): void {

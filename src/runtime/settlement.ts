@@ -8,10 +8,10 @@ import * as Metrics from "../model/Metrics.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import { problem, storePauseAfter } from "../provider/shared/unstored.ts"
+import { problem, storeDelayAfter } from "../provider/shared/unstored.ts"
 import type { Abandon, InstanceAbandoned } from "./decide.ts"
 import { skippedWhenHeld } from "./policies.ts"
-import type { Pauses, UnstoredTurns } from "./policies.ts"
+import type { Backoff, UnstoredTurns } from "./policies.ts"
 import { component } from "./reports.ts"
 
 export interface Settlement {
@@ -24,17 +24,17 @@ export interface Settlement {
   readonly release: Effect.Effect<void>
 }
 
-export const make = ({ build, instanceId, lockToken, pauses, provider, unstored }: {
+export const make = ({ backoff, build, instanceId, lockToken, provider, unstored }: {
   /** Names the code of this process in the reports of blocks. */
   readonly build: string
   readonly provider: Provider["Service"]
-  /** Pauses of all instances. */
-  readonly pauses: Pauses
+  /** Covers all instances. */
+  readonly backoff: Backoff
   readonly unstored: UnstoredTurns
   readonly instanceId: string
   readonly lockToken: string
 }): Settlement => {
-  const forget = Effect.sync(() => pauses.forget(instanceId))
+  const forget = Effect.sync(() => backoff.forget(instanceId))
 
   const abandon = (
     options: Omit<Parameters<Provider["Service"]["abandonOrchestrationItem"]>[0], "lockToken">,
@@ -46,7 +46,7 @@ export const make = ({ build, instanceId, lockToken, pauses, provider, unstored 
           ? Effect.logDebug(`${component}: instance not abandoned, its lock is lost`)
           : Effect.logDebug(`${component}: instance not abandoned yet`).pipe(
             problem(error),
-            Effect.andThen(Effect.sleep(storePauseAfter(failures))),
+            Effect.andThen(Effect.sleep(storeDelayAfter(failures))),
             Effect.andThen(Effect.suspend(() => abandon(options, failures + 1)))
           )
       )
@@ -75,9 +75,9 @@ export const make = ({ build, instanceId, lockToken, pauses, provider, unstored 
       ),
     abandon: ({ because, beginsFirst, block, counts, pause, problem }, cause) =>
       Effect.suspend(() => {
-        const { isFirst, pause: delay } = pause === "growing"
-          ? pauses.next(instanceId, cause?.reason._tag === "Contention" ? skippedWhenHeld : 0)
-          : { isFirst: false, pause: pause === "none" ? undefined : pause }
+        const { delay, isFirst } = pause === "growing"
+          ? backoff.next(instanceId, cause?.reason._tag === "Contention" ? skippedWhenHeld : 0)
+          : { isFirst: false, delay: pause === "none" ? undefined : pause }
         const log = lines[because](isFirst)
         return Effect.andThen(
           problem === undefined ? log : Effect.annotateLogs(log, { error: problem }),

@@ -31,9 +31,9 @@ describe("docs/postgresql.md, Failover:", () => {
           constant("src/prisma/internal/listening.ts", "echoTimeoutMs") / 1000
         } seconds`,
         `claims are tried again after pauses of up to ${
-          constant("src/runtime/claims.ts", "longestClaimPause")
+          constant("src/runtime/claims.ts", "longestClaimDelay")
         } seconds`,
-        `tried again after at most ${constant("src/provider/shared/unstored.ts", "longestStorePause")} seconds`
+        `tried again after at most ${constant("src/provider/shared/unstored.ts", "longestStoreDelay")} seconds`
       ]
     ) assert.include(page, text)
   })

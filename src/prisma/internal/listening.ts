@@ -75,17 +75,17 @@ export const log = (line: Effect.Effect<void>, annotations: Record<string, unkno
 
 // internal
 
-/** The pauses before the next connection, in milliseconds: each doubles the last one. */
-interface Pauses {
+/** The delays before the next connection, in milliseconds: each doubles the last one. */
+interface Backoff {
   readonly firstMs: number
   readonly longestMs: number
 }
 
 /** After a loss, or while the server is unreachable. */
-const short: Pauses = { firstMs: 100, longestMs: 30_000 }
+const short: Backoff = { firstMs: 100, longestMs: 30_000 }
 
 /** After a refusal that ends when someone changes the server or the settings. */
-const long: Pauses = { firstMs: 120_000, longestMs: 600_000 }
+const long: Backoff = { firstMs: 120_000, longestMs: 600_000 }
 
 /** A connection that lasted longer was a good one. */
 const steadyMs = 30_000

@@ -3,7 +3,7 @@
  * turns.
  *
  * The provider repeats a failed statement. Here only work is repeated: the outcome of an activity or of an attempt is
- * kept and sent again after a pause, an instance whose turn cannot be stored is paused.
+ * kept and sent again after a delay, as is an instance whose turn cannot be stored.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -32,14 +32,14 @@ export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" 
 }
 
 /** 100 milliseconds, doubled with each failure so far, at most one minute. */
-export const pauseAfter = (failures: number): Duration.Duration => Duration.millis(growingMs(100, 60_000, failures))
+export const delayAfter = (failures: number): Duration.Duration => Duration.millis(growingMs(100, 60_000, failures))
 
 /**
- * Pause between two tries to store an outcome or to abandon work: `pauseAfter`, but at most ten seconds, their longest
+ * Delay between two tries to store an outcome or to abandon work: `delayAfter`, but at most ten seconds, their longest
  * delay after an outage.
  */
-export const storePauseAfter = (failures: number): Duration.Duration =>
-  Duration.min(pauseAfter(failures), longestStorePause)
+export const storeDelayAfter = (failures: number): Duration.Duration =>
+  Duration.min(delayAfter(failures), longestStoreDelay)
 
 /** Annotates a log line with an error. Its message never contains a payload. */
 export const problem = (error: ProviderError) =>
@@ -47,4 +47,4 @@ export const problem = (error: ProviderError) =>
 
 // internal
 
-const longestStorePause = Duration.seconds(10)
+const longestStoreDelay = Duration.seconds(10)

@@ -11,7 +11,7 @@ import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/shared/inBackground.ts"
 import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { problem, storePauseAfter, verdict } from "../../provider/shared/unstored.ts"
+import { problem, storeDelayAfter, verdict } from "../../provider/shared/unstored.ts"
 import * as dueLoop from "../../waking/dueLoop.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
@@ -51,7 +51,7 @@ export const make = Effect.fnUntraced(function*({ returnClaims, topics }: {
         }),
       onFailure: (error) => {
         if (verdict(error) === "Kept") {
-          const pause = storePauseAfter(failures++)
+          const pause = storeDelayAfter(failures++)
           pausedUntilMs = monotonicMs(clock) + Duration.toMillis(pause)
           return Effect.logDebug("Task worker: claims without an answer not given back yet").pipe(problem(error))
         }

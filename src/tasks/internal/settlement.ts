@@ -15,7 +15,7 @@ import * as Metrics from "../../model/Metrics.ts"
 import { seriesOf } from "../../model/shared/labelled.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { shared } from "../../provider/shared/statement.ts"
-import { problem, storePauseAfter, verdict } from "../../provider/shared/unstored.ts"
+import { problem, storeDelayAfter, verdict } from "../../provider/shared/unstored.ts"
 import type { Topics } from "../../waking/Topics.ts"
 import { Topic } from "../../waking/Topics.ts"
 import { failedUnscheduled } from "../shared/code.ts"
@@ -77,7 +77,7 @@ export const make = Effect.fnUntraced(function*({ driver, leaseMsOf, topics }: {
     Effect.catch(settlement, (error) => {
       if (verdict(error) !== "Kept" || isClosed(error)) return Effect.fail(error)
       const pause = Duration.min(
-        storePauseAfter(failures),
+        storeDelayAfter(failures),
         Duration.millis(leaseMsOf(claimed) / 10)
       )
       return (failures === 0
