@@ -153,112 +153,113 @@ export const layer = <
 > =>
   Layer.effect(
     Runtime,
-    Effect.gen(function*() {
-      yield* checkRuntimes
-      const provider = yield* Provider
-      const services = yield* Effect.context<never>()
-      const given = yield* RuntimeConfig.RuntimeConfig
-      const registry = registries.makeUnsafe(
-        (definitions.orchestrations ?? []).map(({ name, version }) => ({
-          name,
-          version,
-          code: Context.getUnsafe(services, orchestrationKey(name, version))
-        }))
-      )
-      const handlers = registries.handlersUnsafe(
-        (definitions.activities ?? []).map(({ name }) => [
-          name,
-          Context.getUnsafe(services, activityKey(name))
-        ])
-      )
-      for (const [name, { isTransactional }] of handlers) {
-        if (isTransactional && provider.ackWorkItemWithin === undefined) {
-          return yield* Effect.die(withoutTransactions(name))
+    supervisors.starting((supervisor) =>
+      Effect.gen(function*() {
+        yield* checkRuntimes
+        const provider = yield* Provider
+        const services = yield* Effect.context<never>()
+        const given = yield* RuntimeConfig.RuntimeConfig
+        const registry = registries.makeUnsafe(
+          (definitions.orchestrations ?? []).map(({ name, version }) => ({
+            name,
+            version,
+            code: Context.getUnsafe(services, orchestrationKey(name, version))
+          }))
+        )
+        const handlers = registries.handlersUnsafe(
+          (definitions.activities ?? []).map(({ name }) => [
+            name,
+            Context.getUnsafe(services, activityKey(name))
+          ])
+        )
+        for (const [name, { isTransactional }] of handlers) {
+          if (isTransactional && provider.ackWorkItemWithin === undefined) {
+            return yield* Effect.die(withoutTransactions(name))
+          }
         }
-      }
-      const settings: Complete = {
-        ...given,
-        onMismatch: given.onMismatch ?? (yield* UnsetOnMismatch),
-        build: given.build ?? fingerprint([...registry.names, ...handlers.keys()])
-      }
-      const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
-      yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
-      /** Until the dispatchers are made, none. */
-      const slotsInUse = { ofOrchestrations: () => 0, ofActivities: () => 0 }
-      yield* provider.announceProcess(
-        {
-          build: settings.build,
+        const settings: Complete = {
+          ...given,
+          onMismatch: given.onMismatch ?? (yield* UnsetOnMismatch),
+          build: given.build ?? fingerprint([...registry.names, ...handlers.keys()])
+        }
+        const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
+        yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
+        /** Until the dispatchers are made, none. */
+        const slotsInUse = { ofOrchestrations: () => 0, ofActivities: () => 0 }
+        yield* provider.announceProcess(
+          {
+            build: settings.build,
+            orchestrations: registry.names,
+            activities: [...handlers.keys()],
+            tags: settings.tags,
+            orchestrationSlots: limitOf(settings.orchestrationConcurrency),
+            activitySlots: limitOf(settings.workerConcurrency)
+          },
+          () => ({ orchestrations: slotsInUse.ofOrchestrations(), activities: slotsInUse.ofActivities() })
+        )
+        const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
+        yield* messageSweep.run(provider, settings, supervisor)
+        yield* retention.run(yield* Retention, supervisor)
+        const paused = yield* pauses.make({ provider, registry, activities: [...handlers.keys()], tags: settings.tags })
+        let activities: workerDispatcher.WorkerDispatcher | undefined
+        const eventLoop = yield* eventLoops.watch(() => activities?.running() ?? [])
+        // A process that serves no definition of a kind claims no work of that kind.
+        const turns = registry.names.length === 0
+          ? undefined
+          : yield* orchestrationDispatcher.make({ provider, registry, settings, paused, eventLoop, supervisor })
+        if (handlers.size > 0 && settings.tags._tag !== "None") {
+          const outcomes = outcomesOf.make({
+            provider,
+            heldActivities,
+            build: settings.build,
+            clock: yield* Clock.Clock,
+            storeOutcome: turns?.optimisticTurns.store
+          })
+          activities = yield* workerDispatcher.make({
+            provider,
+            handlers,
+            heldActivities,
+            outcomes,
+            settings,
+            paused,
+            supervisor
+          })
+          turns?.optimisticTurns.handOverTo(activities.handOverSlots)
+          slotsInUse.ofActivities = activities.slotsInUse
+        }
+        if (turns !== undefined) slotsInUse.ofOrchestrations = turns.slotsInUse
+        yield* shutdown.run([turns, activities].filter((one) => one !== undefined), settings, supervisor)
+        yield* withHarmlessLoggers(
+          Effect.andThen(
+            startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings: given }),
+            startLine.warnOfLimits(handlers, settings)
+          )
+        )
+        const healthOf = (dispatcher: shutdown.Dispatcher | undefined) =>
+          Option.map(Option.fromUndefinedOr(dispatcher), ({ looks, underWay }): DispatcherHealth => ({
+            sinceLastLook: Option.map(Option.fromUndefinedOr(looks.ageMs()), Duration.millis),
+            underWay: underWay()
+          }))
+        const failure = Effect.flatMap(
+          Deferred.await(supervisor.failure),
+          ({ cause, loop }) => Effect.fail(new RuntimeFailed({ loop, problem: Cause.pretty(cause) }))
+        )
+        return Runtime.of({
           orchestrations: registry.names,
           activities: [...handlers.keys()],
-          tags: settings.tags,
-          orchestrationSlots: limitOf(settings.orchestrationConcurrency),
-          activitySlots: limitOf(settings.workerConcurrency)
-        },
-        () => ({ orchestrations: slotsInUse.ofOrchestrations(), activities: slotsInUse.ofActivities() })
-      )
-      const supervisor = supervisors.make()
-      const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
-      yield* messageSweep.run(provider, settings, supervisor)
-      yield* retention.run(yield* Retention, supervisor)
-      const paused = yield* pauses.make({ provider, registry, activities: [...handlers.keys()], tags: settings.tags })
-      let activities: workerDispatcher.WorkerDispatcher | undefined
-      const eventLoop = yield* eventLoops.watch(() => activities?.running() ?? [])
-      // A process that serves no definition of a kind claims no work of that kind.
-      const turns = registry.names.length === 0
-        ? undefined
-        : yield* orchestrationDispatcher.make({ provider, registry, settings, paused, eventLoop, supervisor })
-      if (handlers.size > 0 && settings.tags._tag !== "None") {
-        const outcomes = outcomesOf.make({
-          provider,
-          heldActivities,
-          build: settings.build,
-          clock: yield* Clock.Clock,
-          storeOutcome: turns?.optimisticTurns.store
+          health: Effect.sync(() => ({
+            state: Deferred.isDoneUnsafe(supervisor.failure)
+              ? "Failed"
+              : Deferred.isDoneUnsafe(supervisor.stopping)
+              ? "Closing"
+              : "Running",
+            orchestrations: healthOf(turns),
+            activities: healthOf(activities)
+          })),
+          failure
         })
-        activities = yield* workerDispatcher.make({
-          provider,
-          handlers,
-          heldActivities,
-          outcomes,
-          settings,
-          paused,
-          supervisor
-        })
-        turns?.optimisticTurns.handOverTo(activities.handOverSlots)
-        slotsInUse.ofActivities = activities.slotsInUse
-      }
-      if (turns !== undefined) slotsInUse.ofOrchestrations = turns.slotsInUse
-      yield* shutdown.run([turns, activities].filter((one) => one !== undefined), settings, supervisor)
-      yield* withHarmlessLoggers(
-        Effect.andThen(
-          startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings: given }),
-          startLine.warnOfLimits(handlers, settings)
-        )
-      )
-      const healthOf = (dispatcher: shutdown.Dispatcher | undefined) =>
-        Option.map(Option.fromUndefinedOr(dispatcher), ({ looks, underWay }): DispatcherHealth => ({
-          sinceLastLook: Option.map(Option.fromUndefinedOr(looks.ageMs()), Duration.millis),
-          underWay: underWay()
-        }))
-      const failure = Effect.flatMap(
-        Deferred.await(supervisor.failure),
-        ({ cause, loop }) => Effect.fail(new RuntimeFailed({ loop, problem: Cause.pretty(cause) }))
-      )
-      return Runtime.of({
-        orchestrations: registry.names,
-        activities: [...handlers.keys()],
-        health: Effect.sync(() => ({
-          state: Deferred.isDoneUnsafe(supervisor.failure)
-            ? "Failed"
-            : Deferred.isDoneUnsafe(supervisor.stopping)
-            ? "Closing"
-            : "Running",
-          orchestrations: healthOf(turns),
-          activities: healthOf(activities)
-        })),
-        failure
       })
-    }).pipe(
+    ).pipe(
       Effect.updateContext(<R>(context: Context.Context<Provider | R>) =>
         Context.add(tracing.withoutSpan(context), SealsDefects, Context.get(context, Provider).sealsPayloads)
       )

@@ -145,7 +145,8 @@ export const ofPool = (
 
 /**
  * Interactive transactions of a Prisma client, for `Activity.transactional`. `options` are those of `$transaction`: its
- * `timeout` (5 seconds by default) is the longest run of the handler.
+ * `timeout` (5 seconds by default) is the longest run of the handler, `maxWait` (2 seconds) the longest wait for a
+ * connection of its pool.
  *
  * @category constructors
  * @since 0.3.0

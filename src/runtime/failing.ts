@@ -51,8 +51,8 @@ export const poisonedActivity = (
       activity_id: item.id
     }
   },
-  message: "no delivery ended with an outcome: each time, the process died, its lock expired, or the handler " +
-    "interrupted itself"
+  message: "no delivery ended with an outcome: each time, the process died, its lock expired, the handler " +
+    "interrupted itself, or its transaction was not committed"
 })
 
 /** The failure of an instance or activity whose data the database refuses. */

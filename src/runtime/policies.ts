@@ -1,5 +1,5 @@
 /**
- * What a runtime remembers of work that failed: how long to wait before the next try, and turns the store has not taken.
+ * What a runtime remembers of work that failed: when to try again, and turns that are not stored.
  */
 import type * as Clock from "effect/Clock"
 import type * as Duration from "effect/Duration"

@@ -43,3 +43,12 @@ export const make = (): Supervisor => {
       )
   }
 }
+
+/**
+ * Starts a runtime. What fails or interrupts its start ends its loops, too: they are not at fault then.
+ */
+export const starting = <A, E, R>(start: (supervisor: Supervisor) => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const supervisor = make()
+    return Effect.onError(start(supervisor), () => supervisor.stop)
+  })

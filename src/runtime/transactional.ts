@@ -86,7 +86,7 @@ const runner = <Tx, P, A, E, R>(
         : Effect.as(stored.committed, new Within("Stored"))
     }
     const problem = errorOf(exit.cause)
-    if (last === undefined) return unavailable(problem)
+    if (last === undefined) return notBegun(problem)
     if (Exit.isSuccess(last)) return foundOut(stored!, problem, settlement)
     const failure = errorOf(last.cause)
     return failure instanceof StoreFailed
@@ -181,6 +181,22 @@ const unstored = (error: ProviderError, settlement: Settlement): Effect.Effect<W
         : Effect.succeed(new Within("Lost")),
     onFailure: died
   })
+}
+
+/** The application gave no transaction. The handler has not run, so nothing speaks against it. */
+const notBegun = (problem: unknown): Effect.Effect<never, Failed> => {
+  const outage = outageIn(problem)
+  if (outage === undefined || isOutage(problem)) return unavailable(problem)
+  return Effect.andThen(
+    Effect.annotateLogs(
+      Effect.logWarning(
+        "Worker dispatcher: no transaction began for an activity, it runs again; each one that runs needs a connection of " +
+          "the application's pool"
+      ),
+      { error: outage.problem }
+    ),
+    Effect.fail(new NotCommitted(outage.problem, false))
+  )
 }
 
 /** Rolled back, or not begun, because of `problem`. */

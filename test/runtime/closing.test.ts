@@ -57,6 +57,28 @@ describe("Closing a runtime", () => {
       assert.strictEqual(yield* Fiber.join(job), "done")
     }).pipe(inMemory))
 
+  it.effect("while it starts, blames no loop for its end", () => {
+    const lines: Array<string> = []
+    const logger = Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
+    return Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const asked = yield* Deferred.make<void>()
+      const starting = yield* Effect.forkChild(
+        start(Effect.succeed("done")).pipe(
+          Effect.provideService(ProviderDriver.ProviderDriver, {
+            ...driver,
+            readNextDue: Effect.andThen(Deferred.succeed(asked, undefined), Effect.never)
+          })
+        )
+      )
+      yield* Deferred.await(asked)
+      yield* TestClock.adjust("10 millis")
+      assert.isUndefined(starting.pollUnsafe())
+      yield* Fiber.interrupt(starting)
+      assert.deepStrictEqual(lines.filter((line) => /^(Fatal|Error|Warn)/.test(line)), [])
+    }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([logger])]))
+  })
+
   it.effect("waits for a claim that is under way, and gives back what it took", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver

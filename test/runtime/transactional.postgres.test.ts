@@ -7,6 +7,7 @@ import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -172,6 +173,49 @@ for (
 }
 
 describe("a transactional activity:", () => {
+  const busy = "no free connection for its transaction: nothing is recorded, and it runs again, however often"
+  for (const [name, make] of [["pg", ofPg], ["Prisma", ofPrisma]] as const) {
+    it.live(
+      `${busy} (${name})`,
+      () =>
+        Effect.gen(function*() {
+          let runs = 0
+          let refusals = 0
+          const released = yield* Deferred.make<void>()
+          const { application, client, effects, results } = yield* open<any>(
+            (url, schema) => make(url, schema, { max: 1, waitMs: 200 }),
+            (n, tx, application) => {
+              runs++
+              return Effect.as(insert(n, tx, application), n)
+            },
+            {
+              change: (transactions) => ({
+                ...transactions,
+                run: (body) =>
+                  transactions.run(body).catch((error: unknown) => {
+                    // More often than `maxAttempts`.
+                    if (++refusals === 4) Deferred.doneUnsafe(released, Effect.void)
+                    throw error
+                  })
+              })
+            }
+          )
+          yield* Effect.addFinalizer(() => Deferred.succeed(released, undefined))
+          const isHeld = yield* Deferred.make<void>()
+          const hold = () =>
+            application.transactions.run(() => {
+              Deferred.doneUnsafe(isHeld, Effect.void)
+              return Effect.runPromise(Deferred.await(released))
+            })
+          const holding = yield* Effect.forkChild(Effect.eventually(Effect.tryPromise(hold)))
+          yield* Deferred.await(isHeld)
+          assert.strictEqual(yield* client.execute(Booking, { instanceId: "b", payload: 1 }), "booked 1")
+          yield* Fiber.join(holding)
+          assert.deepStrictEqual([yield* effects, yield* results, runs, refusals], [[1], 1, 1, 4])
+        }).pipe(Effect.scoped)
+    )
+  }
+
   it.live(
     "a connection that the server ends in the middle: nothing is recorded, and it runs again",
     () =>

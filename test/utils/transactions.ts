@@ -17,14 +17,23 @@ export interface Application<Tx> {
   readonly send: (tx: Tx, sql: string) => Promise<unknown>
 }
 
+/** How many connections there are, and how long a transaction waits for one, milliseconds. */
+interface Connections {
+  readonly max: number
+  readonly waitMs: number
+}
+
+const enough: Connections = { max: 4, waitMs: 120_000 }
+
 /** The schema is the first of the search path. */
-const poolOn = (url: string, schema: string) =>
+const poolOn = (url: string, schema: string, { max, waitMs } = enough) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const pool = new pg.Pool({
         connectionString: url.replace(/\?.*$/, ""),
         options: `-c search_path=${schema}`,
-        max: 4
+        max,
+        connectionTimeoutMillis: waitMs
       })
       pool.on("error", () => {})
       return pool
@@ -32,26 +41,26 @@ const poolOn = (url: string, schema: string) =>
     (pool) => Effect.promise(() => pool.end())
   )
 
-export const ofPg = (url: string, schema: string) =>
-  Effect.map(poolOn(url, schema), (pool): Application<pg.PoolClient> => ({
+export const ofPg = (url: string, schema: string, connections?: Connections) =>
+  Effect.map(poolOn(url, schema, connections), (pool): Application<pg.PoolClient> => ({
     transactions: Transaction.ofPool(pool),
     send: (tx, sql) => tx.query(sql)
   }))
 
-export const ofPrisma = (url: string, schema: string) =>
+export const ofPrisma = (url: string, schema: string, { max, waitMs } = enough) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const adapter = new PrismaPg({
         connectionString: url.replace(/\?.*$/, ""),
         options: `-c search_path=${schema}`,
-        max: 4
+        max
       })
       return new PrismaClient({ adapter, errorFormat: "minimal" })
     }),
     (prisma) => Effect.promise(() => prisma.$disconnect())
   ).pipe(
     Effect.map((prisma): Application<Prisma.TransactionClient> => ({
-      transactions: Transaction.ofPrisma(prisma, { timeout: 120_000 }),
+      transactions: Transaction.ofPrisma(prisma, { timeout: 120_000, maxWait: waitMs }),
       send: (tx, sql) => tx.$executeRaw(Prisma.raw(sql))
     }))
   )
