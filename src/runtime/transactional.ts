@@ -66,7 +66,7 @@ const runner = <Tx, P, A, E, R>(
   const inTransaction = (tx: Tx) =>
     Effect.suspend(() => {
       stored = undefined
-      return Effect.catchDefect(encoded(Effect.suspend(() => handler(payload, tx))), unavailable)
+      return Effect.catchDefect(encoded(Effect.suspend(() => handler(payload, tx))), (defect) => unavailable(defect))
     }).pipe(
       Effect.flatMap((result) =>
         Effect.matchEffect(Effect.suspend(() => settlement.store(transactions.connection(tx), result)), {
@@ -86,7 +86,7 @@ const runner = <Tx, P, A, E, R>(
         : Effect.as(stored.committed, new Within("Stored"))
     }
     const problem = errorOf(exit.cause)
-    if (last === undefined) return notBegun(problem)
+    if (last === undefined) return unavailable(problem, false)
     if (Exit.isSuccess(last)) return foundOut(stored!, problem, settlement)
     const failure = errorOf(last.cause)
     return failure instanceof StoreFailed
@@ -183,36 +183,32 @@ const unstored = (error: ProviderError, settlement: Settlement): Effect.Effect<W
   })
 }
 
-/** The application gave no transaction. The handler has not run, so nothing speaks against it. */
-const notBegun = (problem: unknown): Effect.Effect<never, Failed> => {
+/** Rolled back, or not begun, because of `problem`. What has not begun does not count: the handler has not run. */
+const unavailable = (problem: unknown, hasBegun = true): Effect.Effect<never, Failed> => {
   const outage = outageIn(problem)
-  if (outage === undefined || isOutage(problem)) return unavailable(problem)
-  return Effect.andThen(
-    Effect.annotateLogs(
-      Effect.logWarning(
-        "Worker dispatcher: no transaction began for an activity, it runs again; each one that runs needs a connection of " +
-          "the application's pool"
-      ),
-      { error: outage.problem }
-    ),
-    Effect.fail(new NotCommitted(outage.problem, false))
-  )
+  if (outage === undefined) return died(problem)
+  const counts = hasBegun && !isOutage(problem)
+  return Effect.flatMap(SealsDefects, (seals) =>
+    notCommitted(
+      seals ? outage.errorType : outage.problem,
+      counts,
+      hasBegun || isOutage(problem) ? rolledBack : notBegun
+    ))
 }
 
-/** Rolled back, or not begun, because of `problem`. */
-const unavailable = (problem: unknown): Effect.Effect<never, Failed> => {
-  const outage = outageIn(problem)
-  return outage === undefined ? died(problem) : Effect.flatMap(
-    SealsDefects,
-    (seals) => notCommitted(seals ? outage.errorType : outage.problem, !isOutage(problem))
-  )
-}
-
-const notCommitted = (problem: string, counts: boolean) =>
+const notCommitted = (
+  problem: string,
+  counts: boolean,
+  what = rolledBack
+) =>
   Effect.andThen(
-    Effect.annotateLogs(
-      Effect.logWarning("Worker dispatcher: transaction of an activity not committed, it runs again"),
-      { error: problem }
-    ),
+    Effect.annotateLogs(what, { error: problem }),
     Effect.fail(new NotCommitted(problem, counts))
   )
+
+const rolledBack = Effect.logWarning("Worker dispatcher: transaction of an activity not committed, it runs again")
+
+const notBegun = Effect.logWarning(
+  "Worker dispatcher: no transaction began for an activity, it runs again; each one that runs needs a connection of " +
+    "the application's pool"
+)
