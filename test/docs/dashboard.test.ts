@@ -18,7 +18,7 @@ export const DashboardLive = Layer.unwrap(
       access: Dashboard.bearer([{ name: "on-call", role: "operate", token }])
     })
   })
-).pipe(Layer.provide(PrismaProvider.layerDefault({ migrate: "verify" })))
+).pipe(Layer.provide(PrismaProvider.layerEnvironment({ migrate: "verify" })))
 
 export const LinkedLive = RuntimeConfig.layer({ dashboardUrl: "https://shop.example/duroxide" })
 
