@@ -20,6 +20,7 @@ import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const instances = 6
+const deaths = 12
 
 const Log = ProgressStream.make("log", { chunk: Schema.String })
 
@@ -118,14 +119,20 @@ describe.each(stores)("streams of a faulty store %s", (_, store) => {
       let processes = [yield* begin, yield* begin]
       const client = Effect.sync(() => processes.at(-1)!.client)
       let chunksRead = 0
-      /** Lets the older one of two processes die or hang, and replaces it, but never before something came of them. */
-      const killing = Effect.forever(Effect.gen(function*() {
-        const before = chunksRead
-        yield* Effect.sleep(yield* Random.nextIntBetween(300, 1_500))
-        yield* waitUntil(Effect.sync(() => chunksRead > before))
-        yield* (yield* Random.nextBoolean) ? processes[0]!.kill : processes[0]!.hang
-        processes = [processes[1]!, yield* begin]
-      }))
+      /**
+       * Lets the older one of two processes die or hang, and replaces it, but never before something came of them.
+       * Deaths end after a while: an activity that starts over may need longer than any of these processes lives.
+       */
+      const killing = Effect.repeat(
+        Effect.gen(function*() {
+          const before = chunksRead
+          yield* Effect.sleep(yield* Random.nextIntBetween(300, 1_500))
+          yield* waitUntil(Effect.sync(() => chunksRead > before))
+          yield* (yield* Random.nextBoolean) ? processes[0]!.kill : processes[0]!.hang
+          processes = [processes[1]!, yield* begin]
+        }),
+        { times: deaths - 1 }
+      ).pipe(Effect.andThen(Effect.never))
       /** Reads some chunks at a time, and continues with another client. */
       const read = Effect.fnUntraced(function*(instanceId: string) {
         const entries: Array<ProgressStream.Entry<string>> = []
