@@ -84,15 +84,17 @@ export const make = Effect.fnUntraced(function*(
     })).pipe(Scope.provide(scope))
   })
 
-  return (taskId) =>
-    Effect.andThen(
-      subscribe,
-      wait<EndedTask, never>({ id: taskId.toLowerCase(), select: Option.some, timeout: undefined })
-    ).pipe(
-      // Another transaction holds the task.
-      Effect.retry({ while: ({ reason }) => reason._tag === "Contention" }),
-      Effect.map(Option.getOrThrow)
+  const waitOnce = (id: string): Effect.Effect<EndedTask, ProviderError> =>
+    Effect.catch(
+      Effect.map(wait<EndedTask, never>({ id, select: Option.some, timeout: undefined }), Option.getOrThrow),
+      // Another transaction holds the task. `Effect.retry` would cost each of thousands of callers a schedule.
+      (error) => error.reason._tag === "Contention" ? waitOnce(id) : Effect.fail(error)
     )
+
+  return (taskId) => {
+    const ended = waitOnce(taskId.toLowerCase())
+    return isSubscribed ? ended : Effect.andThen(subscribe, ended)
+  }
 })
 
 // internal
