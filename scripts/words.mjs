@@ -5,8 +5,8 @@
 // `node scripts/words.mjs [directory]` prints each phrase it finds and exits with 1 when there is one. Names in code
 // count as text, and a phrase is also found when a line break, or the start of the next line of a comment, divides it.
 //
-// In code it also checks how comments are set: a line of a comment ends at 120 columns, and a docstring begins with its
-// own noun or verb and does not say "are no".
+// In code and in SQL it also checks how comments are set: a line of a comment ends at 120 columns, and a docstring
+// begins with its own noun or verb and does not say "are no".
 
 import { readdirSync, readFileSync } from "node:fs"
 import { join, resolve } from "node:path/posix"
@@ -58,7 +58,7 @@ const root = resolve(process.argv[2] ?? ".")
 const files = listFiles("").filter((file) => !own.has(file))
 const breaches = [
   ...files.flatMap(phrasesOf),
-  ...files.filter((file) => /^(?:src|scripts|test)\/.*\.(?:ts|mjs)$/.test(file)).flatMap(commentsOf)
+  ...files.filter((file) => /^(?:src|scripts|test)\/.*\.(?:ts|mjs)$|\.sql$/.test(file)).flatMap(commentsOf)
 ]
 for (const { file, instead, line, phrase } of breaches) console.error(`${file}:${line}: "${phrase}": write ${instead}`)
 console.log(breaches.length === 0 ? "Words: none of the list." : `Words: ${breaches.length} to rewrite.`)
@@ -83,7 +83,7 @@ function phrasesOf(file) {
 function commentsOf(file) {
   const text = readFileSync(join(root, file), "utf8")
   const lines = text.split("\n").flatMap((line, index) =>
-    line.length > 120 && /^\s*(?:\/\*|\*|\/\/)/.test(line)
+    line.length > 120 && /^\s*(?:\/\*|\*|\/\/|-- )/.test(line)
       ? [{ file, line: index + 1, phrase: `${line.trim().slice(0, 40)}…`, instead: "a comment of at most 120 columns" }]
       : []
   )

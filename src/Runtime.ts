@@ -27,7 +27,7 @@ import { Retention } from "./Retention.ts"
 import { retryBlocked } from "./runtime/blocked.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
-import * as heldOnes from "./runtime/heldActivities.ts"
+import * as activitiesHeld from "./runtime/heldActivities.ts"
 import * as messageSweep from "./runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
 import * as outcomesOf from "./runtime/outcomes.ts"
@@ -197,7 +197,7 @@ export const layer = <
           },
           () => ({ orchestrations: slotsInUse.ofOrchestrations(), activities: slotsInUse.ofActivities() })
         )
-        const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
+        const heldActivities = yield* activitiesHeld.make(provider, settings, supervisor)
         yield* messageSweep.run(provider, settings, supervisor)
         yield* retention.run(yield* Retention, supervisor)
         const paused = yield* pauses.make({ provider, registry, activities: [...handlers.keys()], tags: settings.tags })

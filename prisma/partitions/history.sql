@@ -1,8 +1,8 @@
 -- Turns the table history into one that is partitioned by a hash of instance_id, with all its rows, indexes, rights and
 -- its owner. It is one statement, and so one transaction: afterwards either all of it is done or none.
 --
--- Run it as the owner of the table. The table is locked exclusively until it is done: turns and reads of histories wait,
--- and fail once their own time is over; processes try again. The lock itself is waited for 10 seconds at most.
+-- Run it as the owner of the table. The table is locked exclusively until it is done: turns and reads of histories
+-- wait, and fail once their own time is over; processes try again. The lock itself is waited for 10 seconds at most.
 --
 -- "duroxide" is the schema, 8 the number of partitions, which cannot be changed later; replace them by yours.
 DO $partition$

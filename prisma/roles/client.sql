@@ -1,6 +1,6 @@
--- The role of processes that start instances and tasks, send messages to them, cancel them and wait for them. It claims and
--- runs nothing, deletes no work, and has no right to write histories or locks. By SQL it can send any message, though: also
--- the completion of an activity, which a worker then stores as its result.
+-- The role of processes that start instances and tasks, send messages to them, cancel them and wait for them. It claims
+-- and runs nothing, deletes no work, and has no right to write histories or locks. By SQL it can send any message,
+-- though: also the completion of an activity, which a worker then stores as its result.
 --
 -- Run it as the owner of the tables or an administrator, after every migration. The one who runs it must be allowed to
 -- create roles, or the role must exist.

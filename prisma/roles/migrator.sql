@@ -1,8 +1,8 @@
 -- The role that owns the schema, its tables and its functions, and alone changes them.
 --
--- Run it as an administrator, before the first migration. Then migrate as this role, and run the files of the other roles.
--- Objects belong to the role that creates them: migrate with a login named like this one, or with
--- ALTER ROLE <login> SET role = 'duroxide_migrator', so that every later migration owns what the first one created.
+-- Run it as an administrator, before the first migration. Then migrate as this role, and run the files of the other
+-- roles. Objects belong to the role that creates them: migrate with a login named like this one, or with ALTER ROLE
+-- <login> SET role = 'duroxide_migrator', so that every later migration owns what the first one created.
 --
 -- "duroxide" is the schema; replace it and the name of the role by yours. Running the file again changes nothing.
 

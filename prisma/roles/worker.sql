@@ -1,5 +1,6 @@
--- The role of processes that run orchestrations, activities, queues and tasks, and of `Admin`: it reads and writes rows,
--- and changes no table, function or role. Histories and outcomes of attempts are written once and deleted, never changed.
+-- The role of processes that run orchestrations, activities, queues and tasks, and of `Admin`: it reads and writes
+-- rows, and changes no table, function or role. Histories and outcomes of attempts are written once and deleted, never
+-- changed.
 --
 -- Run it as the owner of the tables or an administrator, after every migration. The one who runs it must be allowed to
 -- create roles, or the role must exist.
@@ -89,7 +90,8 @@ GRANT SELECT, INSERT, UPDATE ON
 TO "duroxide_worker";
 -- What operators did can be added to, not changed.
 GRANT SELECT, INSERT ON "duroxide".operator_actions TO "duroxide_worker";
--- The migrate mode verify looks whether the schema has the version of the code. Imports of SQLite files are the owner's.
+-- The migrate mode verify looks whether the schema has the version of the code. Imports of SQLite files are the
+-- owner's.
 GRANT SELECT ON "duroxide"._prisma_migrations, "duroxide".sqlite_imports TO "duroxide_worker";
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,

@@ -129,7 +129,7 @@ export const progress = Effect.fnUntraced(function*<A>(
   return yield* new WaitTimeout({ instanceId, waitedFor, timeoutMs: Duration.toMillis(duration!) })
 })
 
-/** Ends the span of a wait. That the instance has ended is an answer, not an error of the span. */
+/** Ends the span of a wait. An instance that has ended is an answer, not an error of the span. */
 export const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
   tracing.endingAs(self, (exit) => {
     const error = Option.getOrUndefined(Exit.findErrorOption(exit))

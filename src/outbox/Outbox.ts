@@ -1,5 +1,5 @@
 /**
- * Messages that are written in the transaction that makes them necessary, and sent later by a publisher: both the rows
+ * Messages that are written in the transaction that gives rise to them, and sent later by a publisher: both the rows
  * of the application and the message are stored, or neither.
  *
  * Delivery is at-least-once and without order. A message is sent after its transaction has committed, never before; it
@@ -30,6 +30,7 @@ import type { Payload } from "../queue/Queue.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
 import type { QueueError } from "../queue/QueueError.ts"
 import * as check from "../queue/shared/check.ts"
+import { maxPayloadBytes } from "../queue/shared/declarations.ts"
 import { storedIn } from "../queue/shared/stored.ts"
 import type { Stored } from "../queue/shared/stored.ts"
 import { Topic, Topics } from "../waking/Topics.ts"
@@ -251,7 +252,7 @@ const addPayload = (
     if (problem !== undefined) {
       return yield* check.fail("add", queue, new InvalidInput({ field: "queue", problem }))
     }
-    const json = yield* check.payload("add", queue, payload, sealed.maxPayloadBytes)
+    const json = yield* check.payload("add", queue, payload, maxPayloadBytes)
     const delayMs = yield* check.delay("add", queue, options?.delay, maxMs)
     yield* send({ queue, payload: json, delayMs })
   })

@@ -30,7 +30,7 @@ import * as tasks from "./internal/tasks/driver.ts"
 export interface Options {
   /**
    * The clock that decides what is visible and which lock is live: that of the database, which all processes share, or
-   * Effect's `Clock`, which tests control. Defaults to `database`.
+   * Effect's `Clock`, which tests control. Tasks and data sets always use that of the database. Defaults to `database`.
    */
   readonly clock?: "database" | "effect" | undefined
 }

@@ -29,7 +29,6 @@ import {
   deliveriesOf,
   makeServer,
   maxDelayMs,
-  maxPayloadBytes,
   mostOfBatch,
   read,
   seconds,
@@ -41,6 +40,7 @@ import type { Received } from "./Queue.ts"
 import { InvalidInput, QueueError, QueueNotFound } from "./QueueError.ts"
 import * as check from "./shared/check.ts"
 import { counted, died } from "./shared/counted.ts"
+import { maxPayloadBytes } from "./shared/declarations.ts"
 import * as queueGauges from "./shared/gauges.ts"
 
 /**

@@ -106,9 +106,9 @@ export const make = (options: {
   const run = Effect.runForkWith(services)
   const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) =>
     Effect.annotateLogs(effect, annotationsOf(services, item))
+  const streams = activityStreams.make(provider)
   // Merged here: a merge copies all services, and copies at each call were 8 % of what an orchestration of five
   // activities allocates. A handler's own annotations and those of the runtime are both in its log lines.
-  const streams = activityStreams.make(provider)
   const handlerServices = new Map(Array.from(handlers, ([name, own]) => [
     name,
     Context.merge(services, own.services).pipe(

@@ -26,12 +26,12 @@ export type Queue = "orchestrator" | "worker"
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
  *   epoch by the store's clock; 0 for what is visible already. With `only`, it is about one item.
- * - `Taken`: the sender has claimed the items of these hints of work, each about one item, after it knew of them. Who
- *   has not looked for them need not.
+ * - `Taken`: the sender has claimed everything that these hints of work announced, each about one item. A process that
+ *   has not looked for them yet need not.
  * - `Serves`: from now on the sender looks for work in this queue. Announced again whenever it has connected.
- * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time;
- *   null: it holds none now. After that time its work may be claimed by others, and so may what it has stored in either
- *   queue and not announced. Also announced before a statement that stores work.
+ * - `Locks`: the sender's locks in this queue end at `untilMs`, unless it announces a later time; null: it has none
+ *   now. If it has died, others may claim its work after that time, and whatever it has stored without announcing it.
+ *   The sender also announces this before a statement that stores work.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the
  *   first 8 hexadecimal digits of the SHA-256 of an instance id.
  * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.

@@ -2,10 +2,10 @@
  * Which hints are about one item, so that the process that claims it can say to the others that there is nothing left
  * to look for.
  *
- * A wrong word would leave work until the next fallback look. So a process says it only of an item that its claim has
- * returned, and of hints that it knew before it sent the claim: what they announce was stored by then. Items are
- * distinguished by fingerprints of their texts. Two items may have the same text, such as two equal signals; then each
- * hint of them needs an item of its own.
+ * If a process said so wrongly, work would wait until the next fallback look. So it says so only of an item that its
+ * claim has returned, and of hints that it knew before it sent the claim: what they announce was stored by then. Items
+ * are distinguished by fingerprints of their texts. Two items may have the same text, such as two equal signals; then
+ * each hint of them needs an item of its own.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { HintedItem } from "./Notifier.ts"

@@ -83,7 +83,10 @@ export interface Wait<State, A, E> {
   readonly timeout: Duration.Duration | undefined
   /** Run before the wait, so that nothing that follows it is missed. */
   readonly start?: Effect.Effect<unknown, E> | undefined
-  /** When this process started the instance, if it did so lately, monotonic milliseconds: so it had not ended then. */
+  /**
+   * When this process started the instance, if it did so lately, monotonic milliseconds. The instance has not ended
+   * before, so the first look can wait.
+   */
   readonly startedMs?: () => number | undefined
 }
 
@@ -137,7 +140,7 @@ export const make = Effect.fnUntraced(function*<State, E>(
     setDue(watch, monotonicMs(clock) + watch.pauseMs)
   }
 
-  /** Whether others have announced whatever they stored since. */
+  /** Whether other processes have announced every change since `timeMs`. */
   const isAnnouncedSince = (watch: Shared<State, E>, timeMs: number) =>
     changes.announcedSinceMs() <= timeMs && watch.begunMs <= timeMs &&
     (watch.state === undefined || announces(watch.state))

@@ -98,7 +98,7 @@ export interface SinceChange {
   /** Looks in the mode before that have found nothing. */
   readonly emptyLooks: number
   /** Whole milliseconds since the last hint about this queue arrived; undefined before the first one. */
-  readonly hintMs: number | undefined
+  readonly sinceHintMs: number | undefined
 }
 
 export const make = (options: Options): WorkQueue => {
@@ -153,7 +153,7 @@ export const make = (options: Options): WorkQueue => {
     options.onMode(before, state, {
       modeMs: Math.round(nowMs - modeSinceMs),
       emptyLooks,
-      hintMs: lastHintMs === undefined ? undefined : Math.round(nowMs - lastHintMs)
+      sinceHintMs: lastHintMs === undefined ? undefined : Math.round(nowMs - lastHintMs)
     })
     modeSinceMs = nowMs
     emptyLooks = 0

@@ -1,7 +1,8 @@
 import { assert, it } from "@effect/vitest"
 import { SqsQueue } from "duroxide-prisma/queue/sqs"
 import * as Layer from "effect/Layer"
-import { maxDelayMs, maxPayloadBytes, mostOfBatch } from "../../src/queue/internal/sqsRequests.ts"
+import { maxDelayMs, mostOfBatch } from "../../src/queue/internal/sqsRequests.ts"
+import { maxPayloadBytes } from "../../src/queue/shared/declarations.ts"
 import * as Docs from "../utils/docs.ts"
 
 const SqsLive = SqsQueue.layer({

@@ -2,13 +2,12 @@
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
--- out_is_limited, when a slot is freed. An activity with a session needs
--- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
--- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
--- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
--- that wait for one (dx_admit_activities).
+-- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may find
+-- more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
+-- out_is_limited, when a slot is freed. An activity with a session needs p_worker_id and is taken only while no other
+-- worker owns its session. This worker then owns the session, with a lock of p_session_timeout_ms from now. An activity
+-- that was delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock counts as
+-- a live one. Before, the claim gives free slots of limits to activities that wait for one (dx_admit_activities).
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with

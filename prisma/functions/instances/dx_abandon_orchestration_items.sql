@@ -15,7 +15,8 @@
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches; rows of blocked_instances.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}]; delay null or 0: no pause
+  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}];
+  -- delay null or 0: no pause
   p_items jsonb, p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 -- settings of the hot path

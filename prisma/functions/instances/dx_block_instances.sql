@@ -1,5 +1,5 @@
--- Notes why these instances do not continue, and where they are: a block holds while they stay there. An instance is given
--- once; one without a row of instances, whose start is still queued, has no block.
+-- Notes why these instances do not continue, and where they are: a block holds while they stay there. An instance is
+-- given once; one without a row of instances, whose start is still queued, has no block.
 --
 -- Bound: one look at the end of each history. Locks: rows of blocked_instances by instance.
 CREATE OR REPLACE FUNCTION dx_block_instances(

@@ -1,4 +1,5 @@
--- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and dx_store_instances.
+-- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and
+-- dx_store_instances.
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.

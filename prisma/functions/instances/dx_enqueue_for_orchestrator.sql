@@ -1,8 +1,8 @@
 -- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The
 -- trigger dx_route_message sets which processes take a message, and makes it wait for a start that is not due yet.
 --
--- A message with bounds is refused if as many messages wait for its instance, or the current history has as many events.
--- Concurrent calls may exceed a bound by what they send.
+-- A message with bounds is refused if as many messages wait for its instance, or the current history has as many
+-- events. Concurrent calls may exceed a bound by what they send.
 --
 -- Returns the positions of the messages that were refused, from 1. Bound: the rows given, and for those with bounds the
 -- messages that wait for their instances. Locks: none.

@@ -17,12 +17,12 @@
 --
 -- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible
 -- routes, ended by the p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up
--- to their limits. A locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
--- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
--- ones skip the dead ones that an open transaction keeps (1 microsecond each).
+-- to their limits. A locked instance costs one look at its lock and 0.14 microseconds per further message: skipping
+-- 10,000 messages of a busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark
+-- (dx_set_mark), so that the next ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
--- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip
+-- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else. Locks:
+-- those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip
 -- locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1

@@ -1,5 +1,5 @@
--- Sets the statuses of instances whose executions were written without the trigger dx_set_status: before it was there, or
--- by an import.
+-- Sets the statuses of instances whose executions were written without the trigger dx_set_status: before it was there,
+-- or by an import.
 --
 -- Bound: the ids given. Locks: their instance rows where the status changes, by id.
 CREATE OR REPLACE FUNCTION dx_set_statuses(p_instance_ids text[]) RETURNS void LANGUAGE plpgsql

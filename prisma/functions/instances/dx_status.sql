@@ -1,5 +1,5 @@
--- Returns the status of an instance, as the column instances.status has it: Running, Completed, Failed or Cancelled. Null
--- for null.
+-- Returns the status of an instance, as the column instances.status has it: Running, Completed, Failed or Cancelled.
+-- Null for null.
 --
 -- An execution has no status for cancelled: it is Failed, with an output that says so. One that continues as a new one
 -- has not ended its instance.

@@ -1,10 +1,9 @@
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null without any.
--- Bound: the turns, and the messages given; with limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once;
--- instance rows by id where they are missing; as dx_create_instances;
--- then the rows of the turns.
+-- Returns the ids of the instances that were started; null without any. Bound: the turns, and the messages given; with
+-- limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once; instance rows by id where they are missing;
+-- as dx_create_instances; then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then

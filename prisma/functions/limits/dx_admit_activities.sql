@@ -8,8 +8,8 @@
 -- last one. As many are admitted as the caller lacks. So before an activity that may begin comes at most one of each
 -- other key that waits, after those that have slots.
 --
--- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not come
--- back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
+-- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not
+-- come back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
 --
 -- Activities whose limit was removed are released, 1,000 at a time.
 --

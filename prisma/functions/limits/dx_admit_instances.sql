@@ -4,12 +4,13 @@
 -- An instance has its slot until it is not Running, or its row is deleted, by any program. So slots are counted, not
 -- kept: a process that dies leaves its instances, which continue elsewhere and count once.
 --
--- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
+-- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a
+-- time.
 --
 -- Bound: the instances of these limits that have slots; 1,000 keys of each, for each the instances of it that have
--- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name (skip
--- locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements that admit
--- at once share the advisory locks (dx_admit_at_once).
+-- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name
+-- (skip locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements
+-- that admit at once share the advisory locks (dx_admit_at_once).
 CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_limit integer,                 -- as in dx_fetch_orchestration_items
   p_routes text[],                 -- on which the caller takes instances

@@ -1,13 +1,13 @@
 -- Begins attempts at tasks of a limit, as far as it has slots and tokens: up to p_most, whichever of them are next. A
--- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks, so
--- the order of the queue does not matter, and wake-ups that find no slot can be dropped.
+-- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks,
+-- so the order of the queue does not matter, and wake-ups that find no slot can be dropped.
 --
--- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its attempt
--- keeps the slot until its lease has ended and the next attempt begins, which needs no other slot and no token.
+-- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its
+-- attempt keeps the slot until its lease has ended and the next attempt begins, which needs no other slot and no token.
 --
--- The keys of a limit take turns, one task each, the one that is due longest first; the next call continues with the key
--- behind the last one. So before a task that may begin comes at most one of each other key that waits, after those that
--- run.
+-- The keys of a limit take turns, one task each, the one that is due longest first; the next call continues with the
+-- key behind the last one. So before a task that may begin comes at most one of each other key that waits, after those
+-- that run.
 --
 -- Once wake-ups were dropped, the limit has has_waiting: then each end of an attempt writes a wake-up of a task that
 -- waits (dx_free_task_slots). Where tasks wait for a token, a wake-up is written for its time. dx_sweep_tasks looks at
@@ -15,8 +15,8 @@
 --
 -- A task whose limit was removed is claimed as one without a limit.
 --
--- Bound: the tasks of this limit that run; 1,000 keys, for each those of its tasks that run, up to its limit. Locks: the
--- advisory lock of the limit (waits for calls of the same limit, and ends of attempts), then tasks (skip locked).
+-- Bound: the tasks of this limit that run; 1,000 keys, for each those of its tasks that run, up to its limit. Locks:
+-- the advisory lock of the limit (waits for calls of the same limit, and ends of attempts), then tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_admit_tasks(
   p_name text, p_most integer,
   p_lease_ms bigint, p_worker_id text, p_claim_id integer, -- as in dx_claim_tasks

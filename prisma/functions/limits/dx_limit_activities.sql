@@ -1,5 +1,5 @@
--- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from now
--- on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
+-- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from
+-- now on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
 --
 -- Bound: the queued activities of the name. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_limit_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql

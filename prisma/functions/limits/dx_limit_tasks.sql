@@ -1,5 +1,5 @@
--- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits for
--- one. A part of dx_set_limit.
+-- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits
+-- for one. A part of dx_set_limit.
 --
 -- A task that another transaction has locked stays as it is until its next attempt.
 -- Bound: the tasks that have not ended. Locks: the tasks of the name (skip locked).

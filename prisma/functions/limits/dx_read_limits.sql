@@ -1,10 +1,10 @@
--- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
--- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
--- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
+-- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey,
+-- inUse, waiting, oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate,
+-- rateMs, burst} or null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
--- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and of
--- the others the p_most_keys with the most that wait or have slots.
--- Bound: what waits for these limits or has a slot of them. Locks: none.
+-- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and
+-- of the others the p_most_keys with the most that wait or have slots. Bound: what waits for these limits or has a slot
+-- of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key

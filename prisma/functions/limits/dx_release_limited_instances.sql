@@ -1,5 +1,5 @@
--- Lets the instances begin that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it to
--- all processes. Those that run keep its name: where it is set again, they count again.
+-- Lets the instances begin that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it
+-- to all processes. Those that run keep its name: where it is set again, they count again.
 --
 -- Bound: the instances that wait, and their messages. Locks: these instances (skip locked; claims release the others),
 -- then their messages.

@@ -4,9 +4,8 @@
 -- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes.
--- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
--- rows, worker rows by id.
+-- activities without a limit. Announces it to all processes. Bound: the queued activities of the name. Locks: the
+-- advisory lock of the limit (waits for those that give slots), its rows, worker rows by id.
 CREATE OR REPLACE FUNCTION dx_set_limit(
   p_kind text,                     -- activity, orchestration or task
   p_name text,

@@ -1,6 +1,6 @@
--- Begins attempts at tasks with limits for messages that name them, and deletes these messages: a part of dx_take_tasks.
--- A message stands for any task of its name (dx_admit_tasks). Once a limit has no slot, further messages of the queue
--- that are of use to none are deleted, too: so those behind them do not wait.
+-- Begins attempts at tasks with limits for messages that name them, and deletes these messages: a part of
+-- dx_take_tasks. A message stands for any task of its name (dx_admit_tasks). Once a limit has no slot, further messages
+-- of the queue that are of use to none are deleted, too: so those behind them do not wait.
 --
 -- What else must be known of stays: of tasks that are not due, of lost attempts, of suspects.
 -- Bound: the messages given, 1,000 others, and what dx_admit_tasks reads. Locks: messages (skip locked), then those of

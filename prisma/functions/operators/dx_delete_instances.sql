@@ -3,8 +3,8 @@
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
 -- p_must_have_ended that has not ended, or was updated since it was read; the second a child outside the set, possibly
--- still a queued start, with its parent inside the set. Unknown ids are no error; their rows in other tables are deleted
--- as well.
+-- still a queued start, with its parent inside the set. Unknown ids are no error; their rows in other tables are
+-- deleted as well.
 --
 -- A tree too big for one call is held first (see dx_hold_instances) and deleted in several calls, children before
 -- parents.

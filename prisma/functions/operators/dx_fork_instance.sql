@@ -1,8 +1,8 @@
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
--- Locks: the new instance.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events
+-- and values given. Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
   p_of text,                       -- the instance it is made from

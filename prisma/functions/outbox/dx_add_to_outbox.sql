@@ -1,4 +1,4 @@
--- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
+-- Writes messages to the outbox in the given order, in the transaction that gives rise to them.
 --
 -- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement,
 -- a row of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now

@@ -1,8 +1,8 @@
 -- Counts instances by name, status and, if asked for, version.
 --
--- Returns one row for each, unordered. Where ANALYZE has found more than p_exact_up_to instances of a name and status, by
--- a sample of the table, that estimate is the answer: autovacuum repeats it after each tenth of new rows. Then a version
--- that the sample lacks is left out. All others are counted.
+-- Returns one row for each, unordered. Where ANALYZE has found more than p_exact_up_to instances of a name and status,
+-- by a sample of the table, that estimate is the answer: autovacuum repeats it after each tenth of new rows. Then a
+-- version that the sample lacks is left out. All others are counted.
 --
 -- Bound: dx_groups_of_instances, and the index entries of names and statuses that are counted; by version, their rows.
 -- Locks: none.

@@ -2,10 +2,11 @@
 -- behind a position, in the order of their creation; unordered where fewer than p_most_sorted are in the range.
 --
 -- An index has the instances with a value in their order. Those in a range are all returned while there are at most
--- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller compares
--- it, and continues behind the last one.
+-- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller
+-- compares it, and continues behind the last one.
 --
--- Bound: the rows returned, and those of instances that Duroxide has deleted; for a range also p_most_sorted. Locks: none.
+-- Bound: the rows returned, and those of instances that Duroxide has deleted; for a range also p_most_sorted. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_instances_of_attribute(
   p_name text,
   p_kind text,                     -- text, number or time. The values of a time are milliseconds since the Unix epoch

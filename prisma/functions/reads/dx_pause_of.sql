@@ -1,5 +1,5 @@
--- Returns why an instance that has not ended is paused: fields as in dx_read_paused; null if it is not. The narrowest of several
--- pauses counts.
+-- Returns why an instance that has not ended is paused: fields as in dx_read_paused; null if it is not. The narrowest
+-- of several pauses counts.
 --
 -- Bound: four rows. Locks: none.
 CREATE OR REPLACE FUNCTION dx_pause_of(p_instance instances) RETURNS jsonb LANGUAGE sql STABLE

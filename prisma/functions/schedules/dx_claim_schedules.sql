@@ -1,6 +1,6 @@
 -- Claims schedules that have something to do: an occurrence is due, an operator asks for runs, or what keeps an
--- occurrence waiting has ended. A claim only keeps other schedulers away for p_hold_ms, after which they try as well; which
--- of them fires, dx_fire_schedules decides.
+-- occurrence waiting has ended. A claim only keeps other schedulers away for p_hold_ms, after which they try as well;
+-- which of them fires, dx_fire_schedules decides.
 --
 -- Returns {nowMs, nextMs, isFull, schedules: [...], waiting: [{name, instanceId, taskId}]}: nextMs is when to look
 -- again, null for never; waiting are the runs whose end lets an occurrence start.

@@ -1,6 +1,6 @@
--- Settles occurrences of schedules: starts what they start, notes what became of them, and when the next is due, all or
--- nothing for each schedule. A schedule that has changed since it was claimed stays as it is and starts nothing: so an
--- occurrence fires once, however many schedulers have found it due.
+-- Settles occurrences of schedules: starts what they start, notes what they have started, and when the next is due, all
+-- or nothing for each schedule. A schedule that has changed since it was claimed stays as it is and starts nothing: so
+-- an occurrence fires once, however many schedulers have found it due.
 --
 -- Returns the positions of the schedules that were settled, from 1.
 -- Bound: what is given, and 100 older runs of each schedule. Locks: the schedules, by name; then those of
@@ -10,8 +10,8 @@ CREATE OR REPLACE FUNCTION dx_fire_schedules(
                                    --   last}]; last is the number of the run that is its last one from now on, null: as
                                    --   it was
   p_runs jsonb,                    -- this and the following name their schedule by its position, as fire:
-                                   --   [{fire, number, kind, occurrence_ms, missed_since_ms, outcome, note, instance_id,
-                                   --   task}]; task is a position in p_tasks
+                                   --   [{fire, number, kind, occurrence_ms, missed_since_ms, outcome, note,
+                                   --   instance_id, task}]; task is a position in p_tasks
   p_starts jsonb,                  -- [{fire, fields of dx_start}]
   p_tasks jsonb,                   -- [{fire, as for dx_create_tasks}]
   p_messages jsonb,                -- [{fire, as for dx_enqueue_for_orchestrator}]

@@ -1,5 +1,5 @@
--- Stores the definitions of schedules. A new timing counts from now on: its earlier occurrences do not fire. All else of
--- a schedule that is replaced stays: its pause, its last run, the occurrence that waits.
+-- Stores the definitions of schedules. A new timing counts from now on: its earlier occurrences do not fire. All else
+-- of a schedule that is replaced stays: its pause, its last run, the occurrence that waits.
 --
 -- Returns one outcome per schedule, in order: Created, Replaced, Unchanged, or Exists, which leaves it as it is.
 -- Bound: the schedules given. Locks: the rows that it writes, by name.

@@ -1,8 +1,9 @@
 -- Appends chunks of running activities to streams of their instances.
 --
--- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the activity
--- was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity or the
--- instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a renewal.
+-- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the
+-- activity was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity
+-- or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a
+-- renewal.
 --
 -- Of an item with is_repeat, chunks are left out that an earlier call has stored, whose answer was lost.
 --
@@ -10,8 +11,8 @@
 -- is locked.
 --
 -- Bound: the items given; of a repeated one the chunks of its stream. Locks: rows of progress_streams by instance and
--- name, before each new one that of its instance (key share, skip locked); then worker rows (key share, skip locked). It
--- waits for streams alone, and so for no transaction that waits for it.
+-- name, before each new one that of its instance (key share, skip locked); then worker rows (key share, skip locked).
+-- It waits for streams alone, and so for no transaction that waits for it.
 CREATE OR REPLACE FUNCTION dx_append_chunks(
   p_items jsonb,                   -- [{token, instance_id, stream, writer, number, is_repeat, chunks, keep_chunks,
                                    --   keep_bytes}]

@@ -1,6 +1,6 @@
--- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if the
--- instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A part
--- of dx_append_chunks and dx_store_chunks.
+-- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if
+-- the instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A
+-- part of dx_append_chunks and dx_store_chunks.
 --
 -- Bound: the stream. Locks: the row of the instance (key share) if the stream is new, then the row of the stream.
 CREATE OR REPLACE FUNCTION dx_lock_stream(

@@ -1,5 +1,5 @@
--- Returns where streams of instances are, and chunks of them from an offset on: one row for each item, in order. All of it
--- is read at one moment: after has_ended, no chunk follows.
+-- Returns where streams of instances are, and chunks of them from an offset on: one row for each item, in order. All of
+-- it is read at one moment: after has_ended, no chunk follows.
 --
 -- An item gets as many chunks as fit into its max_bytes, at least one if there is one and max_bytes is not 0.
 -- Bound: four index lookups per item, and the chunks returned, at most 10,000 of each item. Locks: none.

@@ -1,7 +1,8 @@
--- Stores the chunks that programs append. A part of dx_store_turns, so that a chunk is there if and only if its turn is.
+-- Stores the chunks that programs append. A part of dx_store_turns, so that a chunk is there if and only if its turn
+-- is.
 --
--- Bound: the chunks, and those that they drive out. Locks: rows of progress_streams by instance and name. The caller has
--- excluded deletions of these instances.
+-- Bound: the chunks, and those that they drive out. Locks: rows of progress_streams by instance and name. The caller
+-- has excluded deletions of these instances.
 CREATE OR REPLACE FUNCTION dx_store_chunks(
   p_turns dx_turn[],
   p_changes jsonb,                 -- [{ack, action: chunk, stream, chunk, keep_chunks, keep_bytes}]. Other actions are

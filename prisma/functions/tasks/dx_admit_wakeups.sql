@@ -1,5 +1,5 @@
--- Begins tasks with a limit for wake-ups of their name, and suspects for wake-ups of their own. A part of dx_claim_tasks,
--- which has the locks of their limits; says of each wake-up which task it began.
+-- Begins tasks with a limit for wake-ups of their name, and suspects for wake-ups of their own. A part of
+-- dx_claim_tasks, which has the locks of their limits; says of each wake-up which task it began.
 --
 -- Bound, locks: those of dx_admit_tasks, once per name and once per suspect.
 CREATE OR REPLACE FUNCTION dx_admit_wakeups(

@@ -6,8 +6,8 @@
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
 -- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
 -- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
--- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so the
--- claimed one may be another (dx_admit_tasks).
+-- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so
+-- the claimed one may be another (dx_admit_tasks).
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A lost attempt counts against the maximum only if
 -- five were lost before it, or if the task has a single attempt: until then, another suspect may have ended the worker.

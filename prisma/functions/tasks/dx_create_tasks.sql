@@ -1,8 +1,8 @@
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
 -- or whose given id, exists already stays as it is.
 --
--- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row of
--- the outbox, which would be inserted, claimed and deleted first.
+-- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row
+-- of the outbox, which would be inserted, claimed and deleted first.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
@@ -10,9 +10,9 @@
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms,
-                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
-                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
-                                   -- time
+                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}];
+                                   -- only name, payload, max_attempts and queue are needed; runs at the later of
+                                   -- delay and time
   p_queues text[] DEFAULT NULL,    -- queues whose messages are in queue_messages, and are received there
   p_deliveries integer[] DEFAULT NULL, -- how often each of them delivers a message at most
   p_now_ms bigint DEFAULT NULL

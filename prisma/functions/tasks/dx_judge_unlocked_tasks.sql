@@ -1,8 +1,8 @@
--- Says what tasks do that a claim could not lock: another transaction has locked them, or they wait for a slot. A part of
--- dx_claim_tasks, whose outcomes these are.
+-- Says what tasks do that a claim could not lock: another transaction has locked them, or they wait for a slot. A part
+-- of dx_claim_tasks, whose outcomes these are.
 --
--- A task that waits while another transaction has locked it is Locked: if that is neither a claim nor an end, nothing else
--- wakes the task.
+-- A task that waits while another transaction has locked it is Locked: if that is neither a claim nor an end, nothing
+-- else wakes the task.
 --
 -- Bound: the wake-ups given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_judge_unlocked_tasks(

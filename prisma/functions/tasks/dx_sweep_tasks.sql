@@ -5,8 +5,8 @@
 -- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
 -- sweeps at the same time write one wake-up for it.
 --
--- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room gets
--- one: the end of an attempt was announced by none, such as that of a worker that has died.
+-- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room
+-- gets one: the end of an attempt was announced by none, such as that of a worker that has died.
 --
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
 -- look. Those that another worker has refused since then come to the caller as they are given back.

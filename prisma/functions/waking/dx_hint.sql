@@ -1,5 +1,5 @@
--- Sends a hint to those who wait for a topic of queues, outbox, tasks or schedules. src/waking/Topics.ts says what topics there
--- are. Equal hints of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox, tasks or schedules. src/waking/Topics.ts says what
+-- topics there are. Equal hints of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_hint(

@@ -4,7 +4,8 @@
 -- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
--- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows of limits. Locks: none.
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows
+-- of limits. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
   out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it

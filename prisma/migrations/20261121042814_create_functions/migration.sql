@@ -6,8 +6,8 @@
 -- The functions below keep this path: a temporary table of their caller must not hide ours.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
--- Notes why these instances do not continue, and where they are: a block holds while they stay there. An instance is given
--- once; one without a row of instances, whose start is still queued, has no block.
+-- Notes why these instances do not continue, and where they are: a block holds while they stay there. An instance is
+-- given once; one without a row of instances, whose start is still queued, has no block.
 --
 -- Bound: one look at the end of each history. Locks: rows of blocked_instances by instance.
 CREATE OR REPLACE FUNCTION dx_block_instances(
@@ -75,7 +75,8 @@ $$;
 -- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
 -- instance; messages that begin an execution (skip locked); queue rows of the batches; rows of blocked_instances.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}]; delay null or 0: no pause
+  -- [{token, delay_ms, ignore_attempt, begins_first, block: {reason, problem, eventId, build}}];
+  -- delay null or 0: no pause
   p_items jsonb, p_now_ms bigint DEFAULT NULL
 ) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -321,9 +322,9 @@ BEGIN
 END
 $$;
 
--- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if the
--- instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A part
--- of dx_append_chunks and dx_store_chunks.
+-- Locks the row of a stream, and inserts the row if the stream is new. Returns the id of the stream. Returns null if
+-- the instance does not exist, or if another transaction has locked the instance to delete it and p_waits is false. A
+-- part of dx_append_chunks and dx_store_chunks.
 --
 -- Bound: the stream. Locks: the row of the instance (key share) if the stream is new, then the row of the stream.
 CREATE OR REPLACE FUNCTION dx_lock_stream(
@@ -408,10 +409,11 @@ BEGIN
 END
 $$;
 
--- Stores the chunks that programs append. A part of dx_store_turns, so that a chunk is there if and only if its turn is.
+-- Stores the chunks that programs append. A part of dx_store_turns, so that a chunk is there if and only if its turn
+-- is.
 --
--- Bound: the chunks, and those that they drive out. Locks: rows of progress_streams by instance and name. The caller has
--- excluded deletions of these instances.
+-- Bound: the chunks, and those that they drive out. Locks: rows of progress_streams by instance and name. The caller
+-- has excluded deletions of these instances.
 CREATE OR REPLACE FUNCTION dx_store_chunks(
   p_turns dx_turn[],
   p_changes jsonb,                 -- [{ack, action: chunk, stream, chunk, keep_chunks, keep_bytes}]. Other actions are
@@ -572,8 +574,8 @@ $$;
 
 -- Returns when all used tokens of a rate are back, in milliseconds since the Unix epoch; null without a rate.
 --
--- A rate is kept by this number alone (GCRA): a token takes p_rate_ms / p_rate to come back, and p_burst may be missing.
--- A stored time that is later than tokens explain is from before the clock was set back, or the rate raised.
+-- A rate is kept by this number alone (GCRA): a token takes p_rate_ms / p_rate to come back, and p_burst may be
+-- missing. A stored time that is later than tokens explain is from before the clock was set back, or the rate raised.
 CREATE OR REPLACE FUNCTION dx_tokens_back_ms(
   p_stored_ms double precision,    -- null: none were used
   p_rate integer, p_rate_ms bigint, p_burst integer, p_now_ms bigint
@@ -636,8 +638,8 @@ $$;
 -- last one. As many are admitted as the caller lacks. So before an activity that may begin comes at most one of each
 -- other key that waits, after those that have slots.
 --
--- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not come
--- back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
+-- With a rate, an activity takes a token when it is admitted. The token of one that could begin and has not does not
+-- come back: several must not begin late at once. Where the next token comes later, a look at that time finds it.
 --
 -- Activities whose limit was removed are released, 1,000 at a time.
 --
@@ -1283,13 +1285,12 @@ $$;
 -- sessions they need.
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may
--- find more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
--- out_is_limited, when a slot is freed. An activity with a session needs
--- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
--- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
--- Without p_takes_over, an expired lock counts as a live one. Before, the claim gives free slots of limits to activities
--- that wait for one (dx_admit_activities).
+-- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may find
+-- more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
+-- out_is_limited, when a slot is freed. An activity with a session needs p_worker_id and is taken only while no other
+-- worker owns its session. This worker then owns the session, with a lock of p_session_timeout_ms from now. An activity
+-- that was delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock counts as
+-- a live one. Before, the claim gives free slots of limits to activities that wait for one (dx_admit_activities).
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
@@ -1511,8 +1512,8 @@ BEGIN
 END
 $$;
 
--- Returns the status of an instance, as the column instances.status has it: Running, Completed, Failed or Cancelled. Null
--- for null.
+-- Returns the status of an instance, as the column instances.status has it: Running, Completed, Failed or Cancelled.
+-- Null for null.
 --
 -- An execution has no status for cancelled: it is Failed, with an output that says so. One that continues as a new one
 -- has not ended its instance.
@@ -1575,8 +1576,8 @@ BEGIN
 END
 $$;
 
--- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from now
--- on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
+-- Puts what is queued of an activity under its limit, which was set: what waits without a lock waits for a slot from
+-- now on, what has a lock has one. A part of dx_set_limit. Announces it to all processes.
 --
 -- Bound: the queued activities of the name. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_limit_activities(p_name text, p_now timestamptz) RETURNS void LANGUAGE plpgsql
@@ -1669,8 +1670,8 @@ BEGIN
 END
 $$;
 
--- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits for
--- one. A part of dx_set_limit.
+-- Puts the tasks of a name under their limit, which was set or changed: one that runs has a slot, one that waits waits
+-- for one. A part of dx_set_limit.
 --
 -- A task that another transaction has locked stays as it is until its next attempt.
 -- Bound: the tasks that have not ended. Locks: the tasks of the name (skip locked).
@@ -1807,9 +1808,8 @@ $$;
 -- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes.
--- Bound: the queued activities of the name. Locks: the advisory lock of the limit (waits for those that give slots), its
--- rows, worker rows by id.
+-- activities without a limit. Announces it to all processes. Bound: the queued activities of the name. Locks: the
+-- advisory lock of the limit (waits for those that give slots), its rows, worker rows by id.
 CREATE OR REPLACE FUNCTION dx_set_limit(
   p_kind text,                     -- activity, orchestration or task
   p_name text,
@@ -2233,7 +2233,8 @@ AS $$
     || ' ' || p_name
 $$;
 
--- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and dx_store_instances.
+-- Creates instances whose id is free, each with execution 1 and its attributes. A part of dx_start_orchestrations and
+-- dx_store_instances.
 --
 -- Returns the positions of the created ones. An id is free if it has no row in instances or executions and no queued
 -- start; of two instances with one id the first is created. Of concurrent transactions exactly one creates it.
@@ -2322,10 +2323,9 @@ $$;
 -- Stores what turns say of their instances, and creates the instances that they start. A part of dx_store_turns, for
 -- all but first turns, whose caller has created these rows.
 --
--- Returns the ids of the instances that were started; null without any.
--- Bound: the turns, and the messages given; with limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once;
--- instance rows by id where they are missing; as dx_create_instances;
--- then the rows of the turns.
+-- Returns the ids of the instances that were started; null without any. Bound: the turns, and the messages given; with
+-- limits: dx_admit_at_once. Locks: with limits those of dx_admit_at_once; instance rows by id where they are missing;
+-- as dx_create_instances; then the rows of the turns.
 CREATE OR REPLACE FUNCTION dx_store_instances(
   p_turns dx_turn[],
   p_creates boolean,               -- whether a claimed turn names its instance, which may have no row then
@@ -3463,7 +3463,7 @@ BEGIN
 END
 $$;
 
--- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
+-- Writes messages to the outbox in the given order, in the transaction that gives rise to them.
 --
 -- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement,
 -- a row of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now
@@ -4048,12 +4048,12 @@ $$;
 --
 -- Bound: one look per route that has rows; dx_admit_instances; one pass over the visible messages of the eligible
 -- routes, ended by the p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up
--- to their limits. A locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
--- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
--- ones skip the dead ones that an open transaction keeps (1 microsecond each).
+-- to their limits. A locked instance costs one look at its lock and 0.14 microseconds per further message: skipping
+-- 10,000 messages of a busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark
+-- (dx_set_mark), so that the next ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
--- Locks: those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip
+-- Notifies listeners of messages that it moves to another route or to the present time, and of nothing else. Locks:
+-- those of dx_admit_instances; advisory lock of the instance (try), its lock row (skip locked), its messages (skip
 -- locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
@@ -4312,12 +4312,13 @@ $$;
 -- An instance has its slot until it is not Running, or its row is deleted, by any program. So slots are counted, not
 -- kept: a process that dies leaves its instances, which continue elsewhere and count once.
 --
--- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a time.
+-- With a rate, an instance takes a token with its slot. Instances whose limit was removed are released, 1,000 at a
+-- time.
 --
 -- Bound: the instances of these limits that have slots; 1,000 keys of each, for each the instances of it that have
--- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name (skip
--- locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements that admit
--- at once share the advisory locks (dx_admit_at_once).
+-- slots, up to its limit, and those that wait and are paused; their queued messages. Locks: rows of limits by name
+-- (skip locked), then the advisory locks of these limits (try), instances (skip locked), their messages. Statements
+-- that admit at once share the advisory locks (dx_admit_at_once).
 CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_limit integer,                 -- as in dx_fetch_orchestration_items
   p_routes text[],                 -- on which the caller takes instances
@@ -4508,11 +4509,11 @@ BEGIN
 END
 $$;
 
--- Says what tasks do that a claim could not lock: another transaction has locked them, or they wait for a slot. A part of
--- dx_claim_tasks, whose outcomes these are.
+-- Says what tasks do that a claim could not lock: another transaction has locked them, or they wait for a slot. A part
+-- of dx_claim_tasks, whose outcomes these are.
 --
--- A task that waits while another transaction has locked it is Locked: if that is neither a claim nor an end, nothing else
--- wakes the task.
+-- A task that waits while another transaction has locked it is Locked: if that is neither a claim nor an end, nothing
+-- else wakes the task.
 --
 -- Bound: the wake-ups given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_judge_unlocked_tasks(
@@ -4782,8 +4783,8 @@ BEGIN
 END
 $$;
 
--- Begins tasks with a limit for wake-ups of their name, and suspects for wake-ups of their own. A part of dx_claim_tasks,
--- which has the locks of their limits; says of each wake-up which task it began.
+-- Begins tasks with a limit for wake-ups of their name, and suspects for wake-ups of their own. A part of
+-- dx_claim_tasks, which has the locks of their limits; says of each wake-up which task it began.
 --
 -- Bound, locks: those of dx_admit_tasks, once per name and once per suspect.
 CREATE OR REPLACE FUNCTION dx_admit_wakeups(
@@ -4857,8 +4858,8 @@ $$;
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
 -- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
 -- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
--- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so the
--- claimed one may be another (dx_admit_tasks).
+-- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so
+-- the claimed one may be another (dx_admit_tasks).
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A lost attempt counts against the maximum only if
 -- five were lost before it, or if the task has a single attempt: until then, another suspect may have ended the worker.
@@ -5065,15 +5066,15 @@ END
 $$;
 
 -- Begins attempts at tasks of a limit, as far as it has slots and tokens: up to p_most, whichever of them are next. A
--- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks, so
--- the order of the queue does not matter, and wake-ups that find no slot can be dropped.
+-- part of dx_take_tasks and dx_admit_wakeups, for wake-ups of tasks of this name: each stands for any of these tasks,
+-- so the order of the queue does not matter, and wake-ups that find no slot can be dropped.
 --
--- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its attempt
--- keeps the slot until its lease has ended and the next attempt begins, which needs no other slot and no token.
+-- A task has its slot as long as an attempt at it runs. So slots are counted, not kept: when a process dies, its
+-- attempt keeps the slot until its lease has ended and the next attempt begins, which needs no other slot and no token.
 --
--- The keys of a limit take turns, one task each, the one that is due longest first; the next call continues with the key
--- behind the last one. So before a task that may begin comes at most one of each other key that waits, after those that
--- run.
+-- The keys of a limit take turns, one task each, the one that is due longest first; the next call continues with the
+-- key behind the last one. So before a task that may begin comes at most one of each other key that waits, after those
+-- that run.
 --
 -- Once wake-ups were dropped, the limit has has_waiting: then each end of an attempt writes a wake-up of a task that
 -- waits (dx_free_task_slots). Where tasks wait for a token, a wake-up is written for its time. dx_sweep_tasks looks at
@@ -5081,8 +5082,8 @@ $$;
 --
 -- A task whose limit was removed is claimed as one without a limit.
 --
--- Bound: the tasks of this limit that run; 1,000 keys, for each those of its tasks that run, up to its limit. Locks: the
--- advisory lock of the limit (waits for calls of the same limit, and ends of attempts), then tasks (skip locked).
+-- Bound: the tasks of this limit that run; 1,000 keys, for each those of its tasks that run, up to its limit. Locks:
+-- the advisory lock of the limit (waits for calls of the same limit, and ends of attempts), then tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_admit_tasks(
   p_name text, p_most integer,
   p_lease_ms bigint, p_worker_id text, p_claim_id integer, -- as in dx_claim_tasks
@@ -5779,8 +5780,8 @@ BEGIN
 END
 $$;
 
--- Notifies all processes of this schema to read what is paused. A part of dx_pause and dx_resume. It fails no statement, as
--- dx_notify.
+-- Notifies all processes of this schema to read what is paused. A part of dx_pause and dx_resume. It fails no
+-- statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_announce_pauses() RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
@@ -5794,9 +5795,10 @@ $$;
 
 -- Appends chunks of running activities to streams of their instances.
 --
--- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the activity
--- was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity or the
--- instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a renewal.
+-- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the
+-- activity was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity
+-- or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a
+-- renewal.
 --
 -- Of an item with is_repeat, chunks are left out that an earlier call has stored, whose answer was lost.
 --
@@ -5804,8 +5806,8 @@ $$;
 -- is locked.
 --
 -- Bound: the items given; of a repeated one the chunks of its stream. Locks: rows of progress_streams by instance and
--- name, before each new one that of its instance (key share, skip locked); then worker rows (key share, skip locked). It
--- waits for streams alone, and so for no transaction that waits for it.
+-- name, before each new one that of its instance (key share, skip locked); then worker rows (key share, skip locked).
+-- It waits for streams alone, and so for no transaction that waits for it.
 CREATE OR REPLACE FUNCTION dx_append_chunks(
   p_items jsonb,                   -- [{token, instance_id, stream, writer, number, is_repeat, chunks, keep_chunks,
                                    --   keep_bytes}]
@@ -5990,8 +5992,8 @@ $$;
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
 -- or whose given id, exists already stays as it is.
 --
--- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row of
--- the outbox, which would be inserted, claimed and deleted first.
+-- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row
+-- of the outbox, which would be inserted, claimed and deleted first.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
@@ -5999,9 +6001,9 @@ $$;
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms,
-                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}]; only
-                                   -- name, payload, max_attempts and queue are needed; runs at the later of delay and
-                                   -- time
+                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}];
+                                   -- only name, payload, max_attempts and queue are needed; runs at the later of
+                                   -- delay and time
   p_queues text[] DEFAULT NULL,    -- queues whose messages are in queue_messages, and are received there
   p_deliveries integer[] DEFAULT NULL, -- how often each of them delivers a message at most
   p_now_ms bigint DEFAULT NULL
@@ -6583,8 +6585,8 @@ AS $$
 $$;
 
 -- Claims schedules that have something to do: an occurrence is due, an operator asks for runs, or what keeps an
--- occurrence waiting has ended. A claim only keeps other schedulers away for p_hold_ms, after which they try as well; which
--- of them fires, dx_fire_schedules decides.
+-- occurrence waiting has ended. A claim only keeps other schedulers away for p_hold_ms, after which they try as well;
+-- which of them fires, dx_fire_schedules decides.
 --
 -- Returns {nowMs, nextMs, isFull, schedules: [...], waiting: [{name, instanceId, taskId}]}: nextMs is when to look
 -- again, null for never; waiting are the runs whose end lets an occurrence start.
@@ -7063,9 +7065,9 @@ $$;
 
 -- Counts instances by name, status and, if asked for, version.
 --
--- Returns one row for each, unordered. Where ANALYZE has found more than p_exact_up_to instances of a name and status, by
--- a sample of the table, that estimate is the answer: autovacuum repeats it after each tenth of new rows. Then a version
--- that the sample lacks is left out. All others are counted.
+-- Returns one row for each, unordered. Where ANALYZE has found more than p_exact_up_to instances of a name and status,
+-- by a sample of the table, that estimate is the answer: autovacuum repeats it after each tenth of new rows. Then a
+-- version that the sample lacks is left out. All others are counted.
 --
 -- Bound: dx_groups_of_instances, and the index entries of names and statuses that are counted; by version, their rows.
 -- Locks: none.
@@ -7160,8 +7162,8 @@ BEGIN
 END
 $$;
 
--- The end of a lock that an operator sets, in milliseconds: that of the year 9999. No clock reaches it, and every client
--- reads it.
+-- The end of a lock that an operator sets, in milliseconds: that of the year 9999. No clock reaches it, and every
+-- client reads it.
 CREATE OR REPLACE FUNCTION dx_no_end() RETURNS bigint LANGUAGE sql IMMUTABLE
 AS $$
   SELECT 253402300799999
@@ -7463,8 +7465,8 @@ $$;
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
 -- p_must_have_ended that has not ended, or was updated since it was read; the second a child outside the set, possibly
--- still a queued start, with its parent inside the set. Unknown ids are no error; their rows in other tables are deleted
--- as well.
+-- still a queued start, with its parent inside the set. Unknown ids are no error; their rows in other tables are
+-- deleted as well.
 --
 -- A tree too big for one call is held first (see dx_hold_instances) and deleted in several calls, children before
 -- parents.
@@ -7731,8 +7733,8 @@ $$;
 -- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The
 -- trigger dx_route_message sets which processes take a message, and makes it wait for a start that is not due yet.
 --
--- A message with bounds is refused if as many messages wait for its instance, or the current history has as many events.
--- Concurrent calls may exceed a bound by what they send.
+-- A message with bounds is refused if as many messages wait for its instance, or the current history has as many
+-- events. Concurrent calls may exceed a bound by what they send.
 --
 -- Returns the positions of the messages that were refused, from 1. Bound: the rows given, and for those with bounds the
 -- messages that wait for their instances. Locks: none.
@@ -7841,8 +7843,8 @@ BEGIN
 END
 $$;
 
--- Sends a hint to those who wait for a topic of queues, outbox, tasks or schedules. src/waking/Topics.ts says what topics there
--- are. Equal hints of a transaction are one.
+-- Sends a hint to those who wait for a topic of queues, outbox, tasks or schedules. src/waking/Topics.ts says what
+-- topics there are. Equal hints of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`. It fails no statement, as dx_notify.
 CREATE OR REPLACE FUNCTION dx_hint(
@@ -8532,9 +8534,9 @@ BEGIN
 END
 $$;
 
--- Settles occurrences of schedules: starts what they start, notes what became of them, and when the next is due, all or
--- nothing for each schedule. A schedule that has changed since it was claimed stays as it is and starts nothing: so an
--- occurrence fires once, however many schedulers have found it due.
+-- Settles occurrences of schedules: starts what they start, notes what they have started, and when the next is due, all
+-- or nothing for each schedule. A schedule that has changed since it was claimed stays as it is and starts nothing: so
+-- an occurrence fires once, however many schedulers have found it due.
 --
 -- Returns the positions of the schedules that were settled, from 1.
 -- Bound: what is given, and 100 older runs of each schedule. Locks: the schedules, by name; then those of
@@ -8544,8 +8546,8 @@ CREATE OR REPLACE FUNCTION dx_fire_schedules(
                                    --   last}]; last is the number of the run that is its last one from now on, null: as
                                    --   it was
   p_runs jsonb,                    -- this and the following name their schedule by its position, as fire:
-                                   --   [{fire, number, kind, occurrence_ms, missed_since_ms, outcome, note, instance_id,
-                                   --   task}]; task is a position in p_tasks
+                                   --   [{fire, number, kind, occurrence_ms, missed_since_ms, outcome, note,
+                                   --   instance_id, task}]; task is a position in p_tasks
   p_starts jsonb,                  -- [{fire, fields of dx_start}]
   p_tasks jsonb,                   -- [{fire, as for dx_create_tasks}]
   p_messages jsonb,                -- [{fire, as for dx_enqueue_for_orchestrator}]
@@ -8676,8 +8678,8 @@ $$;
 -- Creates a running instance with a history, which continues from its last event. Its execution has the number that it
 -- had in the instance it was made from.
 --
--- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events and values given.
--- Locks: the new instance.
+-- Returns whether the id was free: no execution, event, value, lock or message is stored under it. Bound: the events
+-- and values given. Locks: the new instance.
 CREATE OR REPLACE FUNCTION dx_fork_instance(
   p_instance_id text,
   p_of text,                       -- the instance it is made from
@@ -8834,10 +8836,11 @@ $$;
 -- behind a position, in the order of their creation; unordered where fewer than p_most_sorted are in the range.
 --
 -- An index has the instances with a value in their order. Those in a range are all returned while there are at most
--- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller compares
--- it, and continues behind the last one.
+-- p_most_sorted. Of a wider range, those are returned that have the attribute, whatever its value is: the caller
+-- compares it, and continues behind the last one.
 --
--- Bound: the rows returned, and those of instances that Duroxide has deleted; for a range also p_most_sorted. Locks: none.
+-- Bound: the rows returned, and those of instances that Duroxide has deleted; for a range also p_most_sorted. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_instances_of_attribute(
   p_name text,
   p_kind text,                     -- text, number or time. The values of a time are milliseconds since the Unix epoch
@@ -9198,8 +9201,8 @@ BEGIN
 END
 $$;
 
--- Returns why an instance that has not ended is paused: fields as in dx_read_paused; null if it is not. The narrowest of several
--- pauses counts.
+-- Returns why an instance that has not ended is paused: fields as in dx_read_paused; null if it is not. The narrowest
+-- of several pauses counts.
 --
 -- Bound: four rows. Locks: none.
 CREATE OR REPLACE FUNCTION dx_pause_of(p_instance instances) RETURNS jsonb LANGUAGE sql STABLE
@@ -9622,8 +9625,8 @@ BEGIN
 END
 $$;
 
--- Returns where streams of instances are, and chunks of them from an offset on: one row for each item, in order. All of it
--- is read at one moment: after has_ended, no chunk follows.
+-- Returns where streams of instances are, and chunks of them from an offset on: one row for each item, in order. All of
+-- it is read at one moment: after has_ended, no chunk follows.
 --
 -- An item gets as many chunks as fit into its max_bytes, at least one if there is one and max_bytes is not 0.
 -- Bound: four index lookups per item, and the chunks returned, at most 10,000 of each item. Locks: none.
@@ -9956,13 +9959,13 @@ AS $$
   ORDER BY 1
 $$;
 
--- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey, inUse, waiting,
--- oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate, rateMs, burst} or
--- null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
+-- Returns the limits and how they are used, by kind and name, as an array: [{kind, name, sinceMs, total, eachKey,
+-- inUse, waiting, oldestMs, keyCount, keys: [{key, own, inUse, waiting, oldestMs}]}], each bound {concurrency, rate,
+-- rateMs, burst} or null. oldestMs is when the oldest one that waits was stored; of a task, when it could have begun.
 --
--- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and of
--- the others the p_most_keys with the most that wait or have slots.
--- Bound: what waits for these limits or has a slot of them. Locks: none.
+-- keyCount is the number of keys that have some that wait or have slots. keys are those with limits of their own, and
+-- of the others the p_most_keys with the most that wait or have slots. Bound: what waits for these limits or has a slot
+-- of them. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_limits(
   p_kind text, p_name text,        -- null: all
   p_key text,                      -- null: as above; else only this key
@@ -10175,7 +10178,8 @@ $$;
 -- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
 -- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
 --
--- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows of limits. Locks: none.
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses, and the rows
+-- of limits. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_next_due(p_now_ms bigint DEFAULT NULL) RETURNS TABLE (
   out_now_ms bigint, out_orchestrator_ms bigint, out_worker_ms bigint,
   out_paused json                  -- of dx_read_paused: so that a process that lost a notification learns of it
@@ -10915,8 +10919,8 @@ BEGIN
 END
 $$;
 
--- Lets the instances begin that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it to
--- all processes. Those that run keep its name: where it is set again, they count again.
+-- Lets the instances begin that wait for a slot of a limit which was removed. A part of dx_remove_limit. Announces it
+-- to all processes. Those that run keep its name: where it is set again, they count again.
 --
 -- Bound: the instances that wait, and their messages. Locks: these instances (skip locked; claims release the others),
 -- then their messages.
@@ -11594,8 +11598,8 @@ BEGIN
 END
 $$;
 
--- Sets the statuses of instances whose executions were written without the trigger dx_set_status: before it was there, or
--- by an import.
+-- Sets the statuses of instances whose executions were written without the trigger dx_set_status: before it was there,
+-- or by an import.
 --
 -- Bound: the ids given. Locks: their instance rows where the status changes, by id.
 CREATE OR REPLACE FUNCTION dx_set_statuses(p_instance_ids text[]) RETURNS void LANGUAGE plpgsql
@@ -11675,8 +11679,8 @@ BEGIN
 END
 $$;
 
--- Stores the definitions of schedules. A new timing counts from now on: its earlier occurrences do not fire. All else of
--- a schedule that is replaced stays: its pause, its last run, the occurrence that waits.
+-- Stores the definitions of schedules. A new timing counts from now on: its earlier occurrences do not fire. All else
+-- of a schedule that is replaced stays: its pause, its last run, the occurrence that waits.
 --
 -- Returns one outcome per schedule, in order: Created, Replaced, Unchanged, or Exists, which leaves it as it is.
 -- Bound: the schedules given. Locks: the rows that it writes, by name.
@@ -11845,8 +11849,8 @@ $$;
 -- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of
 -- sweeps at the same time write one wake-up for it.
 --
--- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room gets
--- one: the end of an attempt was announced by none, such as that of a worker that has died.
+-- Tasks that wait for a slot of a limit need no wake-up of their own. A limit whose tasks wait although it has room
+-- gets one: the end of an attempt was announced by none, such as that of a worker that has died.
 --
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
 -- look. Those that another worker has refused since then come to the caller as they are given back.
@@ -12123,9 +12127,9 @@ BEGIN
 END
 $$;
 
--- Begins attempts at tasks with limits for messages that name them, and deletes these messages: a part of dx_take_tasks.
--- A message stands for any task of its name (dx_admit_tasks). Once a limit has no slot, further messages of the queue
--- that are of use to none are deleted, too: so those behind them do not wait.
+-- Begins attempts at tasks with limits for messages that name them, and deletes these messages: a part of
+-- dx_take_tasks. A message stands for any task of its name (dx_admit_tasks). Once a limit has no slot, further messages
+-- of the queue that are of use to none are deleted, too: so those behind them do not wait.
 --
 -- What else must be known of stays: of tasks that are not due, of lost attempts, of suspects.
 -- Bound: the messages given, 1,000 others, and what dx_admit_tasks reads. Locks: messages (skip locked), then those of

@@ -1,7 +1,7 @@
 /**
- * A statement that claims work for waiting callers and is not cut off when one of them is interrupted: it may claim
- * what that caller gives back at that moment. So the caller waits for its end, when what it took was given to others or
- * back.
+ * A statement that claims work for waiting callers. The interruption of a caller does not cut it off: what it has
+ * claimed for that caller would be lost until its lock ends. The interrupted caller waits until the statement has
+ * ended, and what was meant for it has gone to other callers, or back to the store.
  */
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"

@@ -6,10 +6,8 @@ import * as sealed from "../../model/shared/sealed.ts"
 import type { PayloadCodec } from "../../provider/PayloadCodec.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import * as texts from "../../provider/shared/sealing.ts"
+import { maxPayloadBytes } from "../../queue/shared/declarations.ts"
 import type { NewMessage, OutboxDriver } from "../OutboxDriver.ts"
-
-/** Limit of SQS in bytes, so that a payload fits every queue. */
-export const maxPayloadBytes = 262_144
 
 type Adding = Pick<OutboxDriver["Service"], "add">
 

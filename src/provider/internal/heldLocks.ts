@@ -2,9 +2,9 @@
  * The locks that this process holds, as the store answers: when they run out, and what others are to know of it.
  *
  * A lock that is neither renewed nor released runs out, and its work may be claimed again. The store does not announce
- * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews
- * locks; when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has
- * run out. What a statement takes and releases is in `operations.ts`.
+ * that. So a holder announces the time at which its locks end, at most once a second while it takes and renews locks;
+ * when it dies, the others look at the last time it has announced. And it looks itself when a lock that it has not
+ * released has run out. What a statement takes and releases is in `operations.ts`.
  *
  * A process may also die after a statement has stored work and before it announces that work. So it says when to look
  * before that, too, and sends the statement only when that hint has left. While the statement runs, it repeats the hint

@@ -402,7 +402,7 @@ const releasedMs = 1_000
 /** An estimate of the store's clock may differ by that much from the time at which a statement ran. */
 const answerMs = 5
 
-const logMode = (queue: Queue, before: State, now: State, { emptyLooks, hintMs, modeMs }: SinceChange) =>
+const logMode = (queue: Queue, before: State, now: State, { emptyLooks, modeMs, sinceHintMs }: SinceChange) =>
   (now.mode === "LongPoll"
     ? Effect.logDebug("Provider: leaves aggressive mode, hints wake it again")
     : Effect.logDebug("Provider: enters aggressive mode, it polls")).pipe(
@@ -410,6 +410,6 @@ const logMode = (queue: Queue, before: State, now: State, { emptyLooks, hintMs, 
         queue,
         ...(now.mode === "Aggressive" && { reason: now.reason }),
         ...(before.mode === "Aggressive" && { reason: before.reason, duration_ms: modeMs, empty_looks: emptyLooks }),
-        ...(hintMs !== undefined && { since_hint_ms: hintMs })
+        ...(sinceHintMs !== undefined && { since_hint_ms: sinceHintMs })
       })
     )

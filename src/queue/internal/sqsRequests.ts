@@ -23,13 +23,11 @@ import * as coalescer from "../../provider/shared/coalescer.ts"
 import type { Payload } from "../Queue.ts"
 import { Closed, QueueError } from "../QueueError.ts"
 import * as check from "../shared/check.ts"
+import { maxPayloadBytes } from "../shared/declarations.ts"
 import * as faults from "./sqsFaults.ts"
 
 /** 15 minutes. */
 export const maxDelayMs = 900_000
-
-/** Limit of PgQueue in bytes, so that both kinds of queue take the same payloads. SQS takes 1 MiB. */
-export const maxPayloadBytes = 262_144
 
 export const mostOfBatch = 10
 

@@ -293,7 +293,7 @@ const keeping = (
         )
       ),
       Effect.catchDefect(
-        logDefect(name, Effect.logError("Consumer: the message could not be kept hidden, so it comes again"))
+        logDefect(name, Effect.logError("Consumer: keeping a message hidden broke, so it comes again"))
       ),
       Effect.provideService(InBackground, true)
     )

@@ -18,6 +18,7 @@ export interface Declaration {
 /** Ten years. */
 export const maxDelayMs = 3_650 * 86_400_000
 
+/** Limit of all kinds of queues in bytes, so that each takes the payloads of the others. SQS takes 1 MiB. */
 export const maxPayloadBytes = 262_144
 
 /** The declarations with their defaults. Fails with `InvalidInput`. */

@@ -59,7 +59,7 @@ const soonMs = 10_000
 
 /**
  * Pause of a wake-up for a task that this worker does not serve. Another worker of the queue gets it soon, even if this
- * one is faster a few times; without such a worker, it comes back ever more seldom.
+ * one is faster a few times; without such a worker, the pauses grow.
  */
 const unservedPauseMs = (deliveryCount: number) => deliveryCount === 1 ? 0 : 50 * 2 ** Math.max(deliveryCount - 5, 0)
 
