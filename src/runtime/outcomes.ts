@@ -71,7 +71,7 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
     const decision = decide.unstoredOutcome(held.item, completion, error)
     switch (decision._tag) {
       case "Leave":
-        return left(held)
+        return held.isLost ? left(held) : storeIfFree(held, completion)
       case "Fail":
         return Effect.andThen(logRefusal(error), Effect.suspend(() => store(held, decision.completion)))
       case "Abandon":
@@ -88,6 +88,13 @@ export const make = ({ build, clock, heldActivities, provider, storeOutcome }: {
           )
     }
   }
+
+  /** Its lock may have ended while the outcome was under way, and no other process have taken it. */
+  const storeIfFree = (held: Held, completion: Completion): Effect.Effect<void> =>
+    Effect.matchEffect(heldActivities.renew(held), {
+      onSuccess: () => store(held, completion, 1),
+      onFailure: (error) => error.reason._tag === "LockLost" ? left(held) : settleUnstored(held, completion, error, 1)
+    })
 
   const abandon: Outcomes["abandon"] = (held, { block, counts, pause }) =>
     Effect.suspend(() =>

@@ -21,6 +21,8 @@ const open = Effect.fnUntraced(function*(options: {
   readonly other?: Notified.Options
   readonly settings?: Options
   readonly isDown?: () => boolean
+  /** How long each renewal takes. Defaults to no time. */
+  readonly renewalMs?: number
 } = {}) {
   const checks: Array<ReadonlyArray<string>> = []
   const instances = new Map<string, string>()
@@ -31,7 +33,9 @@ const open = Effect.fnUntraced(function*(options: {
       renewWorkItemLocks: (items) =>
         Effect.suspend(() => {
           checks.push(items.map(({ lockToken }) => instances.get(lockToken)!))
-          return options.isDown?.() === true ? Effect.fail(down) : driver.renewWorkItemLocks(items)
+          if (options.isDown?.() === true) return Effect.fail(down)
+          const renewed = driver.renewWorkItemLocks(items)
+          return options.renewalMs === undefined ? renewed : Effect.tap(renewed, () => Effect.sleep(options.renewalMs!))
         })
     })
   })
@@ -139,6 +143,21 @@ describe("A running activity that another process cancels", () => {
 })
 
 describe("The locks of held activities", () => {
+  it.effect("stay live over a slow link, however many they are", () =>
+    Effect.gen(function*() {
+      const { claimElsewhere, enter, held, lost } = yield* open({
+        renewalMs: 400,
+        settings: { workerLockTimeout: "1 second" }
+      })
+      const all = yield* Effect.forEach(Array.from({ length: 300 }, (_, n) => `i${n}`), (id) => enter(id))
+      for (let i = 0; i < 100; i++) {
+        yield* pass(50)
+        assert.isTrue(all.every((one) => held.isLocked(one)))
+      }
+      assert.deepStrictEqual(yield* claimElsewhere, [])
+      assert.deepStrictEqual(lost, [])
+    }))
+
   for (const isNotified of [true, false]) {
     it.effect(`stay live ${isNotified ? "with" : "without"} notifications`, () =>
       Effect.gen(function*() {

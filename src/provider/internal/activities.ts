@@ -58,7 +58,11 @@ export const make = Effect.fnUntraced(function*(
       sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
     }),
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
-    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, options)
+    // All of a process at once, if possible: one that waits for the set before may come too late over a slow link.
+    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, {
+      ...options,
+      maxBatch: 16 * options.maxBatch
+    })
   }
   const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
