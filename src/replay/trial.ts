@@ -1,12 +1,14 @@
 /**
  * Tries whether code can continue a stored execution that has not ended: by its next turn, of which nothing is stored.
  */
+import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as References from "effect/References"
 import type { BlockReason } from "../model/Block.ts"
 import type { ErrorDetails } from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
+import { describe } from "../model/shared/defect.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import { codeAfter, diesAfter } from "./codeAfter.ts"
 import type { Code, StoredValue } from "./codeAfter.ts"
@@ -54,10 +56,11 @@ export const refusalOf = (
     onStray: () => {}
   })
   if (tried instanceof turns.Blocked) {
-    const { eventId, problem, reason } = tried
+    const { diedOf, eventId, problem, reason } = tried
     const at = indexOf(eventId, events)
     const difference = reason === "HistoryDiffers" ? sides(code, events, at, keyValues) : around(events, at)
-    return { outcome: "block", reason, problem, eventId, difference }
+    const defect = diedOf && { defect: describe(Cause.squash(diedOf)).message }
+    return { outcome: "block", reason, problem, eventId, ...defect, difference }
   }
   const failure = failureOf(tried.outcome)
   if (failure === undefined) return undefined

@@ -81,18 +81,22 @@ export class Blocked {
   readonly spans: ReadonlyArray<ProgramSpan>
   /** The signal that the code cannot read, if nothing recorded depends on it; its message, if it came in this turn. */
   readonly newSignal: { readonly eventId: number; readonly message: WorkItem.WorkItem | undefined } | undefined
+  /** The full cause, if the program died where its history continues. */
+  readonly diedOf: Cause.Cause<never> | undefined
   constructor(
     reason: BlockReason,
     problem: string,
     eventId: number,
     spans: ReadonlyArray<ProgramSpan> = [],
-    newSignal?: Blocked["newSignal"]
+    newSignal?: Blocked["newSignal"],
+    diedOf?: Cause.Cause<never>
   ) {
     this.reason = reason
     this.problem = problem
     this.eventId = eventId
     this.spans = spans
     this.newSignal = newSignal
+    this.diedOf = diedOf
   }
 }
 
@@ -166,7 +170,8 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   // A turn that failed keeps only the events of arrivals.
   recorder.truncate(arrivedCount)
   const stored = Ledger.of([...history, ...recorder.added])
-  const { details, reason } = ran.failure
+  const { reason } = ran.failure
+  const diedOf = program.diedOf()
   // What no code can run can be cancelled nevertheless.
   const cancelled = blocks && reason !== undefined ? stored.cancelRequest : undefined
   if (blocks && reason !== undefined && cancelled === undefined) {
@@ -175,11 +180,12 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
       eventId: newSignalId,
       message: signals?.get(newSignalId)
     }
-    return new Blocked(reason, message, eventId, program.takeEndedSpans(), newSignal)
+    return new Blocked(reason, message, eventId, program.takeEndedSpans(), newSignal, diedOf)
   }
+  // A death explains more than where it differs from the history.
+  const details = diedOf === undefined ? ran.failure.details : ErrorDetails.died(Cause.squash(diedOf))
   const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
-  const diedOf = program.diedOf()
   // What a program appends before it dies is stored as well: it may say why.
   const appended = diedOf === undefined ? [] : program.takeAppended()
   return {
@@ -452,8 +458,8 @@ class Program {
   }
 
   /**
-   * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end.
-   * Not checked in executions of Duroxide, nor after a death, which explains more.
+   * Code that ends, dies or continues as new before the end of its history has changed, because its turns stored no
+   * end. Not checked in executions of Duroxide.
    */
   private forbidEnd(
     history: ReadonlyArray<Event.Event>,
@@ -461,7 +467,7 @@ class Program {
     { isCut, isPending }: { readonly isCut: boolean; readonly isPending: boolean }
   ): void {
     const ended = this.interpreter.ended()
-    if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
+    if (ended === undefined && this.interpreter.continued() === undefined) return
     if (history.length === 0 || !this.isOwn) return
     const left = history.slice(index)
     const lastRetry = isPending ? left.length : left.findLastIndex(isRetry)
@@ -475,7 +481,7 @@ class Program {
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
       (expected ?? history.at(-1)!).eventId,
-      `history has ${held}, the code has already ended`
+      `history has ${held}, the code has ${ended?._tag === "Died" ? "died" : "already ended"}`
     )
   }
 }

@@ -3,6 +3,7 @@
  *
  * `decide.ts` says what a delivery comes to; this module carries it out.
  */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
@@ -12,6 +13,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../model/Metrics.ts"
 import * as coreVersion from "../model/shared/coreVersion.ts"
+import { logDeath } from "../model/shared/defect.ts"
 import { seriesOf } from "../model/shared/labelled.ts"
 import { aboutInstance } from "../model/shared/logging.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
@@ -283,10 +285,11 @@ const deliver = (
 
   const block = (orchestrationName: string, blocked: turns.Blocked, outlook = ""): Effect.Effect<void> => {
     turnSpan.blocked(blocked)
-    const { eventId, reason } = blocked
+    const { diedOf, eventId, reason } = blocked
     const report = { reason, eventId, problem: blocked.problem + outlook }
+    const why = diedOf && logDeath(`${component}: program died, its instance is blocked`, Cause.squash(diedOf))
     return Effect.andThen(
-      Effect.annotateLogs(parts.reportBlock(orchestrationName, report), { orchestration_name: orchestrationName }),
+      Effect.annotateLogs(parts.reportBlock(orchestrationName, report, why), { orchestration_name: orchestrationName }),
       settlement.abandon(decide.blocked(report))
     )
   }

@@ -92,16 +92,16 @@ Orchestration.changed, or make the change a new version
       assert.include(stdout, `    +    activity "Charge" with {"card":"${Shops.card}","cents":200}\n`)
     }))
 
-  it.effect("data that the code cannot read blocks, and a program that dies fails; of what, only if asked", () =>
+  it.effect("data that the code cannot read blocks, and so does a program that dies; of what, only if asked", () =>
     Effect.gen(function*() {
       const { exitCode, stderr, stdout } = yield* run("unable")
-      assert.deepStrictEqual([exitCode, stderr], [5, "error: 5 instances would block; 1 instance would fail\n"])
+      assert.deepStrictEqual([exitCode, stderr], [5, "error: 6 instances would block\n"])
       assert.include(
         stdout,
         "  DataUnreadable at event 1: payload of orchestration \"Fulfil\" does not match its schema"
       )
-      assert.include(stdout, "Meter 1.0.0: 1 instance would fail\n  Dies: event 4: the program dies after it\n")
-      assert.include(stdout, "6 running instances: 6 replayed, 0 fit, 5 would block, 1 would fail\n")
+      assert.include(stdout, "  HistoryDiffers: event 5: history has wait for signal \"Approved\", the code has died\n")
+      assert.include(stdout, "6 running instances: 6 replayed, 0 fit, 6 would block\n")
       assert.notInclude(stdout + stderr, "no such receipt")
       assert.include((yield* run("unable", "--payloads")).stdout, "no such receipt: paid by meter")
     }))

@@ -190,7 +190,7 @@ describe("nondeterminism", () => {
     })
   })
 
-  it("early death: is reported as a panic", () => {
+  it("early death: where a mismatch fails the execution, it is reported as a panic", () => {
     const instance = new Instance(Effect.andThen(A(1), B(2)))
     instance.turn()
     instance.turn(instance.completed(2))

@@ -31,6 +31,8 @@ const tried = (program: Program, events: Events) =>
 /** Waits for an approval once it has reserved. */
 const reserved: Program = ({ sku }) => Effect.andThen(Reserve.execute(sku), Approved.wait)
 
+const dying: Program = ({ sku }) => Effect.andThen(Reserve.execute(sku), Effect.die(new Error("secret")))
+
 describe("refusalOf", () => {
   it.effect("the same code fits wherever it waits", () =>
     Effect.gen(function*() {
@@ -74,12 +76,22 @@ describe("refusalOf", () => {
       assert.include(historyDiff.lines(refusal!.difference, { payloads: false }), "+    the end: completed")
     }))
 
-  it.effect("code that dies would fail: the event that it dies of, and of what apart from the problem", () =>
+  it.effect("code that dies where the history continues blocks, and says of what apart from the problem", () =>
     Effect.gen(function*() {
-      const refusal = tried(
-        ({ sku }) => Effect.andThen(Reserve.execute(sku), Effect.die(new Error("secret"))),
-        yield* historyOf(reserved)
-      )
+      const refusal = tried(dying, yield* historyOf(reserved))
+      assert.deepInclude(refusal, {
+        outcome: "block",
+        reason: "HistoryDiffers",
+        problem: "event 4: history has wait for signal \"Approved\", the code has died",
+        eventId: 4
+      })
+      assert.include(refusal!.defect, "secret")
+    }))
+
+  it.effect("code that dies would fail an execution that Duroxide began: the event that it dies of, and of what", () =>
+    Effect.gen(function*() {
+      const events = (yield* historyOf(reserved)).map((event) => ({ ...event, duroxideVersion: "0.1.29" }))
+      const refusal = tried(dying, events as unknown as Events)
       assert.deepInclude(refusal, { outcome: "fail", reason: "Dies", eventId: 3 })
       assert.notInclude(refusal!.problem, "secret")
       assert.include(refusal!.defect, "secret")

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, KeyValue, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { MemoryDriver } from "duroxide-prisma/provider"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -101,6 +102,37 @@ describe("A program that was edited in place", () => {
       assert.strictEqual(yield* right.client.wait(Book, "a", { timeout: 0 }), "one two three")
       assert.isUndefined(yield* blockOf(right.client, "b"))
       assert.deepStrictEqual(world.charged.toSorted(), ids)
+    }).pipe(inMemory))
+
+  it.effect("and dies where its history continues blocks its instances, too; the log says once of what", () =>
+    Effect.gen(function*() {
+      const world: World = { charged: [] }
+      const first = yield* start(serving(world, original))
+      yield* first.client.start(Book, { instanceId: "a" })
+      yield* TestClock.adjust("1 second")
+      yield* first.stop
+
+      const deaths: Array<string> = []
+      const logger = Logger.make<unknown, void>(({ cause, message }) => {
+        if (String(message).includes("program died")) deaths.push(`${String(message)} ${Cause.pretty(cause)}`)
+      })
+      const dying = Book.toLayer(() => Effect.andThen(Charge.execute(), Effect.die(new TypeError("a new bug"))))
+      const wrong = yield* start(serving(world, dying)).pipe(Effect.provide(Logger.layer([logger])))
+      yield* TestClock.adjust("15 minutes")
+      assert.deepInclude(yield* blockOf(wrong.client, "a"), {
+        reason: "HistoryDiffers",
+        problem: "event 4: history has timer, the code has died",
+        eventId: 4
+      })
+      assert.lengthOf(deaths, 1)
+      assert.match(deaths[0]!, /program died, its instance is blocked .*TypeError: a new bug/)
+      yield* wrong.stop
+
+      const right = yield* start(serving(world, original))
+      for (const note of ["one", "two", "three"]) yield* right.client.send(Notes, "a", note)
+      yield* untilEnded(right.client, "a", 20)
+      assert.strictEqual(yield* right.client.wait(Book, "a", { timeout: 0 }), "one two three")
+      assert.deepStrictEqual(world.charged, ["a"])
     }).pipe(inMemory))
 
   it.effect("does not stop a fleet with both builds", () =>
