@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { MemoryDriver } from "duroxide-prisma/provider"
-import type { ProviderDriver } from "duroxide-prisma/provider"
+import { MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -158,6 +157,25 @@ describe.each(stores)("A client %s", (_, store) => {
       yield* client.send(Go, "collect-a", "5", { orStart: again })
       assert.deepStrictEqual(yield* client.wait(Collect, "collect-a"), ["b", "5"])
     })))
+
+  it.effect("replaces an instance that ends while the signal is on its way", () =>
+    Effect.gen(function*() {
+      let ended = 1
+      const driver = LocalProcess.intercept(
+        yield* ProviderDriver.ProviderDriver,
+        (call, operation) =>
+          operation === "startOrchestrations" && ended-- > 0 ? Effect.succeed(["Ended"] as never) : call
+      )
+      const { client } = yield* LocalProcess.start(runtime).pipe(
+        Effect.provideService(ProviderDriver.ProviderDriver, driver)
+      )
+      const orStart = { orchestration: Collect, payload: { name: "a", signals: 1, ...quiet } }
+      yield* client.send(Go, "collect-a", "1", { orStart: { ...orStart, ifExists: "replaceEnded" } })
+      assert.deepStrictEqual(yield* client.wait(Collect, "collect-a"), ["a", "1"])
+      ended = 1
+      const refused = yield* Effect.flip(client.send(Go, "collect-b", "1", { orStart }))
+      assert.strictEqual(refused._tag, "InstanceAlreadyExists")
+    }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([])])))
 
   it.live("starts with a lossy signal, which its first waits receive", () =>
     scenario(Effect.fn(function*(client) {

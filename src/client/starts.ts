@@ -121,7 +121,7 @@ export const sendWith = Effect.fnUntraced(
   ) {
     const start = yield* checkedStart(orchestration, { ...options, instanceId: signal.instance }, "Client.send")
     yield* describeSend("send", signal.name, signal.instance)
-    const answer = yield* queues.startOrchestration({
+    const sent = queues.startOrchestration({
       ...start,
       start: yield* tracing.withTraceparent(start.start),
       // It must not come before the first wait of its program.
@@ -129,6 +129,11 @@ export const sendWith = Effect.fnUntraced(
         signal._tag === "ExternalRaised" ? { ...signal, withStart: true } : signal
       )
     })
+    // It may have ended after the store has looked whether to replace it: then it is replaced now.
+    const answer = yield* Effect.flatMap(
+      sent,
+      (answer) => answer === "Ended" && start.replaces !== undefined ? sent : Effect.succeed(answer)
+    )
     if (answer === "Ended") return yield* new InstanceAlreadyExists({ instanceId: signal.instance })
   }
 )
