@@ -41,18 +41,29 @@ export const falls = (nights: ReadonlyArray<Night>): ReadonlyArray<string> => {
   })
 }
 
-/** The page, as Markdown. */
+/** The page, as Markdown: a table for the last run of each kind, the newest first. */
 export const page = (nights: ReadonlyArray<Night>): string => {
-  const last = nights.at(-1)
   const head = [
     "# History of the bench",
     "",
     "Drawn from `history.jsonl` by `npm run bench -- history`; `npm run bench -- nightly` adds a run. Each number says how",
-    "many times better ours is than what its row names: above 1 is better. Rows of ours alone are parts of a rate.",
+    "many times better ours is than what its row names: above 1 is better. Rows of ours alone are parts of a rate. Runs",
+    "are compared with those on as many cores and with the same options.",
     ""
   ]
-  if (last === undefined) return [...head, "There is no run yet.", ""].join("\n")
-  const all = [...comparableTo(last, nights.slice(0, -1)), last]
+  const newest = nights.toReversed()
+  const lasts = newest.filter((night, i) => comparableTo(night, newest.slice(0, i)).length === 0)
+  return [
+    ...head,
+    ...lasts.length === 0 ? ["There is no run yet.", ""] : lasts.flatMap((last) => section(last, nights))
+  ]
+    .join("\n")
+}
+
+// internal
+
+const section = (last: Night, nights: ReadonlyArray<Night>): ReadonlyArray<string> => {
+  const all = comparableTo(last, nights)
   const rows = Object.keys(last.ratios).map((name) => {
     const usual = usualOf(name, all.slice(0, -1))
     return [
@@ -64,17 +75,14 @@ export const page = (nights: ReadonlyArray<Night>): string => {
     ]
   })
   return [
-    ...head,
     `The last run, ${
       last.at.slice(0, 10)
     }: commit ${last.commit}, ${last.cores} cores, Node ${last.node}, \`${last.options}\`.`,
     "",
     ...table([["Row", "Now", "Median of five before", "Least", "Runs on as many cores"], ...rows]),
     ""
-  ].join("\n")
+  ]
 }
-
-// internal
 
 const comparableTo = ({ cores, options }: Night, nights: ReadonlyArray<Night>) =>
   nights.filter((night) => night.cores === cores && night.options === options)

@@ -48,6 +48,8 @@ describe("history of the bench:", () => {
     assert.include(text, "The last run, 2030-01-01: commit abc1234, 2 cores, Node v20.0.0, `--seconds 30`.")
     assert.match(text, /^\| S8 +\| 8 +\| 2 +\| 1.8 +\| ▁▂▃█ +\|$/m)
     assert.match(text, /^\| J +\| 0.5 +\| +\| +\| ···▄ +\|$/m)
+    const other = page([...nights(1, 2), { ...night({ K: 0.9 }), options: "--only K" }])
+    assert.match(other, /`--only K`\.[^]+^\| K +\| 0\.9 +[^]+`--seconds 30`\.[^]+^\| S8 +\| 2 +\|/m)
     assert.include(page([]), "no run yet")
   })
 
