@@ -289,7 +289,7 @@ export class Client extends Context.Service<Client, {
    * With `orStart`, it also starts the instance if the id has no instance, in the same transaction: start and signal
    * are stored together or not at all. A signal that is defined as `lost` then reaches the waits that the first turn
    * opens. If several calls do this at once, one of them starts the instance, and all signals arrive. Fails with
-   * `InstanceAlreadyExists` if the instance of this id has ended.
+   * `InstanceAlreadyExists` if the instance of this id has ended, unless its `ifExists` replaces it.
    */
   readonly send: {
     <P extends PayloadSchema>(

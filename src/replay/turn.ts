@@ -12,6 +12,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion } from "../model/Instance.ts"
 import { isOwn } from "../model/shared/coreVersion.ts"
+import { died } from "../model/shared/cures.ts"
 import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import { Ledger } from "../model/shared/ledger.ts"
 import * as markers from "../model/shared/markers.ts"
@@ -473,15 +474,17 @@ class Program {
     const lastRetry = isPending ? left.length : left.findLastIndex(isRetry)
     // In its last turn, the code ended with the first of the arrivals that it got.
     const firstOfCode = left.findIndex(isOfCode)
+    // A turn in which the code dies stores none of its requests.
+    const hasRequests = ended?._tag !== "Died"
     const isOfLastTurn = (event: Event.Event, i: number) =>
-      isRetry(event) || isOfCode(event) || markers.isPart(event, history) ||
+      isRetry(event) || hasRequests && (isOfCode(event) || markers.isPart(event, history)) ||
       i < lastRetry && (firstOfCode < 0 || i < firstOfCode)
     if (isCut && left.every(isOfLastTurn)) return
     const expected = left.find(action.isRequest)
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
       (expected ?? history.at(-1)!).eventId,
-      `history has ${held}, the code has ${ended?._tag === "Died" ? "died" : "already ended"}`
+      `history has ${held}, ${ended?._tag === "Died" ? died : "the code has already ended"}`
     )
   }
 }

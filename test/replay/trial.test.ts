@@ -7,6 +7,7 @@ import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../src/model/Event.ts"
+import * as retrySignal from "../../src/model/shared/retrySignal.ts"
 import * as historyDiff from "../../src/replay/historyDiff.ts"
 import { programOf } from "../../src/replay/programs.ts"
 import { refusalOf } from "../../src/replay/trial.ts"
@@ -86,6 +87,22 @@ describe("refusalOf", () => {
         eventId: 4
       })
       assert.include(refusal!.defect, "secret")
+    }))
+
+  it.effect("code that dies where the history continues blocks a retried or forked execution, too", () =>
+    Effect.gen(function*() {
+      const events = yield* historyOf(reserved)
+      const retried = {
+        ...events.at(-1)!,
+        _tag: "ExternalEventPersistent",
+        eventId: 5,
+        name: retrySignal.name,
+        data: retrySignal.encodeFork([])
+      }
+      assert.deepInclude(tried(dying, [...events, retried] as unknown as Events), {
+        outcome: "block",
+        problem: "event 4: history has wait for signal \"Approved\", the code has died"
+      })
     }))
 
   it.effect("code that dies would fail an execution that Duroxide began: the event that it dies of, and of what", () =>

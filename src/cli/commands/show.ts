@@ -297,7 +297,7 @@ const blockFields = (
   nowMs: number
 ) => [
   ["blocked by", `${reason}: ${problem}`] as const,
-  ["cure", cureOf({ eventId, reason }, id)] as const,
+  ["cure", cureOf({ eventId, problem, reason }, id)] as const,
   [
     "tried",
     `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`

@@ -11,9 +11,17 @@ export const cures: { readonly [R in BlockReason]: string } = {
   Endless: "it never comes to rest. Put long computing into an activity"
 }
 
+/** How the problem of a block ends whose program died where its history continues. */
+export const died = "the code has died"
+
 /** The cure of one instance, which may also take back what it did with a wrong build. */
-export const cureOf = ({ eventId, reason }: Pick<Block, "eventId" | "reason">, instanceId: string): string =>
-  reason === "HistoryDiffers" && eventId > 1
+export const cureOf = (
+  { eventId, problem, reason }: Pick<Block, "eventId" | "problem" | "reason">,
+  instanceId: string
+): string =>
+  reason === "HistoryDiffers" && problem.endsWith(died)
+    ? "correct it, or bring the old code back. The log of the build that tried says what its program died of"
+    : reason === "HistoryDiffers" && eventId > 1
     ? `${cures[reason]}, or let this code do anew what follows, effects included: retry ${instanceId} --from ${
       eventId - 1
     }`
