@@ -9,6 +9,7 @@
  *
  * Semantics: the rules that Duroxide's core calls "next", for executions started by 0.1.31 and later.
  */
+import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -96,9 +97,12 @@ export class Unreadable {
 export class Nondeterminism {
   readonly message: string
   readonly eventId: number
-  constructor(eventId: number, problem: string) {
+  /** The full cause, if the difference is that the program died. */
+  readonly diedOf: Cause.Cause<never> | undefined
+  constructor(eventId: number, problem: string, diedOf?: Cause.Cause<never>) {
     this.message = `event ${eventId}: ${problem}`
     this.eventId = eventId
+    this.diedOf = diedOf
   }
 }
 

@@ -171,22 +171,20 @@ const decide = (input: Input, mayBlock: boolean): Ran | Blocked => {
   // A turn that failed keeps only the events of arrivals.
   recorder.truncate(arrivedCount)
   const stored = Ledger.of([...history, ...recorder.added])
-  const { reason } = ran.failure
-  const diedOf = program.diedOf()
+  const { details, reason } = ran.failure
   // What no code can run can be cancelled nevertheless.
   const cancelled = blocks && reason !== undefined ? stored.cancelRequest : undefined
   if (blocks && reason !== undefined && cancelled === undefined) {
-    const { eventId = program.lastEventId, message, newSignalId } = ran.failure
+    const { diedOf, eventId = program.lastEventId, message, newSignalId } = ran.failure
     const newSignal = newSignalId === undefined ? undefined : {
       eventId: newSignalId,
       message: signals?.get(newSignalId)
     }
     return new Blocked(reason, message, eventId, program.takeEndedSpans(), newSignal, diedOf)
   }
-  // A death explains more than where it differs from the history.
-  const details = diedOf === undefined ? ran.failure.details : ErrorDetails.died(Cause.squash(diedOf))
   const outcome = failed(cancelled === undefined ? details : ErrorDetails.cancelled(terminationReason(stored)))
   const end = cancelled === undefined ? "runtime" : "cancellation"
+  const diedOf = program.diedOf()
   // What a program appends before it dies is stored as well: it may say why.
   const appended = diedOf === undefined ? [] : program.takeAppended()
   return {
@@ -484,7 +482,8 @@ class Program {
     const held = expected === undefined ? "the code waiting for more" : action.describeEvent(expected)
     throw new Nondeterminism(
       (expected ?? history.at(-1)!).eventId,
-      `history has ${held}, ${ended?._tag === "Died" ? died : "the code has already ended"}`
+      `history has ${held}, ${ended?._tag === "Died" ? died : "the code has already ended"}`,
+      this.diedOf()
     )
   }
 }
@@ -531,6 +530,7 @@ type Problem =
     /** Undefined: the last event that the code has seen. */
     readonly eventId?: number
     readonly newSignalId?: number | undefined
+    readonly diedOf?: Cause.Cause<never> | undefined
   }
 
 const attempt = (f: () => void): Problem | undefined => {
@@ -540,8 +540,12 @@ const attempt = (f: () => void): Problem | undefined => {
   } catch (problem) {
     const { message } = problem as Error
     if (problem instanceof Nondeterminism) {
-      const { eventId } = problem
-      return { details: ErrorDetails.nondeterminism(message), reason: "HistoryDiffers", message, eventId }
+      const { diedOf, eventId } = problem
+      // A death explains more than where it differs from the history.
+      const details = diedOf === undefined
+        ? ErrorDetails.nondeterminism(message)
+        : ErrorDetails.died(Cause.squash(diedOf))
+      return { details, reason: "HistoryDiffers", message, eventId, diedOf }
     }
     if (problem instanceof InvalidProgram) {
       return { details: ErrorDetails.invalidProgram(message), reason: problem.reason, message }
