@@ -71,15 +71,26 @@ const blockOf = Effect.fnUntraced(function*(client: Client.Client["Service"], in
   return status._tag === "Running" ? Option.getOrUndefined(status.block) : assert.fail(`it is ${status._tag}`)
 })
 
+/** Lets a process with the original program begin these instances, and stop. */
+const leave = Effect.fnUntraced(function*(world: World, ...ids: ReadonlyArray<string>) {
+  const { client, stop } = yield* start(serving(world, original))
+  for (const instanceId of ids) yield* client.start(Book, { instanceId })
+  yield* TestClock.adjust("1 second")
+  yield* stop
+})
+
+/** Soon, although the pauses have grown to a minute. */
+const endsWithNotes = Effect.fnUntraced(function*(client: Client.Client["Service"]) {
+  yield* untilEnded(client, "a", 20)
+  assert.strictEqual(yield* client.wait(Book, "a", { timeout: 0 }), "one two three")
+})
+
 describe("A program that was edited in place", () => {
   it.effect("blocks its instances, which keep everything and continue when the old code is back", () =>
     Effect.gen(function*() {
       const world: World = { charged: [] }
       const ids = ["a", "b", "c"]
-      const first = yield* start(serving(world, original))
-      for (const instanceId of ids) yield* first.client.start(Book, { instanceId })
-      yield* TestClock.adjust("1 second")
-      yield* first.stop
+      yield* leave(world, ...ids)
 
       const wrong = yield* start(serving(world, edited), { build: "wrong" })
       yield* TestClock.adjust("15 minutes")
@@ -97,9 +108,7 @@ describe("A program that was edited in place", () => {
       yield* wrong.stop
 
       const right = yield* start(serving(world, original))
-      // Soon, although the pauses have grown to a minute.
-      yield* untilEnded(right.client, "a", 20)
-      assert.strictEqual(yield* right.client.wait(Book, "a", { timeout: 0 }), "one two three")
+      yield* endsWithNotes(right.client)
       assert.isUndefined(yield* blockOf(right.client, "b"))
       assert.deepStrictEqual(world.charged.toSorted(), ids)
     }).pipe(inMemory))
@@ -107,10 +116,7 @@ describe("A program that was edited in place", () => {
   it.effect("and dies where its history continues blocks its instances, too; the log says once of what", () =>
     Effect.gen(function*() {
       const world: World = { charged: [] }
-      const first = yield* start(serving(world, original))
-      yield* first.client.start(Book, { instanceId: "a" })
-      yield* TestClock.adjust("1 second")
-      yield* first.stop
+      yield* leave(world, "a")
 
       const deaths: Array<string> = []
       const logger = Logger.make<unknown, void>(({ cause, message }) => {
@@ -130,8 +136,7 @@ describe("A program that was edited in place", () => {
 
       const right = yield* start(serving(world, original))
       for (const note of ["one", "two", "three"]) yield* right.client.send(Notes, "a", note)
-      yield* untilEnded(right.client, "a", 20)
-      assert.strictEqual(yield* right.client.wait(Book, "a", { timeout: 0 }), "one two three")
+      yield* endsWithNotes(right.client)
       assert.deepStrictEqual(world.charged, ["a"])
     }).pipe(inMemory))
 
@@ -182,10 +187,7 @@ describe("A program that was edited in place", () => {
   it.effect("can still be cancelled", () =>
     Effect.gen(function*() {
       const world: World = { charged: [] }
-      const first = yield* start(serving(world, original))
-      yield* first.client.start(Book, { instanceId: "a" })
-      yield* TestClock.adjust("1 second")
-      yield* first.stop
+      yield* leave(world, "a")
       const wrong = yield* start(serving(world, edited))
       yield* TestClock.adjust("15 minutes")
       yield* wrong.client.terminate("a", "not worth it")
@@ -198,10 +200,7 @@ describe("A program that was edited in place", () => {
   it.effect("fails for good where the settings say so", () =>
     Effect.gen(function*() {
       const world: World = { charged: [] }
-      const first = yield* start(serving(world, original))
-      yield* first.client.start(Book, { instanceId: "a" })
-      yield* TestClock.adjust("1 second")
-      yield* first.stop
+      yield* leave(world, "a")
       const wrong = yield* start(serving(world, edited), { onMismatch: "fail" })
       yield* TestClock.adjust("15 minutes")
       const error = yield* Effect.flip(wrong.client.wait(Book, "a", { timeout: 0 }))

@@ -48,6 +48,7 @@ export const make = Effect.fnUntraced(function*(
   }
 ) {
   const clock = yield* Clock.Clock
+  const manyAtOnce = 16 * options.maxBatch
   const parts: Parts = {
     driver,
     wakeups,
@@ -59,14 +60,11 @@ export const make = Effect.fnUntraced(function*(
     }),
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
     // All of a process at once, if possible: one that waits for the set before may come too late over a slow link.
-    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, {
-      ...options,
-      maxBatch: 16 * options.maxBatch
-    })
+    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, { ...options, maxBatch: manyAtOnce })
   }
   const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
-    maxBatch: 16 * options.maxBatch, // the process has room for so many, and `claimCount` bounds their bytes
+    maxBatch: manyAtOnce, // the process has room for so many, and `claimCount` bounds their bytes
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.workers,
     leftSome: () => wakeups.leftSome("worker"),
