@@ -193,6 +193,21 @@ describe("claims:", () => {
       assert.deepStrictEqual((yield* Test.take(test.driver)).map(({ workItem }) => workItem), ["1"])
     }))
 
+  it.live("activities: a claim that passes over one delivered twice says so", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForWorker([Test.activity()])
+      yield* test.sql("UPDATE worker_queue SET attempt_count = 2")
+      const other = yield* session(test)
+      yield* other("SELECT FROM worker_queue FOR UPDATE")
+      const workItems = Effect.map(test.sql<{ out_work_item: string | null }>(takeSql), (rows) =>
+        rows.map(({ out_work_item }) => out_work_item === null ? null : "an activity"))
+      assert.deepStrictEqual(yield* workItems, [null])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* workItems, ["an activity"])
+      assert.deepStrictEqual(yield* workItems, [])
+    }))
+
   it.live("sessions: after losing a session to another owner, the claim takes the next activity and counts no delivery", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()

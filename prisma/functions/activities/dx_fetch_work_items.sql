@@ -3,23 +3,26 @@
 --
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
 -- another transaction has locked is skipped in favour of the next one. A row of nulls means that a later look may find
--- more: only such ones are there, or the claim has looked behind a mark; with out_next_ms, a look at that time; with
--- out_is_limited, when a slot is freed. An activity with a session needs p_worker_id and is taken only while no other
--- worker owns its session. This worker then owns the session, with a lock of p_session_timeout_ms from now. An activity
--- that was delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock counts as
--- a live one. Before, the claim gives free slots of limits to activities that wait for one (dx_admit_activities).
+-- more: others have locked all that is left, or the claim has looked behind a mark; with out_next_ms, a look at that
+-- time; with out_is_limited, when a slot is freed. An activity with a session needs p_worker_id and is taken only while
+-- no other worker owns its session. This worker then owns the session, with a lock of p_session_timeout_ms from now. An
+-- activity that was delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock
+-- counts as a live one. Before, the claim gives free slots of limits to activities that wait for one
+-- (dx_admit_activities).
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
 -- the oldest activities.
 --
--- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
--- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
--- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
--- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
--- sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
+-- Bound: dx_admit_activities; one look per route that has rows, and one per session of the worker and served route. New
+-- sessions: 32 per route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free
+-- sessions (4 ms); after that one look per session (7 microseconds). Then at most 10 rounds, each over four times the
+-- rows of the one before. Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has
+-- met more than 5,000 rows sets a mark (dx_set_mark): the next ones skip the dead rows that an open transaction keeps
+-- (1 microsecond each).
 --
--- Locks, without waiting: worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
+-- Notifies listeners of activities it has made visible and not claimed. Locks: those of dx_admit_activities; without
+-- waiting, worker rows (skip locked), advisory locks of sessions (try), session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -65,13 +68,14 @@ DECLARE
   v_won text[] := '{}';
   v_claimed integer;
   v_began timestamptz := clock_timestamp();
-  v_key text; -- what this claim asks for
+  v_key text := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names); -- what this claim asks for
   v_mark text[];
   v_from timestamptz := '-infinity';
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
   v_admission record;
   v_has_admitted boolean := false;
+  v_has_met boolean := false;
   v_is_held boolean := false;
 BEGIN
   IF (
@@ -90,7 +94,6 @@ BEGIN
 
   -- What is admitted may have become visible behind a mark.
   IF p_now_ms IS NULL AND NOT v_has_admitted AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
-    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
     v_mark := dx_read_mark('duroxide_prisma.worker_queue', v_key, v_now_ms);
   END IF;
   IF v_mark IS NOT NULL THEN
@@ -124,6 +127,7 @@ BEGIN
       v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
+    v_has_met := true;
     IF 2 <= ANY (v_attempts) THEN
       v_chosen := '{}';
       FOR v_position IN 1..cardinality(v_candidates) LOOP
@@ -194,12 +198,10 @@ BEGIN
     out_next_ms := NULL;
   END IF;
   IF v_missing > 0 AND v_is_held
-    OR v_missing = p_limit AND (cardinality(v_candidates) > 0 OR v_mark IS NOT NULL)
-  THEN
+    OR v_missing = p_limit AND (v_has_met OR v_mark IS NOT NULL) THEN
     RETURN NEXT;
   END IF;
 
-  v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
   IF v_missing = p_limit
     AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms)) THEN
     v_claimed := dx_bring_activities_forward(v_routes, v_session_routes, v_now, v_expired_ms);
@@ -214,8 +216,7 @@ BEGIN
   END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
-    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
-  THEN
+    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000 THEN
     PERFORM dx_set_mark(
       'duroxide_prisma.worker_queue', v_key, v_began, dx_oldest_activity(v_routes, v_now, v_now_ms), v_routes
     );

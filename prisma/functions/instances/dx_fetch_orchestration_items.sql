@@ -1,8 +1,8 @@
 -- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible: an instance that another transaction has locked is skipped in favour of the next one. A last
--- row of nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
+-- instance is eligible. An instance that another transaction has locked is skipped in favour of the next one. A row of
+-- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
 -- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
 -- are returned as stored; this function does not parse them.
 --
@@ -29,8 +29,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
   p_max_version integer[],         -- newest pinned version to take, included
-  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
-  p_versions text[] DEFAULT NULL,
+  p_names text[] DEFAULT NULL, p_versions text[] DEFAULT NULL, -- orchestrations to take, pair by pair; null: all
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
@@ -67,7 +66,6 @@ DECLARE
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
-  v_found boolean;
   v_seen text[] := '{}';
   v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
   v_locked text[];
@@ -79,13 +77,13 @@ DECLARE
   v_messages bigint[];
   v_suspects integer := 0; -- that are claimed
   v_most integer := 2147483647; -- suspects that may be
-  v_key text; -- what this claim asks for
+  v_key text := -- what this claim asks for
+    concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
   v_mark text[];
   -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
 BEGIN
   IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
     v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
   END IF;
   IF v_mark IS NULL THEN
@@ -97,16 +95,10 @@ BEGIN
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-    -- A list of all routes would meet the dead rows that the mark is there for.
-    IF (
-      SELECT i.limit_route FROM instances AS i
-      WHERE i.limit_route IS NOT NULL
-      ORDER BY i.limit_name, i.limit_route LIMIT 1
-    ) IS NOT NULL THEN
-      SELECT array_agg(substr(served.route, 2)) INTO v_parked
-      FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
-      WHERE starts_with(served.route, '~');
-    END IF;
+    -- Only if an instance waits for a limit: the list of routes meets the dead rows that the mark is there for.
+    SELECT array_agg(substr(served.route, 2)) INTO v_parked
+    FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
+    WHERE EXISTS (SELECT FROM dx_parked_instances()) AND starts_with(served.route, '~');
   END IF;
   IF v_parked IS NOT NULL THEN
     SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
@@ -122,12 +114,10 @@ BEGIN
     -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
     v_locked := '{}';
     v_locked_routes := '{}';
-    v_found := false;
     FOR v_candidate IN
       SELECT *
       FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
-      v_found := true;
       v_after_at := v_candidate.visible_at;
       v_after_id := v_candidate.id;
       IF v_candidate.messages > 4 THEN
@@ -137,20 +127,17 @@ BEGIN
       IF starts_with(v_candidate.instance_route, '~') THEN
         v_met := dx_meet_parked(v_candidate.instance_id);
         v_held := v_held OR v_met = 'Held';
-        IF v_met = 'Released' THEN
-          -- Its messages may be older than those that come now.
-          v_after_at := '-infinity';
-          v_after_id := -9223372036854775808;
-          EXIT;
-        END IF;
-        CONTINUE;
+        CONTINUE WHEN v_met <> 'Released';
+        -- Its messages may be older than those that come now.
+        v_after_at := '-infinity';
+        v_after_id := -9223372036854775808;
+        EXIT;
       END IF;
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
         -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
         -- them to no row of theirs, or to one that is locked here.
-        IF dx_reroute_message(v_candidate.id, v_candidate.instance_route) THEN
-          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
-        END IF;
+        PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at])
+        WHERE dx_reroute_message(v_candidate.id, v_candidate.instance_route);
         CONTINUE;
       END IF;
       v_seen := v_seen || v_candidate.instance_id;
@@ -168,17 +155,14 @@ BEGIN
         v_held := true;
       END IF;
     END LOOP;
-    EXIT WHEN NOT v_found;
+    EXIT WHEN NOT FOUND;
     v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
     -- The lock counts from here, so the time spent on skipping other instances does not shorten it.
-    v_until_ms := p_lock_timeout_ms
-      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    v_until_ms := p_lock_timeout_ms + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     v_messages := dx_take_instances(
       v_locked, v_locked_routes, v_routes, v_secret, v_until_ms, p_max_bytes - v_bytes, p_takes_over, v_now_ms
     );
-    v_held := v_held OR v_messages IS NULL;
-    CONTINUE WHEN v_messages IS NULL;
     RETURN QUERY
     WITH marked AS (
       UPDATE orchestrator_queue AS q
@@ -211,18 +195,14 @@ BEGIN
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0) INTO v_bytes
     FROM orchestrator_queue AS q WHERE q.id = ANY (v_messages);
     -- Return what is claimed before its lock expires.
-    EXIT WHEN v_bytes >= p_max_bytes
-      OR (
-        v_claimed > 0
-        AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond'
-      );
+    EXIT WHEN v_bytes >= p_max_bytes OR v_claimed > 0
+      AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond';
   END LOOP;
 
   IF v_missing > 0 AND v_held OR v_missing = p_limit AND v_mark IS NOT NULL THEN
     RETURN NEXT;
   END IF;
 
-  v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
   IF v_missing = p_limit
     AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms)) THEN
     v_claimed := dx_bring_messages_forward(v_routes, v_now);

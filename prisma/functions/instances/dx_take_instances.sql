@@ -1,5 +1,5 @@
 -- Takes the locks of instances whose advisory locks the caller holds, and returns the messages of their batches that no
--- other transaction has locked. Null: another process has taken all of the instances.
+-- other transaction has locked: none of instances that another process has taken.
 --
 -- An existing lock row is taken over if it has expired and no transaction works on it. The other rows are new, and no
 -- other transaction can insert them. Sees everything that was committed before the caller took the advisory locks.
@@ -54,7 +54,7 @@ BEGIN
   )
   SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}') INTO v_owned FROM owned;
   IF v_owned = '{}' THEN
-    RETURN NULL;
+    RETURN '{}';
   END IF;
 
   SELECT array_agg(sized.id ORDER BY sized.before, sized.id) INTO v_batch
