@@ -553,6 +553,8 @@ const selectSql = (schemaSql: Prisma.Sql, selection: Selection) =>
         ${selection.completedBeforeMs}::bigint IS NULL
         OR e.completed_at < to_timestamp(${selection.completedBeforeMs}::float8 / 1000)
       )
+      AND i.status = ANY (${lists.statusesOf(selection.status)}::text[])
+      AND (NOT ${selection.exceptDuroxide} OR e.duroxide_version_major >= ${lists.firstOwnMajor}::integer)
       AND (
         NOT ${selection.endedRootsOnly}
         OR (

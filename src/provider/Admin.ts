@@ -58,7 +58,10 @@ export interface InstanceFilter {
   readonly instanceIds?: ReadonlyArray<string> | undefined
   /** Only those whose current execution ended before, milliseconds since the Unix epoch. */
   readonly completedBeforeMs?: number | undefined
-  /** Most instances to select, the oldest first. Defaults to 1,000, also for an empty filter. */
+  /**
+   * Most instances to select, the oldest first. Defaults to 1,000, also for an empty filter; for a deletion with
+   * `instanceIds`, to all of these.
+   */
   readonly limit?: number | undefined
 }
 
@@ -317,7 +320,7 @@ export interface DeletionFilter extends InstanceFilter {
    * instances runs, is missing here, or has another time now. Implies `isWholeTreeEnded`.
    */
   readonly updatedAtMs?: ReadonlyMap<string, number> | undefined
-  /** `next` of the deletion before, with the same filter. Defaults to the beginning. */
+  /** `next` of the deletion before, with the same filter. Not with `instanceIds`. Defaults to the beginning. */
   readonly cursor?: string | undefined
 }
 

@@ -315,6 +315,10 @@ export interface Selection {
   readonly completedBeforeMs: number | null
   /** Only instances without a parent that have ended. */
   readonly endedRootsOnly: boolean
+  /** Only those that have ended in this way; null: any. */
+  readonly status: "Completed" | "Failed" | "Cancelled" | null
+  /** Leaves out those that Duroxide runs. */
+  readonly exceptDuroxide: boolean
   readonly limit: number
 }
 

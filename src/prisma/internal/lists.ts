@@ -90,6 +90,9 @@ export const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
     ? ["Running"]
     : [status]
 
+/** Executions that Duroxide runs are pinned to a lower one, or to none. */
+export const firstOwnMajor = coreVersion.supported.min.major
+
 // internal
 
 interface AttributeRow {
@@ -426,7 +429,6 @@ const retryingSql = (schemaSql: Prisma.Sql) =>
   )`
 
 /** Executions of this package are pinned to this version or a later one. */
-const firstOwnMajor = coreVersion.supported.min.major
 
 const prefixSql = (prefix: string) =>
   Prisma.sql`i.instance_id LIKE ${`${prefix.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`}`

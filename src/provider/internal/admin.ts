@@ -342,17 +342,26 @@ const deleteTrees = Effect.fnUntraced(function*(
 /** Ended roots, the oldest first. */
 const endedRoots = (driver: Driver, filter: DeletionFilter) => {
   const { completedBeforeMs, cursor, exceptDuroxide = false, instanceIds, limit = 1000, status } = filter
+  const ended = check.oneOf("status", status, ["Completed", "Failed", "Cancelled"])
   if (instanceIds !== undefined) {
-    return Effect.map(
-      select(driver, "deleteInstanceBulk", filter, { endedRootsOnly: true }),
-      (ids) => ({ instanceIds: ids, next: null })
-    )
+    return checked("deleteInstanceBulk", [
+      ended,
+      cursor === undefined ? undefined : ["cursor", "it comes with instanceIds: give one of them"]
+    ], () =>
+      Effect.map(
+        select(driver, "deleteInstanceBulk", { ...filter, limit: filter.limit ?? instanceIds.length }, {
+          endedRootsOnly: true,
+          status: status ?? null,
+          exceptDuroxide
+        }),
+        (ids) => ({ instanceIds: ids, next: null })
+      ))
   }
   const after = cursor === undefined ? null : positionOf("oldest", cursor)
   return checked("deleteInstanceBulk", [
     check.whole("completedBeforeMs", completedBeforeMs),
     check.whole("limit", limit),
-    check.oneOf("status", status, ["Completed", "Failed", "Cancelled"]),
+    ended,
     after === undefined ? ["cursor", "it is not one of a deletion"] : undefined
   ], () =>
     limit === 0 ? Effect.succeed({ instanceIds: [], next: null }) : Effect.map(
@@ -396,7 +405,11 @@ const prunings = (driver: Driver) => {
   const pruneExecutionsBulk: Service["pruneExecutionsBulk"] = (filter, options) =>
     checked("pruneExecutionsBulk", pruning(options), () =>
       Effect.gen(function*() {
-        const instanceIds = yield* select(driver, "pruneExecutionsBulk", filter, { endedRootsOnly: false })
+        const instanceIds = yield* select(driver, "pruneExecutionsBulk", filter, {
+          endedRootsOnly: false,
+          status: null,
+          exceptDuroxide: false
+        })
         const pruned = yield* Effect.forEach(instanceIds, (instanceId) => prune(instanceId, options))
         return {
           instancesProcessed: instanceIds.length,
@@ -417,7 +430,7 @@ const select = (
   driver: Driver,
   operation: string,
   { completedBeforeMs, instanceIds, limit }: InstanceFilter,
-  { endedRootsOnly }: Pick<Selection, "endedRootsOnly">
+  which: Pick<Selection, "endedRootsOnly" | "status" | "exceptDuroxide">
 ) =>
   checked(operation, [
     check.texts("instanceIds", instanceIds ?? []),
@@ -428,7 +441,7 @@ const select = (
       instanceIds: instanceIds ?? null,
       completedBeforeMs: completedBeforeMs ?? null,
       limit: limit ?? 1000,
-      endedRootsOnly
+      ...which
     }))
 
 // -- trees -----------------------------------------------------------------------------------------

@@ -534,7 +534,7 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
     isBetween(createdAtMs, listing.createdFromMs, listing.createdBeforeMs) &&
     isBetween(updatedAtMs, listing.updatedFromMs, listing.updatedBeforeMs) &&
     (listing.endedBeforeMs === null || (execution?.completedAtMs ?? Infinity) < listing.endedBeforeMs) &&
-    (!listing.exceptDuroxide || (execution?.pinned?.major ?? 0) >= coreVersion.supported.min.major) &&
+    (!listing.exceptDuroxide || isOurs(execution)) &&
     meetsAll(store, instanceId, listing.attributes) &&
     (listing.customStatus === null || contains(customStatus, listing.customStatus)) &&
     (listing.error === null ||
@@ -546,12 +546,19 @@ const isListed = (store: tables.Tables, instanceId: string, listing: Listing): b
       ))
 }
 
+/** Whether this package runs it. */
+const isOurs = (execution: ReturnType<typeof tables.currentOf>): boolean =>
+  (execution?.pinned?.major ?? 0) >= coreVersion.supported.min.major
+
 const meetsAll = (store: tables.Tables, instanceId: string, conditions: ReadonlyArray<Condition>): boolean =>
   conditions.every((condition) => meets(store.attributes.get(instanceId), condition))
 
 const matches = (store: tables.Tables, instanceId: string, selection: Selection) => {
-  const completedAtMs = tables.currentOf(store, instanceId)?.completedAtMs ?? null
-  return (selection.instanceIds?.includes(instanceId) ?? true) &&
+  const execution = tables.currentOf(store, instanceId)
+  const completedAtMs = execution?.completedAtMs ?? null
+  return (selection.status === null || tables.statusOf(store, instanceId) === selection.status) &&
+    (!selection.exceptDuroxide || isOurs(execution)) &&
+    (selection.instanceIds?.includes(instanceId) ?? true) &&
     (selection.completedBeforeMs === null ||
       (completedAtMs !== null && completedAtMs < selection.completedBeforeMs)) &&
     (!selection.endedRootsOnly ||

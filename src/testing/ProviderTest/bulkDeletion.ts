@@ -5,10 +5,10 @@ import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Admin } from "../../provider/Admin.ts"
-import type { InstanceFilter } from "../../provider/Admin.ts"
+import type { DeletionFilter } from "../../provider/Admin.ts"
 import { create, done, elapse, expectGone, expectInstances, fails, listed, running, topic } from "./harness.ts"
 
-const bulk = (filter: InstanceFilter) =>
+const bulk = (filter: DeletionFilter) =>
   Effect.flatMap(
     Admin,
     (admin) => Effect.map(admin.deleteInstanceBulk(filter), ({ instancesDeleted }) => instancesDeleted)
@@ -83,6 +83,18 @@ export const bulkDeletion = topic("bulk_deletion", {
     assert.strictEqual(yield* bulk({ instanceIds: ["child"] }), 0)
     assert.strictEqual(yield* bulk({}), 0)
     yield* expectInstances("root", "child")
+  }),
+
+  bulk_deletion_of_listed_instances_matches_every_field: Effect.gen(function*() {
+    for (const id of ["a", "b"]) yield* done(id)
+    yield* done("failed", undefined, { status: "Failed", output: "boom" })
+    const { deleteInstanceBulk } = yield* Admin
+    const instanceIds = ["a", "b", "failed"]
+    assert.strictEqual(yield* bulk({ instanceIds, status: "Cancelled" }), 0)
+    assert.strictEqual(yield* bulk({ instanceIds, status: "Failed" }), 1)
+    yield* expectInstances("a", "b")
+    yield* fails(deleteInstanceBulk({ instanceIds, cursor: "x" }), /cursor/)
+    assert.strictEqual(yield* bulk({ instanceIds, status: "Completed" }), 2)
   }),
 
   bulk_deletion_by_status_continues_at_its_cursor: Effect.gen(function*() {

@@ -272,6 +272,8 @@ export type Operation =
     readonly instanceIds: ReadonlyArray<string> | null
     readonly completedAgoMs: number | null
     readonly endedRootsOnly: boolean
+    readonly status: "Completed" | "Failed" | "Cancelled" | null
+    readonly exceptDuroxide: boolean
   }
   /** The rest of the search follows from the number of the operation. */
   | {

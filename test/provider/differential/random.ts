@@ -390,7 +390,9 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "selectInstances", {
     instanceIds: orNull(fc.subarray([...instanceIds])),
     completedAgoMs: orNull(ms),
-    endedRootsOnly: fc.boolean()
+    endedRootsOnly: fc.boolean(),
+    status: orNull(fc.constantFrom("Completed", "Failed", "Cancelled")),
+    exceptDuroxide: fc.boolean()
   }),
   call(1, "listInstances", {
     status: fc.constantFrom<InstanceStatus | null>(null, "Running", "Completed", "Failed", "Cancelled"),
