@@ -86,7 +86,13 @@ export const make = Effect.fnUntraced(function*(options: {
     if (limit === 0) return undefined
     const { activities, lockTimeout, tags } = slots!
     return {
-      handOver: { limit, spare: slots!.free(), lockTimeout, activities: [...activities()], tags: tags() },
+      handOver: {
+        limit,
+        spare: Math.min(slots!.free(), mostSpare),
+        lockTimeout,
+        activities: [...activities()],
+        tags: tags()
+      },
       askedAtMs: monotonicMs(clock)
     }
   }
@@ -304,6 +310,9 @@ export const make = Effect.fnUntraced(function*(options: {
 })
 
 // internal
+
+/** More free slots than that make no difference to a store. */
+const mostSpare = 1_000_000
 
 /** Slots for the activities of a turn, kept since just before it was sent. */
 interface Reserved {

@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
+import { durationOf } from "../model/shared/durations.ts"
 
 /**
  * What to keep, and for how long.
@@ -46,8 +47,8 @@ export const makeUnsafe = (options: Options): Policy => {
   const millis = (name: "completed" | "failed" | "cancelled" | "interval", fallback: Duration.Input) => {
     const given = options[name] ?? fallback
     if (given === "forever") return Infinity
-    const duration = Duration.fromInput(given)
-    const ms = duration._tag === "Some" ? Duration.toMillis(duration.value) : NaN
+    const duration = durationOf(given)
+    const ms = duration === undefined ? NaN : Duration.toMillis(duration)
     if (ms >= (name === "interval" ? 1 : 0)) return ms
     throw new RangeError(
       `Retention: ${name} must be a duration such as "30 days"${name === "interval" ? "" : ", or \"forever\""}`

@@ -96,8 +96,9 @@ export interface Settings {
   /** Most memory of warm instances, in bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
   readonly warmInstanceBytes: number
   /**
-   * Replays every turn, also of warm instances. An instance fails when its replay decides otherwise than its warm
-   * program, because the program is not deterministic. For tests: it costs what warm instances save. Defaults to false.
+   * Replays every turn, also of warm instances. An instance is blocked, or fails (`onMismatch`), when its replay
+   * decides otherwise than its warm program, because the program is not deterministic. For tests: it costs what warm
+   * instances save. Defaults to false.
    */
   readonly verifyReplay: boolean
   /**
@@ -248,6 +249,16 @@ const mayBeZero: ReadonlySet<string> = new Set([
   "warmInstanceBytes"
 ])
 
+/** Others mean no limit when they are infinite: no warm instance is discarded, no activity times out its lock early. */
+const mustBeFinite: ReadonlySet<string> = new Set([
+  "orchestrationConcurrency",
+  "orchestrationLockTimeout",
+  "workerLockTimeout",
+  "sessionLockTimeout",
+  "sessionIdleTimeout",
+  "orphanRetention"
+])
+
 const invalid = (key: string, problem: string): never => {
   throw new RangeError(`RuntimeConfig.${key} ${problem}`)
 }
@@ -260,6 +271,7 @@ const checkedAmount = (key: string, value: Duration.Input): unknown => {
     return invalid(key, `is ${Number(setting)}; it must be a whole number`)
   }
   const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
+  if (amount === Infinity && mustBeFinite.has(key)) return invalid(key, "is infinite; it must have an end")
   const least = mayBeZero.has(key) ? 0 : 1
   return amount >= least
     ? setting

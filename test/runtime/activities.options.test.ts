@@ -79,6 +79,17 @@ describe("RuntimeConfig.layer", () => {
       "RuntimeConfig.orchestratorLockTimeout is not an option. There are: orchestrationConcurrency, workerConcurrency, "
     ],
     [{ toString: 1 } as unknown as RuntimeConfig.Options, "RuntimeConfig.toString is not an option"],
+    ...[
+      "orchestrationConcurrency",
+      "orchestrationLockTimeout",
+      "workerLockTimeout",
+      "sessionLockTimeout",
+      "sessionIdleTimeout",
+      "orphanRetention"
+    ].map((key): readonly [RuntimeConfig.Options, string] => [
+      { [key]: Infinity },
+      `RuntimeConfig.${key} is infinite; it must have an end`
+    ]),
     [{ workerConcurrency: 1.5 }, "RuntimeConfig.workerConcurrency is 1.5; it must be a whole number"],
     [{ pollTimeout: "30 secs" as "30 seconds" }, "RuntimeConfig.pollTimeout is not a duration"],
     [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"],

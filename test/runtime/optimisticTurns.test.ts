@@ -328,6 +328,15 @@ describe("Optimistic turns", () => {
       }).pipe(inMemory))
   }
 
+  it.effect("hands activities over although the slots have no limit", () =>
+    Effect.gen(function*() {
+      const counted = counting(yield* ProviderDriver.ProviderDriver)
+      const { client } = yield* start(counted.driver, { runtime: { workerConcurrency: Infinity } })
+      counted.since()
+      assert.strictEqual(yield* client.execute(Chain, { instanceId: "chain", payload: 3 }), 3)
+      assert.deepStrictEqual(counted.since(), { startOrchestrations: 1, advanceOrchestrations: 3 })
+    }).pipe(inMemory))
+
   it.effect("none with a driver that cannot store them", () =>
     Effect.gen(function*() {
       const { advanceOrchestrations: _, ...driver } = yield* ProviderDriver.ProviderDriver
