@@ -14,6 +14,7 @@ import * as FromDriver from "../provider/FromDriver.ts"
 import type { PayloadCodec } from "../provider/PayloadCodec.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { DatasetDriver } from "../recipes/DatasetDriver.ts"
+import * as sealedDatasets from "../recipes/shared/sealedDatasets.ts"
 import * as sealedTasks from "../tasks/shared/sealedDriver.ts"
 import type { TaskDriver } from "../tasks/TaskDriver.ts"
 import * as datasetDrivers from "./internal/datasets/driver.ts"
@@ -102,7 +103,7 @@ export const make = (
   ...FromDriver.makeEnqueue(drivers.make(statementsOn(connection, schema)), payloads),
   outbox: sealedOutbox.adding(outboxDrivers.addingOn(connection, schema), payloads),
   tasks: sealedTasks.creating(taskDrivers.creatingOn(connection, schema), payloads),
-  datasets: datasetDrivers.makeOn(connection, schema)
+  datasets: sealedDatasets.publishing(datasetDrivers.makeOn(connection, schema), payloads)
 })
 
 /**

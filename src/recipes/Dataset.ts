@@ -14,9 +14,12 @@
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { PayloadCodec } from "../provider/PayloadCodec.ts"
 import { DatasetDriver } from "./DatasetDriver.ts"
 import type { Operations } from "./internal/datasetModel.ts"
 import * as datasets from "./internal/datasets.ts"
+import * as sealedDatasets from "./shared/sealedDatasets.ts"
 
 export { Batch } from "./internal/datasetModel.ts"
 export type {
@@ -47,7 +50,10 @@ export class Dataset extends Context.Service<Dataset, Operations>()("duroxide-pr
  */
 export const layer: Layer.Layer<Dataset, never, DatasetDriver> = Layer.effect(
   Dataset,
-  Effect.map(DatasetDriver, datasets.make)
+  Effect.gen(function*() {
+    const codec = Option.getOrUndefined(yield* Effect.serviceOption(PayloadCodec))
+    return datasets.make(sealedDatasets.publishing(yield* DatasetDriver, codec))
+  })
 )
 
 /**

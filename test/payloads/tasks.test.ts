@@ -7,6 +7,7 @@ import { Outbox } from "duroxide-prisma/outbox"
 import { PgQueue, PrismaProvider, Transaction } from "duroxide-prisma/prisma"
 import { PayloadCodec } from "duroxide-prisma/provider"
 import { Consumer, Message } from "duroxide-prisma/queue"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Schedules } from "duroxide-prisma/schedules"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
@@ -121,12 +122,26 @@ describe("Encrypted tasks and messages", () => {
           assert.strictEqual(yield* tasks.wait(Clean, run!.taskId!), `clean for ${canary}`)
         }).pipe(Effect.provide(Schedules.layerClient))
         yield* outbox.add("desk", Arrived, { name: canary })
+        const dataset = yield* Effect.provide(Dataset.Dataset, Dataset.layer)
+        const datasetUuid = yield* dataset.create("guests")
+        const version = yield* dataset.openVersion(datasetUuid)
+        const batch = (batchUri: string) => ({
+          datasetUuid,
+          version,
+          batchUri,
+          recordCount: 1,
+          task: Clean,
+          payload: { name: canary }
+        })
+        const published = yield* dataset.publishBatch(batch("s3://in/a"))
+        assert.strictEqual(yield* tasks.wait(Clean, published.taskId), `clean for ${canary}`)
         const connection = yield* PgServer.connect(database.url)
         const joined = Transaction.make(connection, { schema: database.schema, payloads })
         yield* Effect.promise(() => connection.query("BEGIN"))
         yield* Client.within(joined).start(Tidy, { instanceId: "joined", payload: canary })
         yield* Tasks.within(joined).create(Clean, { payload: { name: canary }, key: "joined" })
         yield* Outbox.within(joined).add("desk", Arrived, { name: canary })
+        yield* Dataset.within(joined).publishBatch(batch("s3://in/b"))
         yield* Effect.promise(() => connection.query("COMMIT"))
         assert.strictEqual(yield* client.wait(Tidy, "joined"), twice)
         yield* waitUntil(Effect.sync(() => arrivals.length >= 2))

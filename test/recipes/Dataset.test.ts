@@ -88,6 +88,8 @@ layer(Stores, { excludeTestServices: true })((it) => {
         yield* tx.dataset.publishBatch(batch(version, "a"))
         const differs = { ...batch(version, "a"), recordCount: 11 }
         assert.strictEqual(yield* tagOf(tx.dataset.publishBatch(differs)), "BatchDiffers")
+        const twice = [batch(version, "twice"), { ...batch(version, "twice"), recordCount: 11 }]
+        assert.strictEqual(yield* tagOf(tx.dataset.publishBatches(twice)), "BatchDiffers")
         assert.strictEqual(yield* tagOf(tx.dataset.publishBatch(batch(77, "a"))), "VersionNotFound")
         assert.strictEqual(yield* tagOf(tx.dataset.publishBatch(batch(ended, "new"))), "VersionNotBuilding")
         assert.isFalse((yield* tx.dataset.publishBatch(batch(ended, "old"))).isNew)

@@ -34,6 +34,8 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
           checkCount("recordCount", batch.recordCount)
         ])
       )
+      const twice = differing(batches)
+      if (twice !== undefined) return yield* refuse(operation, new Errors.BatchDiffers(twice))
       const answers = yield* driver.publishBatches(yield* Effect.forEach(batches, newBatch))
       const published: Array<{ taskId: string; isNew: boolean }> = []
       for (const [i, answer] of answers.entries()) {
@@ -238,6 +240,18 @@ export const make = (driver: DatasetDriver["Service"]): Operations => {
 }
 
 // internal
+
+/** A batch that comes twice, with different numbers of records. */
+const differing = (batches: ReadonlyArray<Publication<Task.Any>>) => {
+  const counts = new Map<string, number>()
+  for (const { batchUri, datasetUuid, recordCount, version } of batches) {
+    const key = JSON.stringify([datasetUuid.toLowerCase(), version, batchUri])
+    const first = counts.get(key) ?? recordCount
+    if (first !== recordCount) return { datasetUuid, version, batchUri }
+    counts.set(key, first)
+  }
+  return undefined
+}
 
 const defaultLimit = 100
 const maxLimit = 1000

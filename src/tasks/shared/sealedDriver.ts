@@ -24,16 +24,18 @@ type Creating = Pick<Driver, "create">
 /** Creates tasks with sealed payloads. */
 export const creating = (self: Creating, codec: PayloadCodec["Service"] | undefined): Creating => {
   if (codec === undefined) return self
-  const { seal } = texts.make(codec, "task_id")
+  const seal = sealing(codec, "createTasks")
   return {
     create: (tasks, deliveries) =>
-      Effect.flatMap(
-        Effect.forEach(tasks, (task): Effect.Effect<NewTask, ProviderError> =>
-          Effect.map(seal("createTasks", task.id ?? "")(task.payload), (payload) => ({ ...task, payload }))),
-        (sealed) =>
-          self.create(sealed, deliveries)
-      )
+      Effect.flatMap(Effect.forEach(tasks, seal), (sealed) => self.create(sealed, deliveries))
   }
+}
+
+/** Seals the payload of a new task. */
+export const sealing = (codec: PayloadCodec["Service"], operation: string) => {
+  const { seal } = texts.make(codec, "task_id")
+  return (task: NewTask): Effect.Effect<NewTask, ProviderError> =>
+    Effect.map(seal(operation, task.id ?? "")(task.payload), (payload) => ({ ...task, payload }))
 }
 
 export const make = (driver: Driver, codec: PayloadCodec["Service"]): Driver => {
