@@ -134,6 +134,30 @@ describe.each(stores)("A client %s", (_, store) => {
       assert.strictEqual(yield* client.request(Add, "a", 1), 2)
     }, Effect.scoped)))
 
+  it.live("repeats no question once its time is over", () =>
+    scenario(Effect.fn(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      let tries = 0
+      const silent = LocalProcess.intercept(driver, (call, operation) =>
+        operation === "enqueueForOrchestrator"
+          ? Effect.suspend(() => {
+            tries++
+            const reason = new ProviderError.ConnectionLost({ problem: "no answer" })
+            return Effect.fail(new ProviderError.ProviderError({ operation, reason }))
+          })
+          : call)
+      const client = Context.get(
+        yield* Layer.build(Layer.fresh(Client.layer.pipe(
+          Layer.provide(FromDriver.layer()),
+          Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, silent))
+        ))),
+        Client.Client
+      )
+      const error = yield* Effect.flip(client.request(Add, "a", 1, { timeout: "150 millis" }))
+      assert.strictEqual(error._tag, "ProviderError")
+      assert.isAtMost(tries, 4)
+    }, Effect.scoped)))
+
   it.live("watches statuses, values and the end, and continues behind a cursor", () =>
     scenario(Effect.fn(function*(running, asking) {
       const shown = (events: ReadonlyArray<Client.WatchEvent<number>>) =>

@@ -59,6 +59,21 @@ describe("Client.start in virtual time", () => {
       assert.strictEqual(yield* Clock.currentTimeMillis, nowMs + 7_200_000)
     }).pipe(Effect.provide(layer)))
 
+  it.effect("startMany: a start without a time of its own gets that of all", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const nowMs = yield* Clock.currentTimeMillis
+      const payload = { name: "x", signals: 0, ...quiet }
+      yield* client.startMany(Collect, [
+        { instanceId: "shared", payload, startAt: undefined },
+        { instanceId: "own", payload, delay: "1 hour" }
+      ], { startAt: new Date(nowMs + 7_200_000) })
+      for (const [instanceId, ms] of [["shared", 7_200_000], ["own", 3_600_000]] as const) {
+        const status = yield* client.status(instanceId)
+        assert.deepStrictEqual(status._tag === "Running" && status.startsAtMs, Option.some(nowMs + ms))
+      }
+    }).pipe(Effect.provide(layer)))
+
   it.effect("takes a time or a delay", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client

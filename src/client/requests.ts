@@ -91,7 +91,15 @@ export const ask = Effect.fnUntraced(
       })
     })
     // The instance takes the question once, however often it arrives.
-    const answer = yield* Effect.retry(asked, { while: isRepeatable, schedule: repeats, times: 6 })
+    const answer = yield* Effect.retry(asked, {
+      while: (error) =>
+        Effect.map(
+          Clock.currentTimeMillis,
+          (nowMs) => isRepeatable(error) && (timeout === undefined || nowMs - startedMs < Duration.toMillis(timeout))
+        ),
+      schedule: repeats,
+      times: 6
+    })
     if (answer._tag === "Ended") return yield* new InstanceEnded({ instanceId, waitedFor: "answer" })
     let text: string
     if (answer._tag === "Found") text = answer.found

@@ -147,7 +147,10 @@ export const startMany = Effect.fnUntraced(
   ) {
     const starts = yield* Effect.forEach(
       given,
-      (one) => checkedStart(orchestration, { ...(hasTime(one) ? { ...options, ...none } : options), ...one }, operation)
+      (one) => {
+        const { delay, startAt } = hasTime(one) ? one : options
+        return checkedStart(orchestration, { ...options, ...one, delay, startAt }, operation)
+      }
     )
     const traced = yield* Effect.forEach(
       starts,
@@ -164,8 +167,6 @@ export const startMany = Effect.fnUntraced(
 // internal
 
 const operation = "Client.startMany"
-
-const none = { startAt: undefined, delay: undefined }
 
 const hasTime = ({ delay, startAt }: StartTime) => delay !== undefined || startAt !== undefined
 
