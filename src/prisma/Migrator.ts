@@ -9,12 +9,13 @@
  * @since 0.1.0
  */
 import * as Config from "effect/Config"
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
+import { wholeMs } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
 import type { Pool, Tls } from "./Database.ts"
 import { nameEventTypes, routeQueued, setStatuses } from "./internal/adoptedRows.ts"
@@ -230,9 +231,9 @@ export interface Removed extends Reset.Removed {}
  * **Details**
  *
  * In a schema of our own: the tables with all data, the functions, our rows of `_prisma_migrations`, and the schema
- * itself if it is then empty and is not `public`. In an adopted schema: functions, indexes and rows of
- * `_prisma_migrations`; tables and data stay as duroxide-pg knows them. One transaction removes all or nothing. In a
- * schema without our migrations it removes nothing and returns nothing.
+ * itself if it is then empty and is not `public`. In an adopted schema: functions, indexes, our columns, rows of
+ * `_prisma_migrations`, and the tables that duroxide-pg does not have, with their data; its tables and data stay. One
+ * transaction removes all or nothing. In a schema without our migrations it removes nothing and returns nothing.
  *
  * Fails with `MigrationError`: `LocksLive` unless `force`; `ObjectsDepend` if a view or another object depends on our
  * tables; `SchemaAhead` if a newer release migrated the schema, as only that release knows what it created
@@ -307,8 +308,12 @@ export const layerAdopt = (options: Options | PoolOptions): Layer.Layer<never, M
 // internal: what is there, and what is missing
 // -----------------------------------------------------------------------------
 
-const lockTimeoutMs = ({ lockTimeout }: Options | PoolOptions) =>
-  Duration.toMillis(Duration.fromInputUnsafe(lockTimeout ?? "1 minute"))
+/** PostgreSQL takes at most 2^31 - 1 milliseconds. */
+const lockTimeoutMs = ({ lockTimeout }: Options | PoolOptions) => {
+  const ms = wholeMs(lockTimeout ?? "1 minute")
+  if (ms === undefined) throw new RangeError("lockTimeout must be a duration such as \"1 minute\"")
+  return Math.min(ms, 2 ** 31 - 1)
+}
 
 const annotated = (schema: string) => ours({ module: "Migrator", schema })
 
@@ -392,7 +397,7 @@ const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]
 // internal: applying
 // -----------------------------------------------------------------------------
 
-const readAdvice = "Grant this login one of the roles of docs/access.md, and apply the roles after each migration"
+const readAdvice = "Grant this login one of the roles of docs/postgresql.md, and apply the roles after each migration"
 
 const migrateAdvice =
   "Migrate with a role that may create tables; others only verify: Migrator.layerVerify, or migrate --verify"

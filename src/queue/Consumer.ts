@@ -31,7 +31,7 @@ import * as consuming from "./shared/consuming.ts"
 
 /**
  * The answer of a handler that cannot finish now: the message comes again after `delay`, which counts as a delivery.
- * Throws a `RangeError` if `delay` is not a finite duration of 0 or more.
+ * A delay of more than 12 hours counts as 12 hours. Throws a `RangeError` if it is not a finite duration of 0 or more.
  *
  * @category models
  * @since 0.2.0
@@ -84,7 +84,7 @@ export interface Options<R> {
   readonly queue: string
   /** One for each kind. A message of another kind goes to the dead letters. */
   readonly handlers: ReadonlyArray<Handler<R>>
-  /** Handlers that run at the same time, at least 1. Defaults to 10. */
+  /** Handlers that run at the same time, 1 to 1,000. Defaults to 10. */
   readonly concurrency?: number | undefined
   /**
    * How long a message is hidden from others, extended at half while its handler runs. After a crash it is delivered

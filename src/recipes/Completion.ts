@@ -14,6 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import { durationOf } from "../model/shared/durations.ts"
+import * as environment from "../model/shared/environment.ts"
 import type { PayloadMismatch, PayloadTooLarge } from "../model/shared/payload.ts"
 import { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -85,10 +86,13 @@ export const layerKeys = (keys: ReadonlyArray<Redacted.Redacted<string>>): Layer
  * @since 0.3.0
  */
 export const layerKeysConfig: Layer.Layer<Keys, Config.ConfigError> = Layer.unwrap(
-  Effect.map(
-    Config.Redacted("DUROXIDE_COMPLETION_KEYS"),
-    (text) => layerKeys(Redacted.value(text).split(",").map((key) => Redacted.make(key.trim())))
-  )
+  Effect.flatMap(Config.Redacted("DUROXIDE_COMPLETION_KEYS"), (text) => {
+    const keys = Redacted.value(text).split(",").map((key) => Redacted.make(key.trim()))
+    const problem = tokens.problemOfKeys(keys)
+    return problem === undefined
+      ? Effect.succeed(layerKeys(keys))
+      : environment.refused([`DUROXIDE_COMPLETION_KEYS is refused: ${problem}`])
+  })
 )
 
 /**

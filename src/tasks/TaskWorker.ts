@@ -92,10 +92,11 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
   readonly visibilityTimeout?: Duration.Input | undefined
   /**
-   * How long completed and cancelled tasks are kept, with their keys and attempts, up to 10 years. Defaults to 7 days.
+   * How long completed and cancelled tasks are kept, with their keys and attempts, up to 10 years. Of all workers of a
+   * schema, the shortest time wins, also for tasks that this one does not serve. Defaults to 7 days.
    */
   readonly keepEnded?: Duration.Input | undefined
-  /** How long dead tasks are kept, up to 10 years. Defaults to 30 days. */
+  /** How long dead tasks are kept, up to 10 years; the shortest time wins, as above. Defaults to 30 days. */
   readonly keepDead?: Duration.Input | undefined
 }
 

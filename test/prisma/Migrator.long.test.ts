@@ -431,6 +431,15 @@ describe("refusals", () => {
       assert.isTrue(reason.isRetryable)
     }))
 
+  it.live("migrate: takes any lockTimeout, also an infinite one", () =>
+    Effect.gen(function*() {
+      for (const lockTimeout of ["100 days", Infinity] as const) {
+        const { url } = yield* freshSchema("patient")
+        assert.isAbove((yield* migrate({ url, lockTimeout })).length, 0)
+        yield* Migrator.reset({ url, lockTimeout })
+      }
+    }))
+
   it.live("a role without rights: cannot migrate, gets an error that says so, and can verify", () =>
     Effect.gen(function*() {
       const { quoted, test, url } = yield* freshSchema("restricted")

@@ -4,6 +4,7 @@ import { Admin, PayloadCodec } from "duroxide-prisma/provider"
 import { Completion, External } from "duroxide-prisma/recipes/completions"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
+import * as ConfigProvider from "effect/ConfigProvider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -278,3 +279,16 @@ it("bad options throw", () => {
   assert.throws(() => Completion.layerKeys([]), RangeError)
   assert.throws(() => Completion.layerKeys([Redacted.make("short")]), RangeError)
 })
+
+it.effect("bad keys in the environment are an error of configuration that names the variable, not the key", () =>
+  Effect.gen(function*() {
+    const env = { DUROXIDE_COMPLETION_KEYS: `${"k".repeat(32)},secret` }
+    const error = yield* Effect.flip(
+      Layer.build(Completion.layerKeysConfig).pipe(
+        Effect.provide(ConfigProvider.layer(ConfigProvider.fromEnv({ env })))
+      )
+    )
+    assert.strictEqual(error._tag, "ConfigError")
+    assert.include(error.message, "DUROXIDE_COMPLETION_KEYS")
+    assert.notInclude(error.message, "secret")
+  }).pipe(Effect.scoped))

@@ -51,7 +51,7 @@ const run = Effect.fnUntraced(function*({ follow, from, id, name }: {
   readonly from: Option.Option<number>
   readonly follow: boolean
 }) {
-  const { answer, isTerminal } = yield* Output
+  const { answer, isTerminal, part } = yield* Output
   if (Option.isNone(name)) {
     return follow || Option.isSome(from)
       ? yield* misused("--from and --follow need the name of a stream")
@@ -64,7 +64,7 @@ const run = Effect.fnUntraced(function*({ follow, from, id, name }: {
     "ChunksMissing",
     ({ _tag, message }) => Stream.fail(new CommandError({ code: _tag, message, exit: "no" }))
   )
-  if (follow) return yield* Stream.runForEach(chunks, (chunk) => answer({ json: jsonOf(chunk), text: [text(chunk)] }))
+  if (follow) return yield* Stream.runForEach(chunks, (chunk) => part({ json: jsonOf(chunk), text: [text(chunk)] }))
   const found = yield* Stream.runCollect(chunks)
   yield* answer({ json: { instanceId: id, stream: name.value, chunks: found.map(jsonOf) }, text: found.map(text) })
 })

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as calls from "../../model/shared/completion.ts"
-import { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
+import { maxPayloadBytes, PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { Payload } from "../../model/shared/payload.ts"
 import { Rest } from "../../model/shared/rest.ts"
 import * as tracing from "../../model/shared/tracing.ts"
@@ -190,8 +190,9 @@ const encode = (message: calls.Message): string => JSON.stringify(message)
 
 const maxDetailsLength = 1_100
 
-const maxTextLength = 1024 * 1024
-
 /** Without a Schema, only the size is checked. */
 const small = (of: string, text: string): Effect.Effect<string, PayloadTooLarge> =>
-  text.length > maxTextLength ? Effect.fail(new PayloadTooLarge({ of, bytes: text.length })) : Effect.succeed(text)
+  Effect.suspend(() => {
+    const bytes = Buffer.byteLength(text)
+    return bytes > maxPayloadBytes ? Effect.fail(new PayloadTooLarge({ of, bytes })) : Effect.succeed(text)
+  })

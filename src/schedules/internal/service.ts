@@ -69,14 +69,15 @@ export const make = (
   const occurrences = Effect.fnUntraced(function*(
     operation: string,
     name: string,
-    { from, to }: { readonly from: Date; readonly to: Date }
+    { from, to }: { readonly from: Date; readonly to: Date },
+    { areInPast = false }: { readonly areInPast?: boolean } = {}
   ) {
     yield* storable(operation, "name", name)
     const [fromMs, toMs] = [from.getTime(), to.getTime()]
     if (!(fromMs <= toMs)) return yield* invalid(operation, "range", "from must be a time that is not after to")
-    const { schedules: [found] } = yield* driver.list({ name, after: null, limit: 1 })
+    const { nowMs, schedules: [found] } = yield* driver.list({ name, after: null, limit: 1 })
     if (found === undefined) return yield* new ScheduleNotFound({ schedule: name })
-    const all = info.occurrencesBetween(found, fromMs, toMs, mostOccurrences)
+    const all = info.occurrencesBetween(found, fromMs, areInPast ? Math.min(toMs, nowMs) : toMs, mostOccurrences)
     if (all === undefined) return yield* invalid(operation, "schedule", "this version cannot read its definition")
     if (all.length > mostOccurrences) {
       return yield* invalid(operation, "range", `it has more than ${mostOccurrences} occurrences: take a part of it`)
@@ -136,7 +137,7 @@ export const make = (
     occurrences: Effect.fn("Schedules.occurrences")((name, range) => occurrences("readOccurrences", name, range)),
 
     backfill: Effect.fn("Schedules.backfill")(function*(name, range) {
-      const all = yield* occurrences("requestRuns", name, range)
+      const all = yield* occurrences("requestRuns", name, range, { areInPast: true })
       if (all.length === 0) return 0
       const [afterMs, untilMs] = [range.from.getTime() - 1, range.to.getTime()]
       yield* request(name, { kind: "Backfill", afterMs, untilMs })

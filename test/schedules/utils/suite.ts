@@ -322,7 +322,8 @@ export const suite = (name: string, store: OpenStore): void => {
         yield* moveTo("09:00:00")
         yield* run()
         const range = { from: new Date(at("06:00:00")), to: new Date(at("23:00:00")) }
-        yield* service.backfill("hourly", range)
+        assert.strictEqual(yield* service.backfill("hourly", range), 4)
+        assert.strictEqual(yield* service.backfill("hourly", { from: new Date(at("22:00:00")), to: range.to }), 0)
         yield* run()
         assert.deepStrictEqual(yield* ids, [6, 7, 8, 9].map(hour))
         assert.strictEqual(Option.getOrThrow(yield* service.get("hourly")).requests, 0)
