@@ -4,7 +4,11 @@
 import * as Event from "../model/Event.ts"
 import * as attributes from "../model/shared/attributes.ts"
 import { explain, explainEnd } from "../model/shared/explained.ts"
+import * as interruptSignal from "../model/shared/interruptSignal.ts"
 import * as markers from "../model/shared/markers.ts"
+import * as requestSignal from "../model/shared/requestSignal.ts"
+import * as retrySignal from "../model/shared/retrySignal.ts"
+import * as taskSignal from "../model/shared/taskSignal.ts"
 import { describeEvent, isRequest } from "./action.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
@@ -48,10 +52,10 @@ export const eventText = (event: Event.Event): string => {
       return `timer ${source} fires`
     case "ExternalSubscribed":
     case "ExternalSubscribedPersistent":
-      return `wait for signal "${event.name}"`
+      return describeEvent(event)
     case "ExternalEvent":
     case "ExternalEventPersistent":
-      return `signal "${event.name}": ${cut(event.data)}`
+      return `${signal(event)}: ${cut(signalData(event))}`
     case "SubOrchestrationScheduled":
       return `child orchestration "${event.name}" as ${event.instance} with ${cut(event.input)}`
     case "CustomStatusUpdated":
@@ -88,7 +92,7 @@ export const eventName = (event: Event.Event): string => {
       return `failure of ${event.sourceEventId}`
     case "ExternalEvent":
     case "ExternalEventPersistent":
-      return `signal "${event.name}"`
+      return signal(event)
     case "TimerFired":
       return `timer ${event.sourceEventId} fires`
     default:
@@ -126,6 +130,30 @@ export const payloadDifference = (history: Event.Event, code: Event.Event): stri
 }
 
 // internal
+
+interface Message {
+  readonly name: string
+  readonly data: string
+}
+
+/** Some messages of ours travel as signals. */
+const signal = ({ data, name }: Message): string =>
+  name === interruptSignal.name
+    ? "interruption"
+    : name === retrySignal.name
+    ? retrySignal.isOfFork(data) ? "fork" : "retry"
+    : requestSignal.isName(name)
+    ? `request "${requestSignal.requestOf(name)}"`
+    : taskSignal.isName(name)
+    ? "end of a task"
+    : `signal "${name}"`
+
+const signalData = ({ data, name }: Message): string =>
+  name === interruptSignal.name
+    ? interruptSignal.decode(data)
+    : name === retrySignal.name
+    ? retrySignal.describe(data)
+    : data
 
 const computed = ["event_id", "timestamp_ms", "duroxide_version", "fire_at_ms", "last_updated_at_ms"]
 

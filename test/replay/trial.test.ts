@@ -4,6 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../src/model/Event.ts"
@@ -48,6 +49,19 @@ describe("refusalOf", () => {
     Effect.gen(function*() {
       const events = yield* historyOf(() => Effect.all([Ship.execute(1), Approved.wait], all))
       assert.isUndefined(tried(() => Effect.all([Ship.execute(1), Approved.wait, Ship.execute(2)], all), events))
+    }))
+
+  it.effect("a timeout that a call had not, or has no longer, blocks once the call has ended; another length fits", () =>
+    Effect.gen(function*() {
+      const within = (timeout: Duration.Input): Program => ({ sku }) =>
+        Effect.andThen(Effect.orDie(Reserve.with({ timeout }).execute(sku)), Approved.wait)
+      const limited = yield* historyOf(within("1 minute"))
+      assert.isUndefined(tried(within("1 hour"), limited))
+      assert.deepInclude(tried(reserved, limited), { outcome: "block", reason: "HistoryDiffers" })
+      assert.deepInclude(tried(within("1 minute"), yield* historyOf(reserved)), {
+        outcome: "block",
+        reason: "HistoryDiffers"
+      })
     }))
 
   it.effect("another request blocks; the difference shows both sides", () =>
@@ -99,10 +113,14 @@ describe("refusalOf", () => {
         name: retrySignal.name,
         data: retrySignal.encodeFork([])
       }
-      assert.deepInclude(tried(dying, [...events, retried] as unknown as Events), {
+      const refusal = tried(dying, [...events, retried] as unknown as Events)
+      assert.deepInclude(refusal, {
         outcome: "block",
         problem: "event 4: history has wait for signal \"Approved\", the code has died"
       })
+      const shown = historyDiff.lines(refusal!.difference, { payloads: true }).join("\n")
+      assert.include(shown, "fork")
+      assert.notInclude(shown, retrySignal.name)
     }))
 
   it.effect("code that dies would fail an execution that Duroxide began: the event that it dies of, and of what", () =>

@@ -52,7 +52,15 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
         servedBy: 1,
         isBegun: true
       }, nowMs)
-      return { instanceId, status, sentence, cause, waits: [], untaken: [], interruption: null } satisfies Explanation
+      return {
+        instanceId,
+        status,
+        sentence: sentence + retryHint(state, status, events),
+        cause,
+        waits: [],
+        untaken: [],
+        interruption: null
+      } satisfies Explanation
     }
     const { interruption = null, messages, untaken, waits } = OpenWaits.of(events, queued)
     const processes = yield* reads.listProcesses
@@ -81,6 +89,17 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
 })
 
 // internal
+
+/** A child is retried with its parent. */
+const retryHint = (
+  { instanceId, parentInstanceId }: InstanceInfo,
+  status: InstanceStatus,
+  [started]: ReadonlyArray<Event.Event>
+): string =>
+  status !== "Completed" && parentInstanceId === null && started !== undefined &&
+    coreVersion.isOwn(started.duroxideVersion)
+    ? ` What another run would do: duroxide-prisma retry ${instanceId} --dry-run`
+    : ""
 
 /** Reads anew while turns are stored between the reads. */
 const atOneMoment = Effect.fnUntraced(function*(reads: Reads, instanceId: string) {

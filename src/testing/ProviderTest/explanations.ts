@@ -89,8 +89,14 @@ export const explanations = topic("explanations", {
       metadata: named({ status: "Failed", output: "canceled: stop" })
     })
     assert.isNull((yield* expectCause("completed", "Ended", /^completed completed .* ago\.$/)).error)
-    assert.include((yield* expectCause("failed", "Ended", /^failed failed .*boom\.$/)).error, "boom")
-    assert.strictEqual((yield* expectCause("cancelled", "Ended", /was cancelled .*: stop\.$/)).error, "stop")
+    assert.include(
+      (yield* expectCause("failed", "Ended", /^failed failed .*boom\. .*retry failed --dry-run$/)).error,
+      "boom"
+    )
+    assert.strictEqual(
+      (yield* expectCause("cancelled", "Ended", /was cancelled .*: stop\. .*retry cancelled --dry-run$/)).error,
+      "stop"
+    )
     yield* fails(explain("unknown"), /not found/)
   }),
 
