@@ -55,9 +55,9 @@ const layers = [
   PrismaProvider.layer({ url: "postgresql://orders@10.0.0.4/app", tls: { ca, serverName: "db.example.com" } })
 ]
 
-const text = Docs.section("docs/access.md", "Credentials")
+const text = Docs.section("docs/postgresql.md", "Credentials")
 
-it("docs/access.md, Credentials: its examples are those here", () => {
+it("docs/postgresql.md, Credentials: its examples are those here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/credentials.test.ts"))
   for (const { code } of Docs.blocks(text, "ts")) {
     assert.include(here, Docs.withoutIndentation(code.replace(/^import .*\n+/gm, "")))
@@ -65,7 +65,7 @@ it("docs/access.md, Credentials: its examples are those here", () => {
   assert.isTrue(layers.every(Layer.isLayer))
 })
 
-it.effect("docs/access.md, Credentials: the password of the vault is that of the logins", () =>
+it.effect("docs/postgresql.md, Credentials: the password of the vault is that of the logins", () =>
   Effect.gen(function*() {
     const { password } = yield* Credentials.Credentials
     const text = yield* password({ host: "h", port: 1, user: "u", database: "d" })

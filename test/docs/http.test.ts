@@ -69,6 +69,7 @@ const route = (request: Request) =>
   }).pipe(
     Effect.catchTags({
       SchemaError: () => Effect.succeed(Response.json({ problem: "not an order" }, { status: 400 })),
+      PayloadTooLarge: () => Effect.succeed(Response.json({ problem: "too large" }, { status: 413 })),
       ProviderError: (error) =>
         error.reason._tag === "InvalidInput"
           ? Effect.succeed(Response.json({ problem: "not an order" }, { status: 400 }))
@@ -126,6 +127,8 @@ it.live("docs/http.md, In an HTTP server: a server without a runtime answers wit
     assert.deepStrictEqual(yield* get("/orders/1"), [404, { state: "unknown" }])
     assert.deepStrictEqual(yield* post({ id: 1 }), [400, { problem: "not an order" }])
     assert.deepStrictEqual(yield* post({ id: "\0", item: "tea" }), [400, { problem: "not an order" }])
+    const large = { id: "4", item: "x".repeat(5_000_000) }
+    assert.deepStrictEqual(yield* post(large), [413, { problem: "too large" }])
     for (let i = 0; i < 2; i++) {
       assert.deepStrictEqual(yield* post({ id: "1", item: "tea" }), [202, { status: "/orders/1" }])
     }

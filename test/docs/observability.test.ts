@@ -146,7 +146,7 @@ const proofs: Record<string, Record<string, ReadonlyArray<string>>> = {
       "duroxide_queue_oldest_age_seconds"
     ]
   },
-  "test/outbox/publisher.test.ts": {
+  "test/outbox/publisher.long.test.ts": {
     "a refused message does not block others; the log says so once, and a gauge counts it": [
       "duroxide_outbox_published_total",
       "duroxide_outbox_failures_total",

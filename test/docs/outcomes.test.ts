@@ -35,7 +35,7 @@ describe("docs/outcomes.md", () => {
   it("every row on transactional activities and on completions is the beginning of a test", () => {
     for (
       const [heading, count, ...files] of [
-        ["Transactional activities", 11, "runtime/transactional.postgres", "runtime/transactional"],
+        ["Transactional activities", 11, "runtime/transactional.postgres.long", "runtime/transactional"],
         ["Completions from outside", 7, "recipes/Completion"]
       ] as const
     ) {

@@ -12,7 +12,7 @@ import * as PgServer from "../utils/PgServer.ts"
 let administrator = ""
 let migrator = ""
 
-// docs/access.md
+// docs/postgresql.md
 export const prepare = Effect.gen(function*() {
   yield* Roles.apply({ url: administrator, schema: "orders", roles: { migrator: "orders_migrator" } })
 })
@@ -25,10 +25,10 @@ export const deploy = Effect.gen(function*() {
     roles: { worker: "orders_worker", client: "orders_client", reader: "orders_reader" }
   })
 })
-// docs/access.md
+// docs/postgresql.md
 
-describe("docs/access.md, Roles:", () => {
-  const page = Docs.section("docs/access.md", "Roles")
+describe("docs/postgresql.md, Roles:", () => {
+  const page = Docs.section("docs/postgresql.md", "Roles")
 
   it("its code is the code of this test", () => {
     const source = Docs.withoutIndentation(Docs.read("test/docs/roles.test.ts"))

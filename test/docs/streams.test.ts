@@ -39,7 +39,7 @@ const ChatLive = Chat.toLayer(Effect.fn(function*(questions) {
 
 const ExportLive = Export.toLayer(Effect.fn(function*(pages) {
   const done = yield* Pages.resume
-  for (let page = done.length; page < pages; page++) {
+  for (let page = (done.at(-1)?.page ?? -1) + 1; page < pages; page++) {
     yield* Pages.append({ page, rows: yield* render(page) })
   }
 }))

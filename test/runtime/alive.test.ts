@@ -293,7 +293,7 @@ describe("A process whose role may not claim", () => {
       const error = yield* Fiber.join(launched)
       assert.strictEqual(error._tag, "RuntimeFailed")
       assert.include(error.message, "permission denied for table orchestrator_queue")
-      assert.include(error.message, "needs the role of workers (docs/access.md)")
+      assert.include(error.message, "needs the role of workers (docs/postgresql.md#roles)")
     }).pipe(Effect.provide([MemoryDriver.layer, silent])))
 
   it.effect("for a moment only, as while rights are granted anew, runs", () =>

@@ -116,7 +116,7 @@ const passing = (holds: Effect.Effect<boolean>) =>
     )
 
 const advice =
-  "permission denied for table queue_messages. A process with a task worker needs the role of workers (docs/access.md)"
+  "permission denied for table queue_messages. A process with a task worker needs the role of workers (docs/postgresql.md#roles)"
 
 describe("A task worker whose role may not claim", () => {
   it.effect("is a problem of health from the first claim, and fails after 10 seconds", () =>

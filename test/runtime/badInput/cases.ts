@@ -30,14 +30,16 @@ import type { Services, Test } from "./words.ts"
 
 export const sections: { readonly [section: string]: { readonly [does: string]: Test } } = {
   Definitions: {
-    "define an orchestration, activity or signal whose name is empty, or has NUL or half a surrogate pair": isRefused(
-      "is refused: it",
-      () => Orchestration.make(""),
-      () => Orchestration.make("a\0b"),
-      () => Activity.make("\udc00"),
-      () => Signal.make("\ud800"),
-      () => Signal.make("")
-    ),
+    "define an orchestration, activity or signal whose name is empty, too long, or has NUL or half a surrogate pair":
+      isRefused(
+        "is refused: it",
+        () => Orchestration.make(""),
+        () => Orchestration.make("a\0b"),
+        () => Activity.make("\udc00"),
+        () => Signal.make("\ud800"),
+        () => Signal.make(""),
+        () => Orchestration.make("n".repeat(1025))
+      ),
     "define a version that is not a semantic version": isRefused(
       "it is not a semantic version like 1.0.0",
       () => Orchestration.make("X", { version: "1" })
