@@ -66,7 +66,7 @@ export interface DurableModel<in out Name extends string> {
 /**
  * Options of the calls of a model: those of an activity. By default, a call is retried up to 5 times: after an error
  * that the provider calls retryable, after a timeout, and after a death of the handler. Pauses begin with 1 second and
- * double, or are as long as the provider asks for.
+ * double, or are longer if the provider asks for it.
  *
  * @category models
  * @since 0.3.0

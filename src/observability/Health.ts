@@ -1,5 +1,5 @@
 /**
- * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could
+ * Whether the work of a store gets done, for alerts and people: the store answers, nothing that could
  * be claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
  *
  * @since 0.2.0
@@ -52,8 +52,8 @@ export interface Report {
  *
  * **Gotchas**
  *
- * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process:
- * for that, use `health` of `Runtime`, which does not query the store.
+ * Work may wait because of any process. So use this check for alerts, not to restart the process or to take it out
+ * of a load balancer: for that, use `health` of `Runtime`, which does not query the store.
  *
  * @category checks
  * @since 0.2.0

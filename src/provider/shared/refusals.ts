@@ -50,7 +50,8 @@ const refusalOf = (cause: Cause.Cause<ProviderError>, claimant: string): Provide
   return error?.reason._tag !== "PermissionDenied" ? undefined : new ProviderError({
     operation: error.operation,
     reason: new PermissionDenied({
-      problem: `${error.reason.problem}. A process with ${claimant} needs the role of workers (docs/access.md)`
+      problem:
+        `${error.reason.problem}. A process with ${claimant} needs the role of workers (docs/postgresql.md#roles)`
     })
   })
 }

@@ -14,7 +14,7 @@ import { advice, ok, problem, unknown } from "./finding.ts"
 import type { Answer } from "./finding.ts"
 
 /** What to do about a server that lacks a needed feature. */
-export const unfit = "This server cannot carry a store as it is: see docs/growth.md, or use PostgreSQL 14 or newer"
+export const unfit = "This server cannot carry a store as it is: see docs/postgresql.md, or use PostgreSQL 14 or newer"
 
 export const examine = Effect.fnUntraced(function*(sessions: Pair) {
   const place = yield* findPlace(sessions)

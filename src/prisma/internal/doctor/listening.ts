@@ -99,7 +99,8 @@ export const processes = Effect.fnUntraced(function*({ direct: { one }, schema }
 
 // internal
 
-const ownTransactions = "; transactions of your own need ALTER DATABASE … SET duroxide.notify = off (docs/growth.md)"
+const ownTransactions =
+  "; transactions of your own need ALTER DATABASE … SET duroxide.notify = off (docs/postgresql.md)"
 
 /** Processes wait as long for their echo. */
 const patienceMs = 5000

@@ -46,7 +46,7 @@ export const mayMigrate = Effect.fnUntraced(function*({ direct: { one }, schema 
   const found = `${String(row!["name"])} may ${row!["may"] === true ? "" : "not "}create tables in schema ${schema}`
   return row!["may"] === true
     ? ok(name, found)
-    : advice(name, found, "Migrate with a role that may, then apply the other roles (docs/access.md)")
+    : advice(name, found, "Migrate with a role that may, then apply the other roles (docs/postgresql.md#roles)")
 })
 
 export const observing = Effect.fnUntraced(function*({ used: { one } }: Examined) {
@@ -141,7 +141,7 @@ const roleOf = (held: ReadonlyArray<Held>, login: Login, schema: string): Answer
   const started = larger.find(({ rights }) =>
     rights.some((right) => right.isHeld && right.kind !== "schema" && !isOf(right, complete))
   )
-  const apply = "Apply the roles again, after each migration: Roles.apply (docs/access.md)"
+  const apply = "Apply the roles again, after each migration: Roles.apply (docs/postgresql.md#roles)"
   if (started !== undefined) {
     const missing = started.rights.filter(({ isHeld }) => !isHeld)
     const shown = missing.slice(0, 3).map(({ column, object, privilege }) =>

@@ -37,9 +37,9 @@ export const version = Effect.fnUntraced(function*({ direct: { one } }: Examined
   return Number(row!["number"]) < oldestServer * 10_000
     ? problem(name, found, `Use PostgreSQL ${oldestServer} or newer`)
     : yugabyte !== undefined || other !== ""
-    ? advice(name, found, "Read docs/growth.md, and measure: this package is tested on PostgreSQL alone")
+    ? advice(name, found, "Read docs/postgresql.md, and measure: this package is tested on PostgreSQL alone")
     : row!["hasCitus"] === true
-    ? advice(name, found, "Distribute none of our tables: a claim cannot run across nodes (docs/growth.md)")
+    ? advice(name, found, "Distribute none of our tables: a claim cannot run across nodes (docs/postgresql.md)")
     : ok(name, found)
 })
 
