@@ -68,7 +68,7 @@ it.live("complete and fail end a call by its token, once", () =>
     const unknown = yield* run(["fail", two, "\"no\""], "x".repeat(32))
     assert.deepStrictEqual([unknown.exitCode, code(unknown)], [2, "TokenInvalid"])
     const short = yield* run(["fail", two, "\"no\""], "short")
-    assert.deepStrictEqual([short.exitCode, code(short)], [2, "Usage"])
+    assert.deepStrictEqual([short.exitCode, code(short)], [2, "ConfigError"])
     assert.strictEqual((yield* run(["fail", two, "\"no\""])).exitCode, 0)
     assert.strictEqual(yield* Effect.flip(client.wait(Spend, "two")), "no")
   }).pipe(Effect.scoped, Effect.provide([PgServer.layer, Logger.layer([])])))

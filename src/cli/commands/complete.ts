@@ -4,7 +4,6 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Option from "effect/Option"
 import * as Completion from "../../recipes/Completion.ts"
-import { misused } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Payload from "../internal/payload.ts"
 import * as Store from "../internal/store.ts"
@@ -49,13 +48,9 @@ const run = Effect.fnUntraced(function*(how: "complete" | "fail", { payload: giv
   readonly payload: Option.Option<string>
 }) {
   const payload = yield* Payload.read(given)
-  const keys = yield* Layer.build(Completion.layerKeysConfig).pipe(
-    Effect.catchDefect((defect) =>
-      defect instanceof RangeError ? misused(`DUROXIDE_COMPLETION_KEYS: ${defect.message}`) : Effect.die(defect)
-    )
-  )
-  const completion = yield* Completion.Completion.pipe(
-    Effect.provide(Layer.provide(Completion.layer(), Layer.succeedContext(keys)))
+  const completion = yield* Effect.provide(
+    Completion.Completion,
+    Layer.provide(Completion.layer(), Completion.layerKeysConfig)
   )
   const { activityName, instanceId } = yield* completion.named(token)
   const { state } = yield* completion[how](token, payload)
