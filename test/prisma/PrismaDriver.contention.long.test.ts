@@ -193,6 +193,22 @@ describe("claims:", () => {
       assert.deepStrictEqual((yield* Test.take(test.driver)).map(({ workItem }) => workItem), ["1"])
     }))
 
+  it.live("activities: a claim that passes over one says so, whatever else it has found", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForWorker([Test.activity({ workItem: "1" }), Test.activity({ workItem: "2" })])
+      const other = yield* session(test)
+      yield* other("SELECT FROM worker_queue WHERE work_item = '1' FOR UPDATE")
+      const several = "SELECT * FROM dx_fetch_work_items(10, 30000, true, null, null, null)"
+      const workItems = Effect.map(
+        test.sql<{ out_work_item: string | null }>(several),
+        (rows) => rows.map(({ out_work_item }) => out_work_item)
+      )
+      assert.deepStrictEqual(yield* workItems, ["2", null])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* workItems, ["1"])
+    }))
+
   it.live("activities: a claim that passes over one delivered twice says so", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()

@@ -80,6 +80,30 @@ describe("dead rows:", () => {
       }))
   }
 
+  for (const one of queues) {
+    it.live(`${one.queue}: a claim behind a mark that takes less than it may says that a later one may find more`, () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const holder = yield* session(test)
+        yield* holder("SELECT pg_current_xact_id()::text")
+        yield* test.sql(one.insert(8000, "now() - interval '10 seconds'"))
+        yield* test.sql(`DELETE FROM ${one.queue}`)
+        const run = yield* session(test)
+        yield* run(one.insert(1, "now() - interval '5 seconds'"))
+        const ten = one.claim.replace(/\(1,/, "(10,")
+        assert.notStrictEqual(ten, one.claim)
+        assert.lengthOf(yield* run(ten), 1)
+        yield* run(
+          `SELECT set_config('duroxide_prisma.${one.queue}', (mark[1:2] || '9999999999999'::text || mark[4:])::text, false)
+           FROM (SELECT current_setting('duroxide_prisma.${one.queue}')::text[]) AS one (mark)`
+        )
+        yield* run(one.insert(1, "clock_timestamp() - interval '10 milliseconds'"))
+        const [claimed, more, ...others] = yield* run(ten)
+        assert.isNotNull(claimed.out_lock_token)
+        assert.deepStrictEqual([more.out_lock_token, others], [null, []])
+      }))
+  }
+
   it.live("handover: one look reads past them, the next ones begin behind them, until the next full look", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database

@@ -199,7 +199,7 @@ BEGIN
       AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond';
   END LOOP;
 
-  IF v_missing > 0 AND v_held OR v_missing = p_limit AND v_mark IS NOT NULL THEN
+  IF v_missing > 0 AND (v_held OR v_mark IS NOT NULL) THEN
     RETURN NEXT;
   END IF;
 

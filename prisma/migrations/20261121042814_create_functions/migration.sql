@@ -1364,7 +1364,6 @@ DECLARE
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
   v_admission record;
   v_has_admitted boolean := false;
-  v_has_met boolean := false;
   v_is_held boolean := false;
 BEGIN
   IF (
@@ -1416,7 +1415,6 @@ BEGIN
       v_expired_ms
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
-    v_has_met := true;
     IF 2 <= ANY (v_attempts) THEN
       v_chosen := '{}';
       FOR v_position IN 1..cardinality(v_candidates) LOOP
@@ -1469,6 +1467,8 @@ BEGIN
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing = 0;
+    -- Others have locked some.
+    v_is_held := v_is_held OR cardinality(v_candidates) > v_claimed;
     -- All candidates were seen, and no other claim took one of them.
     EXIT WHEN cardinality(v_attempts) < v_reach
       AND cardinality(v_attempts) = cardinality(v_candidates)
@@ -1486,8 +1486,7 @@ BEGIN
     RETURN NEXT;
     out_next_ms := NULL;
   END IF;
-  IF v_missing > 0 AND v_is_held
-    OR v_missing = p_limit AND (v_has_met OR v_mark IS NOT NULL) THEN
+  IF v_missing > 0 AND (v_is_held OR v_mark IS NOT NULL) THEN
     RETURN NEXT;
   END IF;
 
@@ -4261,7 +4260,7 @@ BEGIN
       AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond';
   END LOOP;
 
-  IF v_missing > 0 AND v_held OR v_missing = p_limit AND v_mark IS NOT NULL THEN
+  IF v_missing > 0 AND (v_held OR v_mark IS NOT NULL) THEN
     RETURN NEXT;
   END IF;
 

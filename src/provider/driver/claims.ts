@@ -146,7 +146,10 @@ export interface FetchWorkItems {
   readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
-  /** Called if the call claims nothing, but a later one may: other transactions may have locked all there is. */
+  /**
+   * Called if the call claims fewer than `limit`, and a later one may claim more: other transactions may have locked
+   * some.
+   */
   readonly onHeld?: () => void
   /** Called if an activity waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
   readonly onNext?: (timeMs: number) => void
