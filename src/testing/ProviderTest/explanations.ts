@@ -90,11 +90,11 @@ export const explanations = topic("explanations", {
     })
     assert.isNull((yield* expectCause("completed", "Ended", /^completed completed .* ago\.$/)).error)
     assert.include(
-      (yield* expectCause("failed", "Ended", /^failed failed .*boom\. .*retry failed --dry-run$/)).error,
+      (yield* expectCause("failed", "Ended", /^failed failed .*boom\. .*retry --dry-run failed$/)).error,
       "boom"
     )
     assert.strictEqual(
-      (yield* expectCause("cancelled", "Ended", /was cancelled .*: stop\. .*retry cancelled --dry-run$/)).error,
+      (yield* expectCause("cancelled", "Ended", /was cancelled .*: stop\. .*retry --dry-run cancelled$/)).error,
       "stop"
     )
     yield* fails(explain("unknown"), /not found/)
