@@ -95,7 +95,9 @@ export const ask = Effect.fnUntraced(
       while: (error) =>
         Effect.map(
           Clock.currentTimeMillis,
-          (nowMs) => isRepeatable(error) && (timeout === undefined || nowMs - startedMs < Duration.toMillis(timeout))
+          // The next pause is about as long as all until now.
+          (nowMs) =>
+            isRepeatable(error) && (timeout === undefined || 2 * (nowMs - startedMs) < Duration.toMillis(timeout))
         ),
       schedule: repeats,
       times: 6

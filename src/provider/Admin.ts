@@ -344,7 +344,7 @@ export interface FailedDeletion {
  */
 export interface BulkDeleted extends Deleted {
   readonly failed: ReadonlyArray<FailedDeletion>
-  /** The cursor of the next deletion; null if no root follows. */
+  /** The cursor of the next deletion; null if no root follows, and with `instanceIds`. */
   readonly next: string | null
 }
 

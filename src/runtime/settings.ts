@@ -249,15 +249,16 @@ const mayBeZero: ReadonlySet<string> = new Set([
   "warmInstanceBytes"
 ])
 
-/** Others mean no limit when they are infinite: no warm instance is discarded, no activity times out its lock early. */
-const mustBeFinite: ReadonlySet<string> = new Set([
-  "orchestrationConcurrency",
-  "orchestrationLockTimeout",
-  "workerLockTimeout",
-  "sessionLockTimeout",
-  "sessionIdleTimeout",
-  "orphanRetention"
-])
+/** The store refuses longer ones, and a fiber waits in each slot of orchestrations. Others may be infinite. */
+const century = Duration.toMillis(Duration.days(36_500))
+const mostOf: { readonly [key: string]: number } = {
+  orchestrationConcurrency: 100_000,
+  orchestrationLockTimeout: century,
+  workerLockTimeout: century,
+  sessionLockTimeout: century,
+  sessionIdleTimeout: century,
+  orphanRetention: century
+}
 
 const invalid = (key: string, problem: string): never => {
   throw new RangeError(`RuntimeConfig.${key} ${problem}`)
@@ -271,7 +272,9 @@ const checkedAmount = (key: string, value: Duration.Input): unknown => {
     return invalid(key, `is ${Number(setting)}; it must be a whole number`)
   }
   const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
-  if (amount === Infinity && mustBeFinite.has(key)) return invalid(key, "is infinite; it must have an end")
+  if (amount > (mostOf[key] ?? Infinity)) {
+    return invalid(key, isDuration ? "is longer than 100 years" : `is ${amount}; it must be at most ${mostOf[key]}`)
+  }
   const least = mayBeZero.has(key) ? 0 : 1
   return amount >= least
     ? setting

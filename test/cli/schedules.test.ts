@@ -62,6 +62,8 @@ it.live("schedules: listed, shown, paused, resumed, run, backfilled and deleted"
     yield* sql("UPDATE schedules SET created_at = created_at - interval '10 days'")
     const dry = yield* on("schedules backfill nightly --from 2026-01-01 --to 2026-01-10T12:00Z --dry-run")
     assert.strictEqual(dry.stdout, "would start 10 occurrences of nightly\n")
+    const future = yield* on("schedules backfill nightly --from 2090-01-01 --to 2090-01-10T12:00Z --yes")
+    assert.strictEqual(future.stdout, "would start 0 occurrences of nightly\n")
     assert.strictEqual(
       (yield* on("schedules backfill nightly --from 2026-01-01 --to 2026-01-10T12:00Z --yes")).stdout,
       "asked for 10 occurrences of nightly\n"

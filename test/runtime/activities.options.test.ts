@@ -86,10 +86,12 @@ describe("RuntimeConfig.layer", () => {
       "sessionLockTimeout",
       "sessionIdleTimeout",
       "orphanRetention"
-    ].map((key): readonly [RuntimeConfig.Options, string] => [
-      { [key]: Infinity },
-      `RuntimeConfig.${key} is infinite; it must have an end`
-    ]),
+    ].flatMap((key) =>
+      [Infinity, Number.MAX_SAFE_INTEGER].map((value): readonly [RuntimeConfig.Options, string] => [
+        { [key]: value },
+        `RuntimeConfig.${key} ${key === "orchestrationConcurrency" ? `is ${value}; it must be` : "is longer than 100"}`
+      ])
+    ),
     [{ workerConcurrency: 1.5 }, "RuntimeConfig.workerConcurrency is 1.5; it must be a whole number"],
     [{ pollTimeout: "30 secs" as "30 seconds" }, "RuntimeConfig.pollTimeout is not a duration"],
     [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"],

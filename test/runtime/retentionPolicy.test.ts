@@ -6,6 +6,7 @@ describe("Retention.layer", () => {
     const [what, options] of [
       ["NaN", { completed: NaN }],
       ["an unknown unit", { failed: { day: 30 } as unknown as { days: number } }],
+      ["an unknown unit beside a known one", { completed: { day: 30, minutes: 0 } as { minutes: number } }],
       ["a misspelt text", { cancelled: "30 dayz" as "30 days" }],
       ["a negative duration", { completed: -1 }],
       ["no time between looks", { interval: 0 }]

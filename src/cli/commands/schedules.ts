@@ -1,6 +1,7 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -209,13 +210,17 @@ const runBackfill = Effect.fnUntraced(function*({ dryRun, from, name, to, yes }:
   const service = yield* Schedules.Schedules
   const range = { from: yield* dateOf("from", from), to: yield* dateOf("to", to) }
   if (range.from.getTime() > range.to.getTime()) return yield* misused("--from is later than --to")
-  const { length } = yield* named(service.occurrences(name, range))
-  const occurrences = counted(length, "occurrence", "occurrences")
-  const json = { action: "backfill", schedule: name, from: range.from, to: range.to, occurrences: length }
-  if (dryRun || length === 0) return yield* done({ ...json, dryRun: true }, `would start ${occurrences} of ${name}`)
-  yield* Bulk.confirm(`Start ${occurrences} of ${name}`, yes)
-  yield* named(service.backfill(name, range))
-  yield* done(json, `asked for ${occurrences} of ${name}`)
+  const all = yield* named(service.occurrences(name, range))
+  const nowMs = yield* Clock.currentTimeMillis
+  const { length } = all.filter((at) => at.getTime() <= nowMs)
+  const occurrences = (count: number) => `${counted(count, "occurrence", "occurrences")} of ${name}`
+  const json = { action: "backfill", schedule: name, from: range.from, to: range.to }
+  if (dryRun || length === 0) {
+    return yield* done({ ...json, occurrences: length, dryRun: true }, `would start ${occurrences(length)}`)
+  }
+  yield* Bulk.confirm(`Start ${occurrences(length)}`, yes)
+  const asked = yield* named(service.backfill(name, range))
+  yield* done({ ...json, occurrences: asked }, `asked for ${occurrences(asked)}`)
 })
 
 const runDelete = Effect.fnUntraced(function*({ dryRun, name, yes }: Careful) {

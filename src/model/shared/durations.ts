@@ -21,13 +21,13 @@ export const notPositive = "it must be more than 0"
 
 // internal
 
-/** A Duration reads a number that is NaN, and an object without one of its units, as 0. */
+/** A Duration reads a number that is NaN, and what is not one of its units, as 0. */
 const hasAmount = (input: unknown): boolean => {
   if (typeof input === "number") return !Number.isNaN(input)
   if (typeof input !== "object" || input === null || Duration.isDuration(input)) return true
   const amounts: ReadonlyArray<unknown> = Array.isArray(input)
     ? input
-    : Object.entries(input).flatMap(([unit, amount]) => units.has(unit) && amount !== undefined ? [amount] : [])
+    : Object.entries(input).flatMap(([unit, amount]) => amount === undefined ? [] : [units.has(unit) ? amount : NaN])
   return amounts.length > 0 && amounts.every((amount) => typeof amount === "number" && !Number.isNaN(amount))
 }
 
