@@ -90,7 +90,7 @@ export const statusesOf = (status: Listing["status"]): Array<InstanceStatus> =>
     ? ["Running"]
     : [status]
 
-/** Executions that Duroxide runs are pinned to a lower one, or to none. */
+/** Executions of this package are pinned to this version or a later one. */
 export const firstOwnMajor = coreVersion.supported.min.major
 
 // internal
@@ -427,8 +427,6 @@ const retryingSql = (schemaSql: Prisma.Sql) =>
       WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"TimerFired"%' AND before.type = 'ActivityFailed'
     )
   )`
-
-/** Executions of this package are pinned to this version or a later one. */
 
 const prefixSql = (prefix: string) =>
   Prisma.sql`i.instance_id LIKE ${`${prefix.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`}`
