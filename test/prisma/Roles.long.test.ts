@@ -356,7 +356,7 @@ describe("Roles", () => {
           Effect.map(Effect.flip(effect), ({ message, reason }) => {
             assert.strictEqual(reason._tag, "PermissionDenied", message)
             assert.include(message, problem)
-            assert.include(message, "docs/postgresql.md#roles")
+            assert.include(message, "docs/postgresql.md")
           })
         const url = store.url("reader")
         yield* store.sql(`REVOKE SELECT ON ${quoted}._prisma_migrations FROM ${reader}`)
