@@ -55,6 +55,14 @@ const stores: ReadonlyArray<readonly [string, Layer.Layer<ProviderDriver.Provide
   ["on PostgreSQL", postgres]
 ]
 
+const clientOver = Effect.fnUntraced(function*(driver: ProviderDriver.ProviderDriver["Service"]) {
+  const client = Client.layer.pipe(
+    Layer.provide(FromDriver.layer()),
+    Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, driver))
+  )
+  return Context.get(yield* Layer.build(Layer.fresh(client)), Client.Client)
+})
+
 describe.each(stores)("A client %s", (_, store) => {
   /** The client of a process that runs "a", and of one that only asks. */
   const scenario = <A, E>(
@@ -122,13 +130,7 @@ describe.each(stores)("A client %s", (_, store) => {
             })
           )
           : call)
-      const client = Context.get(
-        yield* Layer.build(Layer.fresh(Client.layer.pipe(
-          Layer.provide(FromDriver.layer()),
-          Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, lossy))
-        ))),
-        Client.Client
-      )
+      const client = yield* clientOver(lossy)
       assert.strictEqual(yield* client.request(Add, "a", 1), 1)
       assert.strictEqual(lost, 2)
       assert.strictEqual(yield* client.request(Add, "a", 1), 2)
@@ -146,13 +148,7 @@ describe.each(stores)("A client %s", (_, store) => {
             return Effect.fail(new ProviderError.ProviderError({ operation, reason }))
           })
           : call)
-      const client = Context.get(
-        yield* Layer.build(Layer.fresh(Client.layer.pipe(
-          Layer.provide(FromDriver.layer()),
-          Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, silent))
-        ))),
-        Client.Client
-      )
+      const client = yield* clientOver(silent)
       const error = yield* Effect.flip(client.request(Add, "a", 1, { timeout: "150 millis" }))
       assert.strictEqual(error._tag, "ProviderError")
       assert.isAtMost(tries, 4)

@@ -7,6 +7,26 @@ import { counting, queues } from "../utils/countedClaims.ts"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
+import type { Run } from "../utils/session.ts"
+
+type Queue = (typeof queues)[number]
+
+/** A session on a queue with 8,000 dead rows that an open transaction keeps. */
+const behindDeadRows = Effect.fnUntraced(function*({ insert, queue }: Queue) {
+  const test = yield* PgServer.database
+  const holder = yield* session(test)
+  yield* holder("SELECT pg_current_xact_id()::text")
+  yield* test.sql(insert(8000, "now() - interval '10 seconds'"))
+  yield* test.sql(`DELETE FROM ${queue}`)
+  return yield* session(test)
+})
+
+/** Lets the mark of a session last. */
+const keepMark = (run: Run, { queue }: Queue) =>
+  run(
+    `SELECT set_config('duroxide_prisma.${queue}', (mark[1:2] || '9999999999999'::text || mark[4:])::text, false)
+     FROM (SELECT current_setting('duroxide_prisma.${queue}')::text[]) AS one (mark)`
+  )
 
 describe("dead rows:", () => {
   for (const one of queues) {
@@ -61,17 +81,9 @@ describe("dead rows:", () => {
   for (const one of queues) {
     it.live(`${one.queue}: a claim that a mark keeps from a new route says that a later one may find more`, () =>
       Effect.gen(function*() {
-        const test = yield* PgServer.database
-        const holder = yield* session(test)
-        yield* holder("SELECT pg_current_xact_id()::text")
-        yield* test.sql(one.insert(8000, "now() - interval '10 seconds'"))
-        yield* test.sql(`DELETE FROM ${one.queue}`)
-        const run = yield* session(test)
+        const run = yield* behindDeadRows(one)
         assert.lengthOf(yield* run(one.claim), 0)
-        yield* run(
-          `SELECT set_config('duroxide_prisma.${one.queue}', (mark[1:2] || '9999999999999'::text || mark[4:])::text, false)
-           FROM (SELECT current_setting('duroxide_prisma.${one.queue}')::text[]) AS one (mark)`
-        )
+        yield* keepMark(run, one)
         yield* run(one.insert(1, "clock_timestamp() - interval '10 milliseconds'"))
         const [more, ...others] = yield* run(one.claim)
         assert.deepStrictEqual([more.out_lock_token, others], [null, []])
@@ -83,20 +95,12 @@ describe("dead rows:", () => {
   for (const one of queues) {
     it.live(`${one.queue}: a claim behind a mark that takes less than it may says that a later one may find more`, () =>
       Effect.gen(function*() {
-        const test = yield* PgServer.database
-        const holder = yield* session(test)
-        yield* holder("SELECT pg_current_xact_id()::text")
-        yield* test.sql(one.insert(8000, "now() - interval '10 seconds'"))
-        yield* test.sql(`DELETE FROM ${one.queue}`)
-        const run = yield* session(test)
+        const run = yield* behindDeadRows(one)
         yield* run(one.insert(1, "now() - interval '5 seconds'"))
         const ten = one.claim.replace(/\(1,/, "(10,")
         assert.notStrictEqual(ten, one.claim)
         assert.lengthOf(yield* run(ten), 1)
-        yield* run(
-          `SELECT set_config('duroxide_prisma.${one.queue}', (mark[1:2] || '9999999999999'::text || mark[4:])::text, false)
-           FROM (SELECT current_setting('duroxide_prisma.${one.queue}')::text[]) AS one (mark)`
-        )
+        yield* keepMark(run, one)
         yield* run(one.insert(1, "clock_timestamp() - interval '10 milliseconds'"))
         const [claimed, more, ...others] = yield* run(ten)
         assert.isNotNull(claimed.out_lock_token)

@@ -14,6 +14,7 @@ import * as Redacted from "effect/Redacted"
 import * as References from "effect/References"
 import { readFileSync } from "node:fs"
 import { resolve } from "node:path"
+import { shellWord } from "../../model/shared/shellWord.ts"
 import * as Credentials from "../../prisma/Credentials.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import * as ConnectionUrl from "../../prisma/shared/connectionUrl.ts"
@@ -209,7 +210,7 @@ const migrateCommand = ({ repeated, schema }: {
   readonly repeated: ReadonlyArray<string>
 }) =>
   "duroxide-prisma migrate" +
-  (schema === undefined ? "" : ` --schema ${/^\w+$/.test(schema) ? schema : `'${schema.replaceAll("'", "'\\''")}'`}`) +
+  (schema === undefined ? "" : ` --schema ${shellWord(schema)}`) +
   (repeated.length === 0 ? "" : `, with the same ${repeated.join(" and ")}`)
 
 /** `variable` names where the URL comes from; undefined: the flag. */

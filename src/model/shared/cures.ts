@@ -2,7 +2,7 @@
  * What cures a blocked instance, for logs and the command line.
  */
 import type { Block, BlockReason } from "../Block.ts"
-import { shellWord } from "./shellWord.ts"
+import { shellArgument, shellWord } from "./shellWord.ts"
 
 export const cures: { readonly [R in BlockReason]: string } = {
   HistoryDiffers: "its code has changed, or reads time or chance outside of Effect. " +
@@ -23,7 +23,13 @@ export const cureOf = (
   reason === "HistoryDiffers" && problem.endsWith(died)
     ? "correct it, or bring the old code back. The log of the build that tried says what its program died of"
     : reason === "HistoryDiffers" && eventId > 1
-    ? `${cures[reason]}, or let this code do anew what follows, effects included: retry ${
-      shellWord(instanceId)
-    } --from ${eventId - 1}`
+    ? `${cures[reason]}, or let this code do anew what follows, effects included: ${retryFrom(eventId - 1, instanceId)}`
     : cures[reason]
+
+// internal
+
+/** An id that begins with a dash would be taken for a flag. */
+const retryFrom = (eventId: number, instanceId: string): string =>
+  instanceId.startsWith("-")
+    ? `retry --from ${eventId} ${shellArgument(instanceId)}`
+    : `retry ${shellWord(instanceId)} --from ${eventId}`

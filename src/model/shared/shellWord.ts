@@ -1,9 +1,10 @@
 /**
- * Ids in commands that people paste into a shell. Clients choose ids, and may choose any text.
+ * Texts in commands that people paste into a shell. Clients choose ids, and may choose any text.
  */
 
-/** The id as one argument of a command, behind all flags. */
-export const shellWord = (id: string): string => {
-  const word = /^[\w./:@+=,%-]+$/.test(id) ? id : `'${id.replaceAll("'", `'\\''`)}'`
-  return id.startsWith("-") ? `-- ${word}` : word
-}
+/** The text as one word. */
+export const shellWord = (text: string): string =>
+  /^[\w./:@+=,%-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+
+/** The id as the argument of a command, behind all flags. */
+export const shellArgument = (id: string): string => `${id.startsWith("-") ? "-- " : ""}${shellWord(id)}`

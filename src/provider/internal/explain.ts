@@ -15,7 +15,7 @@ import { explainEnd } from "../../model/shared/explained.ts"
 import { shownBound } from "../../model/shared/limits.ts"
 import { shownTarget } from "../../model/shared/pauses.ts"
 import { age, counted } from "../../model/shared/quantities.ts"
-import { shellWord } from "../../model/shared/shellWord.ts"
+import { shellArgument } from "../../model/shared/shellWord.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import type { Admin, InstanceInfo, QueuedWork } from "../Admin.ts"
 import type { ProcessInfo, QueuePlace } from "../AdminDriver.ts"
@@ -99,7 +99,7 @@ const retryHint = (
 ): string =>
   status !== "Completed" && parentInstanceId === null && started !== undefined &&
     coreVersion.isOwn(started.duroxideVersion)
-    ? ` What another run would do: duroxide-prisma retry --dry-run ${shellWord(instanceId)}`
+    ? ` What another run would do: duroxide-prisma retry --dry-run ${shellArgument(instanceId)}`
     : ""
 
 /** Reads anew while turns are stored between the reads. */
