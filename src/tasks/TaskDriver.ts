@@ -59,8 +59,8 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   ) => Call<ReadonlyArray<Claim>>
   /**
    * Receives messages of a queue in the same database, claims the tasks that they name and deletes the messages of
-   * these, all by one statement. Messages of which more must be known stay leased. Only called where a `PgQueue` is
-   * built on `database`.
+   * these, all by one statement. Messages of which more must be known stay leased. Also claims tasks of the queue that
+   * other workers have refused, wherever their messages are. Only called where a `PgQueue` is built on `database`.
    */
   readonly take: (serves: Serves) => (lease: Lease, claim: TakeOptions) => Call<Fetched<TakenTask>>
   /**

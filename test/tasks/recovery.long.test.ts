@@ -142,6 +142,33 @@ describe("Tasks: what is lost", () => {
       assert.deepStrictEqual([...new Set(acked)], [deliveries])
     }))
 
+  test("a task that a worker has refused is taken by one that serves it, although its wake-up is with the other", (app) =>
+    Effect.gen(function*() {
+      const Elsewhere = Task.make("Elsewhere")
+      yield* app.publisher
+      const id = yield* app.tasks.create(Elsewhere, {})
+      yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), (rows) => rows.length === 1))
+      const take = (names: string, queue = "tasks") =>
+        Effect.map(
+          app.sql<{ tasks: ReadonlyArray<ReadonlyArray<string>> | null; left: number }>(
+            `SELECT out_tasks AS tasks, COALESCE(cardinality(out_ids), 0) AS left
+             FROM dx_take_tasks(5, $1, 'token', 30000, $2, '{60000}', 'w', 1)`,
+            [queue, names]
+          ),
+          (rows) => ({
+            ids: rows.flatMap(({ tasks }) => tasks?.[0] ?? []),
+            left: rows.reduce((sum, { left }) => sum + left, 0)
+          })
+        )
+      assert.deepStrictEqual(yield* take("{Job}"), { ids: [], left: 1 })
+      assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [], left: 0 })
+      yield* app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '{Job}', '{1000}', 'w', 1)", [id])
+      assert.deepStrictEqual(yield* take("{Elsewhere}", "other"), { ids: [], left: 0 })
+      assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [id], left: 0 })
+      assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [], left: 0 })
+      assert.lengthOf(yield* app.sql("SELECT FROM queue_messages"), 1)
+    }))
+
   test("a worker wakes the tasks of its names that no worker has served before, when it starts", (app) =>
     Effect.gen(function*() {
       const Elsewhere = Task.make("Elsewhere")

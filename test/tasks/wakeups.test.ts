@@ -15,6 +15,7 @@ import * as Schema from "effect/Schema"
 import * as PgServer from "../utils/PgServer.ts"
 
 const Double = Task.make("Double", { payload: Schema.Number, success: Schema.Number })
+const Triple = Task.make("Triple", { payload: Schema.Number, success: Schema.Number })
 const Elsewhere = Task.make("Elsewhere", { queue: "elsewhere" })
 const Doubles = Orchestration.make("Doubles", { payload: Schema.Number, success: Schema.Number })
 
@@ -56,6 +57,32 @@ describe("wake-ups of new tasks", () => {
       assert.deepStrictEqual(results, [2, 4, 6])
       assert.strictEqual(yield* tasks.wait(Double, yield* tasks.create(Double, { payload: 4 })), 8)
       assert.deepStrictEqual(yield* stored, { outbox: 0, messages: 0 })
+    }))
+
+  it.live("one worker of nine that serves a name gets its tasks before their wake-ups pause", () =>
+    Effect.gen(function*() {
+      const Refusing = TaskWorker.layer({ tasks: [Triple] }).pipe(
+        Layer.provide(Triple.toLayer((n) => Effect.succeed(3 * n)))
+      )
+      const { sql, tasks } = yield* open(
+        Local,
+        Layer.mergeAll(Layer.fresh(Refusing), ...Array.from({ length: 7 }, () => Layer.fresh(Refusing)), WorkerLive)
+      )
+      yield* sql("CREATE TABLE delivered (message bigint, attempts integer)")
+      yield* sql(`CREATE FUNCTION note_delivery() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+        BEGIN
+          INSERT INTO delivered VALUES (NEW.id, NEW.attempts);
+          RETURN NULL;
+        END $$`)
+      yield* sql(`CREATE TRIGGER note_delivery AFTER UPDATE ON queue_messages FOR EACH ROW
+        WHEN (NEW.attempts > OLD.attempts) EXECUTE FUNCTION note_delivery()`)
+      for (let n = 0; n < 30; n++) {
+        assert.strictEqual(yield* tasks.wait(Double, yield* tasks.create(Double, { payload: n })), 2 * n)
+      }
+      const [most] = yield* sql<{ attempts: number | null }>("SELECT max(attempts) AS attempts FROM delivered")
+      // Of nine that take turns, the last would get it at the ninth delivery. The pauses grow from the sixth on.
+      assert.isAbove(most!.attempts!, 0)
+      assert.isAtMost(most!.attempts!, 4)
     }))
 
   it.live("the message is that of a publisher: its kind, its task, how often it is delivered", () =>

@@ -108,7 +108,7 @@ BEGIN
       WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
-    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
+    IF v_name IS NULL AND v_row.status = 'Pending' AND num_nulls(v_row.unserved_at, v_row.has_slot) = 2 THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
     IF v_outcomes[v_row.position] IN ('Busy', 'Ended') AND v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN

@@ -2,12 +2,13 @@
 -- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
 -- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks.
+-- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks. A task that a worker has
+-- refused, because it does not serve it, is claimed wherever its message is: each delivery may go to such a worker.
 --
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
--- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without
--- waiting; then those of dx_take_limited_tasks.
+-- Bound: p_limit messages and their tasks, refused tasks of p_names, and what dx_receive_messages reads. Locks:
+-- messages, then tasks, without waiting; then those of dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -44,7 +45,14 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  IF v_messages IS NOT NULL THEN
+  SELECT v_tasks || array_agg(refused.id), v_kinds || array_agg(refused.kind) INTO v_tasks, v_kinds
+  FROM (
+    SELECT t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind FROM queue_tasks AS t
+    WHERE t.unserved_at IS NOT NULL AND t.name = ANY (p_names) AND t.queue = p_queue
+    LIMIT p_limit - COALESCE(cardinality(v_messages), 0)
+  ) AS refused;
+
+  IF v_tasks IS NOT NULL THEN
     WITH free AS MATERIALIZED (
       SELECT
         item.message_id, item.kind, task.id,
@@ -93,7 +101,7 @@ BEGIN
     SELECT part.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
     FROM unnest(v_parts) AS part (tasks);
 
-    IF v_count < cardinality(v_messages) AND EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task') THEN
+    IF v_count < cardinality(v_tasks) AND EXISTS (SELECT FROM limits AS l WHERE l.kind = 'task') THEN
       SELECT * INTO v_limited
       FROM dx_take_limited_tasks(
         p_limit - v_count, p_queue, v_messages, p_names, p_task_lease_ms, p_worker_id, p_claim_id, v_now_ms

@@ -99,16 +99,11 @@ export const poison = (service: Service, acknowledged: Acknowledged, id: string)
   return Effect.repeat(acknowledged({ call: "task", id, key: true }, create), { until: (is) => is })
 }
 
-/**
- * Fails unless the process runs one of three tasks in time. Other workers of the queue give each wake-up back, and of
- * so few deliveries one task may miss the process; none is left behind.
- */
-export const ping = Effect.fnUntraced(
-  function*(service: Service, process: string, label: string, timeoutMs: number) {
-    const task = PingTask(process)
-    const pings = [1, 2, 3].map((n) => ({ payload: { label: `${label}-${n}`, n, ms: 0 }, key: `${label}-${n}` }))
-    const ids = yield* Effect.forEach(pings, (ping) => service.create(task, ping))
-    yield* Effect.raceAll(ids.map((id) => service.wait(task, id, { timeout: timeoutMs })))
-    yield* Effect.forEach(ids, (id) => service.wait(task, id, { timeout: "5 minutes" }), { discard: true })
-  }
-)
+/** Fails unless the process runs a task of its own in time, whose wake-up other workers of the queue give back. */
+export const ping = (service: Service, process: string, label: string, timeoutMs: number) => {
+  const task = PingTask(process)
+  return Effect.andThen(
+    service.create(task, { payload: { label, n: 1, ms: 0 }, key: label }),
+    (id) => service.wait(task, id, { timeout: timeoutMs })
+  )
+}
