@@ -59,8 +59,9 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   ) => Call<ReadonlyArray<Claim>>
   /**
    * Receives messages of a queue in the same database, claims the tasks that they name and deletes the messages of
-   * these, all by one statement. Messages of which more must be known stay leased. Also claims tasks of the queue that
-   * other workers have refused, wherever their messages are. Only called where a `PgQueue` is built on `database`.
+   * these, all by one statement. Messages of which more must be known stay leased. Also claims, without their messages,
+   * tasks of the queue whose messages went to workers that do not serve them. Only called where a `PgQueue` is built on
+   * `database`.
    */
   readonly take: (serves: Serves) => (lease: Lease, claim: TakeOptions) => Call<Fetched<TakenTask>>
   /**

@@ -30,6 +30,16 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     ["queue_messages_queue_visible_at_id_idx", "queue_messages_pkey", "queue_tasks_pkey"],
     60
   ],
+  "take what others do not serve": [
+    `SELECT * FROM dx_take_tasks(3, 'shared', 'me', 1000, '{U}', '{1000}', 'w')`,
+    ["queue_tasks_queue_name_idx"],
+    40
+  ],
+  "take none of what others do not serve": [
+    `SELECT * FROM dx_take_tasks(3, 'other', 'me', 1000, '{T,U,V}', '{1000,1000,1000}', 'w')`,
+    [],
+    20
+  ],
   "take under a limit": [
     `SELECT * FROM dx_take_tasks(3, 'limited', 'me', 1000, '{L}', '{1000}', 'w')`,
     ["queue_tasks_name_has_slot_limit_key_run_at_id_idx", "queue_messages_queue_visible_at_id_idx"],
@@ -78,6 +88,13 @@ const fill = `
     SELECT 20000 + g, 'taken', jsonb_build_object('kind', 'task_wakeup', 'task_id', '00000000-0000-0000-0000-' || lpad(g::text, 12, '0')),
       now(), now()
     FROM generate_series(11, 20) AS g;
+  INSERT INTO queue_tasks (id, name, payload, status, max_attempts, run_at, look_at, unserved_at, has_slot, queue, created_at,
+      updated_at)
+    SELECT ('00000000-0000-0000-0000-' || lpad((90000 + g)::text, 12, '0'))::uuid,
+      CASE WHEN g <= 5000 THEN 'U' WHEN g <= 10000 THEN 'V' ELSE 'W' END, '1', 'Pending', 3, now() - interval '1 hour',
+      now() + interval '1 hour', now(), CASE WHEN g <= 10000 AND g > 5000 THEN false END,
+      CASE WHEN g <= 5000 THEN 'shared' ELSE 'other' END, now(), now()
+    FROM generate_series(1, 20000) AS g;
   INSERT INTO limits (kind, name, concurrency, since) VALUES ('task', 'L', 10, now());
   INSERT INTO queue_tasks (id, name, limit_key, has_slot, payload, status, max_attempts, run_at, look_at, queue, created_at,
       updated_at)

@@ -142,31 +142,38 @@ describe("Tasks: what is lost", () => {
       assert.deepStrictEqual([...new Set(acked)], [deliveries])
     }))
 
-  test("a task that a worker has refused is taken by one that serves it, although its wake-up is with the other", (app) =>
+  test("a task is taken by a worker that serves it, although its wake-up is with one that does not", (app) =>
     Effect.gen(function*() {
       const Elsewhere = Task.make("Elsewhere")
       yield* app.publisher
-      const id = yield* app.tasks.create(Elsewhere, {})
-      yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), (rows) => rows.length === 1))
-      const take = (names: string, queue = "tasks") =>
+      const [cancelled, id, next] = yield* app.tasks.createMany(Elsewhere, [{}, {}, {}])
+      yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), (rows) => rows.length === 3))
+      const take = (names: string, queue = "tasks", limit = 5) =>
         Effect.map(
           app.sql<{ tasks: ReadonlyArray<ReadonlyArray<string>> | null; left: number }>(
             `SELECT out_tasks AS tasks, COALESCE(cardinality(out_ids), 0) AS left
-             FROM dx_take_tasks(5, $1, 'token', 30000, $2, '{60000}', 'w', 1)`,
-            [queue, names]
+             FROM dx_take_tasks($3, $1, 'token', 30000, $2, '{60000}', 'w', 1)`,
+            [queue, names, limit]
           ),
           (rows) => ({
             ids: rows.flatMap(({ tasks }) => tasks?.[0] ?? []),
             left: rows.reduce((sum, { left }) => sum + left, 0)
           })
         )
-      assert.deepStrictEqual(yield* take("{Job}"), { ids: [], left: 1 })
+      assert.deepStrictEqual(yield* take("{Job}"), { ids: [], left: 3 })
       assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [], left: 0 })
-      yield* app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '{Job}', '{1000}', 'w', 1)", [id])
+      yield* app.sql("SELECT FROM dx_claim_tasks($1::uuid[], '{Job}', '{1000}', 'w', 1)", [[cancelled, id, next]])
+      yield* app.tasks.cancel(cancelled!, "no longer needed")
       assert.deepStrictEqual(yield* take("{Elsewhere}", "other"), { ids: [], left: 0 })
+      // None that cannot begin or that another transaction holds takes the place of one that can.
+      const client = yield* connect(app.url)
+      yield* Effect.promise(() => client.query("BEGIN"))
+      yield* Effect.promise(() => client.query("SELECT FROM queue_tasks WHERE id = $1 FOR UPDATE", [id]))
+      assert.deepStrictEqual(yield* take("{Elsewhere}", "tasks", 1), { ids: [next], left: 0 })
+      yield* Effect.promise(() => client.query("ROLLBACK"))
       assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [id], left: 0 })
       assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [], left: 0 })
-      assert.lengthOf(yield* app.sql("SELECT FROM queue_messages"), 1)
+      assert.lengthOf(yield* app.sql("SELECT FROM queue_messages"), 3)
     }))
 
   test("a worker wakes the tasks of its names that no worker has served before, when it starts", (app) =>
@@ -190,6 +197,24 @@ describe("Tasks: what is lost", () => {
         [{ id: other }]
       )
       assert.lengthOf(yield* app.sql("SELECT FROM queue_dead"), 0)
+    }))
+
+  test("a worker wakes tasks of its names that have a limit and that no worker has served before, when it starts", (app) =>
+    Effect.gen(function*() {
+      const Elsewhere = Task.make("Elsewhere")
+      yield* app.sql("INSERT INTO limits (kind, name, concurrency, since) VALUES ('task', 'Elsewhere', 1, now())")
+      yield* app.publisher
+      yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)))
+      const id = yield* app.tasks.create(Elsewhere, {})
+      yield* waitUntil(Effect.map(
+        app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
+        (rows) => rows.length === 1
+      ))
+      yield* app.sql("DELETE FROM queue_messages")
+      yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+      yield* app.worker({ tasks: [Elsewhere] }, Elsewhere.toLayer(() => Effect.void))
+      yield* app.tasks.wait(Elsewhere, id)
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
     }))
 
   test("of the tasks that no worker has served, a start does not wake those that others refuse later", (app) =>

@@ -1,11 +1,13 @@
--- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
--- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
+-- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. What
+-- waits without a lock waits for a slot from now on; what runs has one.
 --
 -- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes. Bound: the queued activities of the name. Locks: the
--- advisory lock of the limit (waits for those that give slots), its rows, worker rows by id.
+-- activities without a limit. The limit of an activity or orchestration is announced to all processes.
+--
+-- Bound: what waits of the name. Locks: the advisory lock of the limit (waits for those that give slots), its rows;
+-- then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.
 CREATE OR REPLACE FUNCTION dx_set_limit(
   p_kind text,                     -- activity, orchestration or task
   p_name text,

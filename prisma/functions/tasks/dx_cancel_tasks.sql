@@ -50,6 +50,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
         worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL, has_slot = NULL,
+        unserved_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
         -- The worker of the attempt waits for hints of the task.
         is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now

@@ -4,7 +4,7 @@
 -- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
 -- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
--- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- which the task notes if it waits: dx_take_tasks claims it then without its message. Suspect: its last attempts were
 -- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
 -- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so
 -- the claimed one may be another (dx_admit_tasks).
@@ -108,7 +108,7 @@ BEGIN
       WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
-    IF v_name IS NULL AND v_row.status = 'Pending' AND num_nulls(v_row.unserved_at, v_row.has_slot) = 2 THEN
+    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
     IF v_outcomes[v_row.position] IN ('Busy', 'Ended') AND v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN

@@ -9,7 +9,7 @@
 -- gets one: the end of an attempt was announced by none, such as that of a worker that has died.
 --
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
--- look. Those that another worker has refused since then come to the caller as they are given back.
+-- look. Those that another worker has met since then are taken by dx_take_tasks, or come as they are given back.
 --
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look

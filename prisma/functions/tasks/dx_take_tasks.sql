@@ -2,13 +2,14 @@
 -- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
 -- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks. A task that a worker has
--- refused, because it does not serve it, is claimed wherever its message is: each delivery may go to such a worker.
+-- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks. A task without a limit
+-- that another worker does not serve is claimed without its message, which such workers may receive again and again.
 --
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
--- Bound: p_limit messages and their tasks, refused tasks of p_names, and what dx_receive_messages reads. Locks:
--- messages, then tasks, without waiting; then those of dx_take_limited_tasks.
+-- Bound: p_limit messages and their tasks, unserved tasks of p_names that cannot begin (suspects, early ones, those of
+-- ended executions), and what dx_receive_messages reads. Locks: messages, then tasks, without waiting; then those of
+-- dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -45,12 +46,21 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  SELECT v_tasks || array_agg(refused.id), v_kinds || array_agg(refused.kind) INTO v_tasks, v_kinds
+  SELECT v_tasks || array_agg(unserved.id), v_kinds || array_agg(unserved.kind) INTO v_tasks, v_kinds
   FROM (
     SELECT t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind FROM queue_tasks AS t
-    WHERE t.unserved_at IS NOT NULL AND t.name = ANY (p_names) AND t.queue = p_queue
-    LIMIT p_limit - COALESCE(cardinality(v_messages), 0)
-  ) AS refused;
+    WHERE t.queue = p_queue
+      AND t.name = ANY (p_names)
+      AND t.unserved_at IS NOT NULL
+      AND t.has_slot IS NULL
+      -- As below.
+      AND t.status = 'Pending'
+      AND t.run_at <= v_now
+      AND t.attempt - t.uncounted < t.max_attempts
+      AND t.lost < 2
+      AND (t.id = ANY (v_tasks)) IS NOT TRUE
+    LIMIT p_limit - COALESCE(cardinality(v_messages), 0) FOR NO KEY UPDATE SKIP LOCKED
+  ) AS unserved;
 
   IF v_tasks IS NOT NULL THEN
     WITH free AS MATERIALIZED (

@@ -238,6 +238,7 @@ CREATE TABLE queue_tasks (
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
 CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS NOT NULL;
 CREATE INDEX queue_tasks_name_idx ON queue_tasks (name) WHERE unserved_at IS NOT NULL;
+CREATE INDEX queue_tasks_queue_name_idx ON queue_tasks (queue, name) WHERE unserved_at IS NOT NULL AND has_slot IS NULL;
 CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
 -- Not by the status, which claims of tasks without limits change.

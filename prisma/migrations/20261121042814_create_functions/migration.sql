@@ -1802,14 +1802,16 @@ BEGIN
 END
 $$;
 
--- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. An
--- activity that waits without a lock waits for a slot from now on, one that has a lock has one.
+-- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. What
+-- waits without a lock waits for a slot from now on; what runs has one.
 --
 -- Returns false if limits are there already, and without p_replaces stay; else true.
 --
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. Announces it to all processes. Bound: the queued activities of the name. Locks: the
--- advisory lock of the limit (waits for those that give slots), its rows, worker rows by id.
+-- activities without a limit. The limit of an activity or orchestration is announced to all processes.
+--
+-- Bound: what waits of the name. Locks: the advisory lock of the limit (waits for those that give slots), its rows;
+-- then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.
 CREATE OR REPLACE FUNCTION dx_set_limit(
   p_kind text,                     -- activity, orchestration or task
   p_name text,
@@ -4705,6 +4707,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Cancelled', error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
         worker_id = NULL, started_at = NULL, lease_until = NULL, heartbeat_at = NULL, look_at = NULL, has_slot = NULL,
+        unserved_at = NULL,
         reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
         -- The worker of the attempt waits for hints of the task.
         is_awaited = t.is_awaited OR v_row.status = 'Running', updated_at = v_now, ended_at = v_now
@@ -4836,7 +4839,7 @@ $$;
 -- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
 -- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
 -- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
--- which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts were
+-- which the task notes if it waits: dx_take_tasks claims it then without its message. Suspect: its last attempts were
 -- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
 -- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so
 -- the claimed one may be another (dx_admit_tasks).
@@ -4946,7 +4949,7 @@ BEGIN
       WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
-    IF v_name IS NULL AND v_row.status = 'Pending' AND num_nulls(v_row.unserved_at, v_row.has_slot) = 2 THEN
+    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
     IF v_outcomes[v_row.position] IN ('Busy', 'Ended') AND v_row.name = ANY (v_limited) AND v_name IS NOT NULL THEN
@@ -11833,7 +11836,7 @@ $$;
 -- gets one: the end of an attempt was announced by none, such as that of a worker that has died.
 --
 -- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a
--- look. Those that another worker has refused since then come to the caller as they are given back.
+-- look. Those that another worker has met since then are taken by dx_take_tasks, or come as they are given back.
 --
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep,
 -- whether tasks of p_names are left, such as those that another transaction holds, when the next task needs a look
@@ -11973,13 +11976,14 @@ $$;
 -- first. A message whose task is claimed is deleted: from then on the lease of the task is what another worker waits
 -- for. All other messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
 --
--- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks. A task that a worker has
--- refused, because it does not serve it, is claimed wherever its message is: each delivery may go to such a worker.
+-- A message of a task with a limit stands for any task of its name: see dx_take_limited_tasks. A task without a limit
+-- that another worker does not serve is claimed without its message, which such workers may receive again and again.
 --
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
--- Bound: p_limit messages and their tasks, refused tasks of p_names, and what dx_receive_messages reads. Locks:
--- messages, then tasks, without waiting; then those of dx_take_limited_tasks.
+-- Bound: p_limit messages and their tasks, unserved tasks of p_names that cannot begin (suspects, early ones, those of
+-- ended executions), and what dx_receive_messages reads. Locks: messages, then tasks, without waiting; then those of
+-- dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -12022,12 +12026,21 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  SELECT v_tasks || array_agg(refused.id), v_kinds || array_agg(refused.kind) INTO v_tasks, v_kinds
+  SELECT v_tasks || array_agg(unserved.id), v_kinds || array_agg(unserved.kind) INTO v_tasks, v_kinds
   FROM (
     SELECT t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind FROM queue_tasks AS t
-    WHERE t.unserved_at IS NOT NULL AND t.name = ANY (p_names) AND t.queue = p_queue
-    LIMIT p_limit - COALESCE(cardinality(v_messages), 0)
-  ) AS refused;
+    WHERE t.queue = p_queue
+      AND t.name = ANY (p_names)
+      AND t.unserved_at IS NOT NULL
+      AND t.has_slot IS NULL
+      -- As below.
+      AND t.status = 'Pending'
+      AND t.run_at <= v_now
+      AND t.attempt - t.uncounted < t.max_attempts
+      AND t.lost < 2
+      AND (t.id = ANY (v_tasks)) IS NOT TRUE
+    LIMIT p_limit - COALESCE(cardinality(v_messages), 0) FOR NO KEY UPDATE SKIP LOCKED
+  ) AS unserved;
 
   IF v_tasks IS NOT NULL THEN
     WITH free AS MATERIALIZED (

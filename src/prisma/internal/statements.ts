@@ -2,7 +2,7 @@
  * The gate to PostgreSQL: how a stored function is called, with the settings of its statement and its span.
  *
  * Each call is one statement, which is its own transaction, or part of the one that an application has begun. How often
- * a statement is sent is decided above, in `provider/shared/statement.ts`.
+ * a statement is sent is decided above, by the tables of operations and `provider/shared/statement.ts`.
  *
  * **Spans**
  *

@@ -13,7 +13,7 @@ type Driver = ProviderDriver["Service"]
 export interface Locks extends Record<Queue, Pick<HeldLocks, "expect" | "hold" | "release">> {
   /** A statement may have stored or taken work, and its answer has not arrived. */
   readonly lostAnswer: () => void
-  /** Waits, at most a second, until the others know when to look for what is about to be stored; see `HeldLocks`. */
+  /** Waits, at most 5 seconds, until the others know when to look for what is about to be stored; see `HeldLocks`. */
   readonly known: () => Effect.Effect<void> | undefined
 }
 
@@ -28,9 +28,9 @@ export interface Operation<Input, Answer> {
   /** The queue of a claim or a renewal. */
   readonly queue?: Queue
   /**
-   * Whether a retryable failure is repeated. `set`: unless one of several items may have caused it, which are then sent
-   * one by one, or another transaction locks what it writes, for which `coalescer.ts` has longer pauses. Defaults to
-   * `never`.
+   * Whether a retryable failure is repeated. `set`: with two exceptions. If one of several items may have caused it,
+   * each is sent alone. If another transaction locks what it writes, `coalescer.ts` tries again after longer pauses.
+   * Defaults to `never`.
    */
   readonly repeats?: "always" | "set" | "never"
   /** Each send of an item after its first is counted. Defaults to false. */

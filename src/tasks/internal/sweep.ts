@@ -2,7 +2,8 @@
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
  * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them.
- * Later sweeps do not look for tasks that another worker refuses: their wake-ups come to this worker, too.
+ * Later sweeps do not look for tasks that another worker does not serve: this worker takes them, or gets their
+ * wake-ups.
  *
  * A sweep says when the next task needs a look. Tasks claimed after it need one at the end of their lease at the
  * earliest; while no task has come since, the next sweep is a minute later.
