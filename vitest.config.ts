@@ -39,7 +39,7 @@ export const base = defineConfig({
     ]
   },
   test: {
-    setupFiles: ["test/utils/assertions.ts"],
+    setupFiles: ["test/utils/assertions.ts", "test/utils/serverLog.ts"],
     sequence: { sequencer: SlowFirst },
     // A test waits for the server, or for time to pass, for a third of its length: three files at a time use two cores
     // well. All share one PostgreSQL, which more than four crowd.

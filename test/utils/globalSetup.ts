@@ -50,6 +50,7 @@ const settings = {
   full_page_writes: "off",
   max_connections: "500",
   shared_preload_libraries: "pg_stat_statements",
+  log_lock_waits: "on", // see serverLog.ts
   // Hundreds of databases with statements of their own: with the usual 5,000, those of a running test are forgotten.
   "pg_stat_statements.max": "50000"
 }
