@@ -12150,7 +12150,7 @@ DECLARE
   v_name text;
   v_messages bigint[];
   v_admitted record;
-  v_refused text[] := '{}';
+  v_full text[] := '{}';
   v_count integer;
 BEGIN
   out_ids := '{}';
@@ -12169,21 +12169,21 @@ BEGIN
     ) AS admitted;
     out_ids := out_ids || v_admitted.out_ids;
     IF v_admitted.out_may_drop THEN
-      v_refused := v_refused || v_name;
+      v_full := v_full || v_name;
     ELSE
       v_messages := v_messages[:cardinality(v_admitted.out_ids)];
     END IF;
     DELETE FROM queue_messages AS m WHERE m.id = ANY (v_messages);
   END LOOP;
 
-  IF v_refused <> '{}' THEN
+  IF v_full <> '{}' THEN
     v_messages := ARRAY(
       SELECT m.id FROM queue_messages AS m
       WHERE m.queue = p_queue AND m.visible_at <= v_now AND m.attempts < m.max_attempts
       ORDER BY m.visible_at, m.id LIMIT 1000 FOR UPDATE SKIP LOCKED
     );
     DELETE FROM queue_messages AS m
-    WHERE m.id = ANY (ARRAY(SELECT message.id FROM dx_limited_messages(v_messages, v_refused, p_now_ms) AS message));
+    WHERE m.id = ANY (ARRAY(SELECT message.id FROM dx_limited_messages(v_messages, v_full, p_now_ms) AS message));
     GET DIAGNOSTICS v_count = ROW_COUNT;
     out_is_full := v_count >= 500;
   END IF;
