@@ -117,11 +117,11 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  *
  * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, first at once, then
  * with a growing delay, and one warning; at the 15th delivery it is dropped. Where the queue is in the database of the
- * tasks, a worker that serves the task takes it meanwhile; give workers that serve different tasks queues of their own
- * otherwise. A worker that starts wakes the tasks of its names that no worker has served before. It also
- * looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
- * through the outbox. Fails with `QueueError` if an option is out of its range, or `Queue` does not have the queue of a
- * task (`QueueNotFound`). Dies when two tasks have one name.
+ * tasks, a worker that serves the task takes it meanwhile. Even so, give workers that serve different tasks queues of
+ * their own: in a shared one a task waits behind those of other names. A worker that starts wakes the tasks of its
+ * names that no worker has served before. It also looks for attempts of lost workers and for lost wake-ups, including
+ * those of other workers, and wakes their tasks through the outbox. Fails with `QueueError` if an option is out of its
+ * range, or `Queue` does not have the queue of a task (`QueueNotFound`). Dies when two tasks have one name.
  *
  * A worker that runs fails only when its role may not claim: see `TaskWorkerFailed` and `launch`.
  *

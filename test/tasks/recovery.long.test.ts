@@ -174,6 +174,20 @@ describe("Tasks: what is lost", () => {
       assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [id], left: 0 })
       assert.deepStrictEqual(yield* take("{Elsewhere}"), { ids: [], left: 0 })
       assert.lengthOf(yield* app.sql("SELECT FROM queue_messages"), 3)
+      // Nor do those whose orchestrations have ended: they are cancelled.
+      const ids = yield* app.tasks.createMany(Elsewhere, Array.from({ length: 4 }, () => ({})))
+      yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), (rows) => rows.length === 7))
+      yield* app.sql("UPDATE queue_tasks SET unserved_at = now() WHERE id = ANY ($1::uuid[])", [ids])
+      yield* app.sql(
+        "UPDATE queue_tasks SET reply_instance_id = 'ended', reply_execution_id = 1 WHERE id = ANY ($1::uuid[])",
+        [ids.slice(0, 3)]
+      )
+      yield* app.sql("DELETE FROM queue_messages")
+      assert.deepStrictEqual(yield* take("{Elsewhere}", "tasks", 2), { ids: ids.slice(3), left: 0 })
+      assert.deepStrictEqual(
+        yield* app.sql("SELECT DISTINCT status FROM queue_tasks WHERE id = ANY ($1::uuid[])", [ids.slice(0, 3)]),
+        [{ status: "Cancelled" }]
+      )
     }))
 
   test("a worker wakes the tasks of its names that no worker has served before, when it starts", (app) =>

@@ -7,9 +7,11 @@
 --
 -- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages,
 -- unless the tasks have reached the limit. All rows have the time of the statement.
--- Bound: p_limit messages and their tasks, unserved tasks of p_names that cannot begin (suspects, early ones, those of
--- ended executions), and what dx_receive_messages reads. Locks: messages, then tasks, without waiting; then those of
--- dx_take_limited_tasks.
+-- One whose execution has ended is cancelled.
+--
+-- Bound: p_limit messages and their tasks; unserved tasks of p_names that cannot begin (suspects, early ones), and
+-- p_limit + 1000 of ended executions; what dx_receive_messages reads. Locks: messages, then tasks, without waiting;
+-- then as dx_cancel_tasks and dx_take_limited_tasks.
 CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_limit integer, p_queue text,
   p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
@@ -33,6 +35,10 @@ DECLARE
   v_messages bigint[];
   v_tasks uuid[];
   v_kinds text[];
+  v_unserved uuid[];
+  v_unserved_kinds text[];
+  v_orphans uuid[];
+  v_ended integer := 0;
   v_parts json[];
   v_count integer := 0;
   v_limited record;
@@ -46,21 +52,38 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  SELECT v_tasks || array_agg(unserved.id), v_kinds || array_agg(unserved.kind) INTO v_tasks, v_kinds
-  FROM (
-    SELECT t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind FROM queue_tasks AS t
-    WHERE t.queue = p_queue
-      AND t.name = ANY (p_names)
-      AND t.unserved_at IS NOT NULL
-      AND t.has_slot IS NULL
-      -- As below.
-      AND t.status = 'Pending'
-      AND t.run_at <= v_now
-      AND t.attempt - t.uncounted < t.max_attempts
-      AND t.lost < 2
-      AND (t.id = ANY (v_tasks)) IS NOT TRUE
-    LIMIT p_limit - COALESCE(cardinality(v_messages), 0) FOR NO KEY UPDATE SKIP LOCKED
-  ) AS unserved;
+  -- It takes 6 of the 38 microseconds of a take that finds nothing.
+  LOOP
+    SELECT
+      array_agg(unserved.id) FILTER (WHERE unserved.runs), array_agg(unserved.kind) FILTER (WHERE unserved.runs),
+      array_agg(unserved.id) FILTER (WHERE NOT unserved.runs)
+    INTO v_unserved, v_unserved_kinds, v_orphans
+    FROM (
+      SELECT
+        t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind,
+        num_nulls(t.reply_instance_id) = 1
+          OR dx_is_execution_running(t.reply_instance_id, t.reply_execution_id) AS runs
+      FROM queue_tasks AS t
+      WHERE t.queue = p_queue
+        AND t.name = ANY (p_names)
+        AND t.unserved_at IS NOT NULL
+        AND t.has_slot IS NULL
+        -- As below.
+        AND t.status = 'Pending'
+        AND t.run_at <= v_now
+        AND t.attempt - t.uncounted < t.max_attempts
+        AND t.lost < 2
+        AND (t.id = ANY (v_tasks)) IS NOT TRUE
+      LIMIT p_limit - COALESCE(cardinality(v_messages), 0) FOR NO KEY UPDATE SKIP LOCKED
+    ) AS unserved;
+    v_ended := v_ended + COALESCE(cardinality(v_orphans), 0);
+    EXIT WHEN v_orphans IS NULL;
+    PERFORM dx_cancel_tasks(v_orphans::text[], 'its orchestration has ended', false, v_now_ms);
+    -- Others stand behind them.
+    EXIT WHEN v_ended >= 1000;
+  END LOOP;
+  v_tasks := v_tasks || v_unserved;
+  v_kinds := v_kinds || v_unserved_kinds;
 
   IF v_tasks IS NOT NULL THEN
     WITH free AS MATERIALIZED (
