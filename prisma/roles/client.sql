@@ -104,8 +104,8 @@ GRANT UPDATE (route, visible_at, created_at) ON "duroxide".orchestrator_queue TO
 GRANT INSERT ON "duroxide".queue_tasks, "duroxide".queue_outbox, "duroxide".queue_messages TO "duroxide_client";
 -- Waiting for tasks and cancelling them. An attempt, which has a number, cannot begin without another column.
 GRANT UPDATE (
-  status, error, worker_id, started_at, lease_until, heartbeat_at, look_at, has_slot, reply_instance_id, is_awaited,
-  updated_at, ended_at
+  status, error, worker_id, started_at, lease_until, heartbeat_at, look_at, unserved_at, has_slot, reply_instance_id,
+  is_awaited, updated_at, ended_at
 ) ON "duroxide".queue_tasks TO "duroxide_client";
 GRANT INSERT ON "duroxide".queue_task_attempts TO "duroxide_client";
 GRANT DELETE ON "duroxide".queue_task_callers TO "duroxide_client";

@@ -73,7 +73,7 @@ try {
   // A pill takes ten deliveries, each as long as a lock. What was stored under a clock that was ahead waits until then.
   const unsettled = await audit.untilQuiet(store, (minutes < 3 ? 60_000 : 400_000) + faults.longestStep(minutes))
   await fleet.ping() // after the pills, which end processes
-  // A ping may leave its wake-up behind, with a worker that does not serve it.
+  // A ping may leave its wake-up behind with a worker that does not serve it.
   const left = unsettled.length > 0 ? [] : await audit.untilQuiet(store, 60_000)
   const unstopped = await fleet.stop()
   const starved = await starving.stop()

@@ -33,7 +33,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "take what others do not serve": [
     `SELECT * FROM dx_take_tasks(3, 'shared', 'me', 1000, '{U}', '{1000}', 'w')`,
     ["queue_tasks_queue_name_idx"],
-    40
+    130
   ],
   "take none of what others do not serve": [
     `SELECT * FROM dx_take_tasks(3, 'other', 'me', 1000, '{T,U,V}', '{1000,1000,1000}', 'w')`,

@@ -188,6 +188,25 @@ describe("Tasks: what is lost", () => {
         yield* app.sql("SELECT DISTINCT status FROM queue_tasks WHERE id = ANY ($1::uuid[])", [ids.slice(0, 3)]),
         [{ status: "Cancelled" }]
       )
+      // However many they are: the next look comes soon, not with the next hint.
+      yield* app.sql(`INSERT INTO queue_tasks (id, name, payload, status, max_attempts, run_at, unserved_at, queue,
+          reply_instance_id, reply_execution_id, created_at, updated_at)
+        SELECT gen_random_uuid(), 'Elsewhere', '{}', 'Pending', 3, now(), now(), 'tasks', 'ended', 1, now(), now()
+        FROM generate_series(1, 250)`)
+      const left = Effect.map(
+        app.sql<{ count: string }>("SELECT count(*) FROM queue_tasks WHERE unserved_at IS NOT NULL"),
+        ([row]) => Number(row!.count)
+      )
+      const counts: Array<number> = []
+      for (let look = 0; look < 3; look++) {
+        const [row] = yield* app.sql<{ soon: boolean }>(
+          `SELECT out_next_ms <= out_now_ms AS soon
+           FROM dx_take_tasks(2, 'tasks', 'token', 30000, '{Elsewhere}', '{60000}', 'w', 1)`
+        )
+        assert.isTrue(row!.soon)
+        counts.push(yield* left)
+      }
+      assert.deepStrictEqual(counts, [148, 46, 0])
     }))
 
   test("a worker wakes the tasks of its names that no worker has served before, when it starts", (app) =>

@@ -1,5 +1,5 @@
 /**
- * Prints what the server has logged when a test fails of a statement that took too long: who waited for whom, in which
+ * Prints what the server has logged when a test fails because a statement took too long: who waited for whom, in which
  * function. The server and its log are gone after the run.
  */
 import { open } from "node:fs/promises"

@@ -1,8 +1,8 @@
 -- Removes the limits of a definition, with those of its keys, and releases all that wait for a slot. What a statement
 -- under way stores for one, the next claims release.
 --
--- Returns whether there was a limit. Announces it to all processes.
--- Bound: the queued activities of the name. Locks: as dx_set_limit.
+-- Returns whether there was a limit. That of an activity or orchestration is announced to all processes.
+-- Bound, locks: as dx_set_limit.
 CREATE OR REPLACE FUNCTION dx_remove_limit(
   p_kind text,                     -- as in dx_set_limit
   p_name text, p_now_ms bigint DEFAULT NULL

@@ -6,8 +6,8 @@
 -- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
 -- activities without a limit. The limit of an activity or orchestration is announced to all processes.
 --
--- Bound: what waits of the name. Locks: the advisory lock of the limit (waits for those that give slots), its rows;
--- then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.
+-- Bound: what waits of the name; of a task, all that have not ended. Locks: the advisory lock of the limit (waits for
+-- those that give slots), its rows; then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.
 CREATE OR REPLACE FUNCTION dx_set_limit(
   p_kind text,                     -- activity, orchestration or task
   p_name text,

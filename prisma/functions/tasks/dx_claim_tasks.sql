@@ -1,13 +1,13 @@
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it. Claimed: the caller runs this attempt.
--- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction has
--- locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there is
--- nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name,
--- which the task notes if it waits: dx_take_tasks claims it then without its message. Suspect: its last attempts were
--- lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later. Limited: it waits for a
--- slot of its limit, and another wake-up follows. A wake-up of a task with a limit stands for any task of its name, so
--- the claimed one may be another (dx_admit_tasks).
+-- Busy: another attempt runs, also one that another wake-up of the same call has begun. Locked: another transaction
+-- has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms. Ended, Missing: there
+-- is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its
+-- name, which the task notes if it waits: a worker that serves it takes it (dx_take_tasks), or wakes it at its start.
+-- Suspect: its last attempts were lost, and the caller may hold no further task of its kind now (dx_group_of): ask
+-- again later. Limited: it waits for a slot of its limit, and another wake-up follows. A wake-up of a task with a
+-- limit stands for any task of its name, so the claimed one may be another (dx_admit_tasks).
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A lost attempt counts against the maximum only if
 -- five were lost before it, or if the task has a single attempt: until then, another suspect may have ended the worker.
