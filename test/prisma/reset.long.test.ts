@@ -265,7 +265,7 @@ describe("an adopted schema", () => {
       for (const table of removed.tables) assert.match(table, ourTable)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 37)
+      assert.lengthOf(removed.indexes, 38)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

@@ -50,19 +50,24 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  -- 6 of the 38 microseconds of a take that finds nothing.
+  -- 7 of the 40 microseconds of a take that finds nothing, 14 with 20 names.
   SELECT array_agg(unserved.id), array_agg(unserved.kind) INTO v_unserved, v_unserved_kinds
   FROM (
-    SELECT t.id, COALESCE(t.wakeup ->> 'kind', 'task_wakeup') AS kind FROM queue_tasks AS t
-    WHERE t.queue = p_queue
-      AND t.name = ANY (p_names)
-      AND t.unserved_at IS NOT NULL
-      -- What free asks of them, too.
-      AND t.has_slot IS NULL
-      AND t.status = 'Pending'
-      AND t.run_at <= v_now
-      AND t.attempt - t.uncounted < t.max_attempts
-      AND t.lost < 2
+    SELECT task.id, COALESCE(task.wakeup ->> 'kind', 'task_wakeup') AS kind FROM unnest(p_names) AS served (name)
+    -- Name by name: before PostgreSQL 17, "= ANY" may be planned as a filter, which reads all names.
+    CROSS JOIN LATERAL (
+      SELECT t.id, t.wakeup FROM queue_tasks AS t
+      WHERE t.queue = p_queue
+        AND t.name = served.name
+        AND t.unserved_at IS NOT NULL
+        -- What free asks of them, too.
+        AND t.has_slot IS NULL
+        AND t.status = 'Pending'
+        AND t.run_at <= v_now
+        AND t.attempt - t.uncounted < t.max_attempts
+        AND t.lost < 2
+      OFFSET 0
+    ) AS task
     -- Other workers may have locked the first ones, and some may only be cancelled.
     LIMIT 100 + p_limit - COALESCE(cardinality(v_messages), 0)
   ) AS unserved
