@@ -13,10 +13,26 @@ const server = PgQueue.layer({ queues })
 
 const test = (
   title: string,
-  body: (app: Effect.Success<ReturnType<typeof open>>) => Effect.Effect<void, unknown, any>
+  body: (app: App) => Effect.Effect<void, unknown, any>
 ) => it.live(title, () => Effect.scoped(Effect.flatMap(open(server), body)) as Effect.Effect<void, unknown>)
 
 const payload = { n: 1 }
+
+type App = Effect.Success<ReturnType<typeof open>>
+
+/** Waits until workers have met that many tasks that they do not serve. */
+const unserved = (app: App, count: number) =>
+  waitUntil(Effect.map(
+    app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
+    (rows) => rows.length === count
+  ))
+
+/** The wake-ups of all tasks are gone, and the next sweep is an hour away. */
+const loseWakeups = (app: App) =>
+  Effect.andThen(
+    app.sql("DELETE FROM queue_messages"),
+    app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+  )
 
 describe("Tasks: what is lost", () => {
   test("an attempt whose worker is gone is found after its lease, and made again", (app) =>
@@ -216,13 +232,8 @@ describe("Tasks: what is lost", () => {
       yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)))
       const id = yield* app.tasks.create(Elsewhere, {})
       const other = yield* app.tasks.create(Task.make("Other"), {})
-      yield* waitUntil(Effect.map(
-        app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
-        (rows) => rows.length === 2
-      ))
-      // Its wake-up is gone, and the next sweep is an hour away.
-      yield* app.sql("DELETE FROM queue_messages")
-      yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+      yield* unserved(app, 2)
+      yield* loseWakeups(app)
       yield* app.worker({ tasks: [Elsewhere] }, Elsewhere.toLayer(() => Effect.void))
       yield* app.tasks.wait(Elsewhere, id)
       assert.deepStrictEqual(
@@ -239,12 +250,8 @@ describe("Tasks: what is lost", () => {
       yield* app.publisher
       yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)))
       const id = yield* app.tasks.create(Elsewhere, {})
-      yield* waitUntil(Effect.map(
-        app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
-        (rows) => rows.length === 1
-      ))
-      yield* app.sql("DELETE FROM queue_messages")
-      yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+      yield* unserved(app, 1)
+      yield* loseWakeups(app)
       yield* app.worker({ tasks: [Elsewhere] }, Elsewhere.toLayer(() => Effect.void))
       yield* app.tasks.wait(Elsewhere, id)
       assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
@@ -282,14 +289,9 @@ describe("Tasks: what is lost", () => {
       yield* app.publisher
       const { stop } = yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)))
       const [held, free] = yield* app.tasks.createMany(Elsewhere, [{}, {}])
-      yield* waitUntil(Effect.map(
-        app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
-        (rows) => rows.length === 2
-      ))
+      yield* unserved(app, 2)
       yield* stop
-      // Their wake-ups are gone, and the next sweep is an hour away.
-      yield* app.sql("DELETE FROM queue_messages")
-      yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+      yield* loseWakeups(app)
       const client = yield* connect(app.url)
       yield* Effect.promise(() => client.query("BEGIN"))
       yield* Effect.promise(() => client.query("SELECT FROM queue_tasks WHERE id = $1 FOR UPDATE", [held]))
