@@ -16,6 +16,7 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
 import type * as pg from "pg"
+import * as closedTogether from "../model/shared/closedTogether.ts"
 import { wholeMs } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
@@ -297,8 +298,8 @@ const answerGraceMs = 5000
 /** Idle time of a connection until the system probes it each second; it ends one that does not answer ten probes. */
 const keepAliveInitialDelayMillis = 10_000
 
-/** While the database is silent, closing may take ten seconds. The other waits take five; this leaves one to spare. */
-const releaseTimeout = Duration.seconds(4)
+/** While the database is silent, closing may take ten seconds. The other waits take seven; this leaves one to spare. */
+const releaseTimeout = Duration.seconds(2)
 
 const connectFailure = (reason: ProviderError.Reason) =>
   new ProviderError.ProviderError({ operation: "connect", reason })
@@ -359,7 +360,7 @@ const openOwn = Effect.fnUntraced(function*(
   const open = Effect.fnUntraced(function*(maxConnections: number) {
     const pool = yield* acquirePool(settings, onConnect, maxConnections)
     return { pool, ...(yield* connected(pool, settings)) }
-  })
+  }, yield* closedTogether.make)
   const main = yield* open(settings.maxConnections)
   // Renews locks while reads of large histories, or other long work, keep the pool busy. It connects when it is
   // needed.

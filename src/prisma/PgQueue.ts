@@ -14,6 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
+import * as closedTogether from "../model/shared/closedTogether.ts"
 import { wholeMs } from "../model/shared/durations.ts"
 import { InBackground } from "../model/shared/inBackground.ts"
 import * as variables from "../model/shared/queueEnvironment.ts"
@@ -286,8 +287,9 @@ export const make = Effect.fnUntraced(function*(
   })
 
   const receivers = new Map<string, Effect.Success<ReturnType<typeof makeReceiver<Received>>>>()
+  const openReceiver = yield* closedTogether.make
   for (const queue of Object.keys(queues)) {
-    receivers.set(queue, yield* makeReceiver(queue, claim(queue), giveBack(queue)))
+    receivers.set(queue, yield* openReceiver(makeReceiver(queue, claim(queue), giveBack(queue))))
   }
 
   const receiveBy: Stored["receiveBy"] = <A extends object>(queue: string, by: ReceiveBy<A>) =>

@@ -17,6 +17,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Event from "../model/Event.ts"
+import * as closedTogether from "../model/shared/closedTogether.ts"
 import { durationOf } from "../model/shared/durations.ts"
 import { ours } from "../model/shared/logging.ts"
 import * as tracing from "../model/shared/tracing.ts"
@@ -124,6 +125,7 @@ export const make: (
   const longPolling = pollSettings(options?.longPolling)
   const settings = {
     longPolling,
+    openPump: yield* closedTogether.make,
     lanes: count("lanes", options?.lanes ?? 2),
     maxBatch: count("maxBatch", options?.maxBatch ?? 64),
     patience: Duration.millis(millis("statementTimeout", options?.statementTimeout ?? "30 seconds", 1))

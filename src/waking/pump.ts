@@ -13,6 +13,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Scope from "effect/Scope"
+import type * as closedTogether from "../model/shared/closedTogether.ts"
 import { monotonicMs } from "../model/shared/monotonic.ts"
 import { forkLoop, UnderWay } from "../model/shared/underWay.ts"
 import type { LookReason, Settings, State } from "./pollMode.ts"
@@ -239,17 +240,16 @@ export const make = Effect.fnUntraced(function*<A, E>(
 /** How a fetch waits. */
 export interface Polling {
   readonly longPolling: Settings
+  /** For the pumps of all queues. */
+  readonly openPump: closedTogether.Open
 }
 
 /**
  * The pumps of a queue, one per filter, made when the first caller asks. A pump fetches as its first caller said; so
  * callers whose statements differ need filters that differ.
  */
-export const byFilter = Effect.fnUntraced(function*<A, E>(
-  options: Omit<Options<A, E>, "fetch" | "lockTimeoutMs"> & Polling
-) {
-  const { isEnabled, maxWaitMs } = options.longPolling
-  const scope = yield* Effect.scope
+export const byFilter = <A, E>(options: Omit<Options<A, E>, "fetch" | "lockTimeoutMs"> & Polling) => {
+  const { longPolling: { isEnabled, maxWaitMs }, openPump } = options
   const pumps = new Map<string, FetchPump<A, E>>()
   const pumpOf = (filter: Filter, fetch: Options<A, E>["fetch"]) =>
     Effect.suspend(() => {
@@ -257,7 +257,7 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
       const existing = pumps.get(key)
       if (existing !== undefined) return Effect.succeed(existing)
       const { lockTimeoutMs } = filter
-      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch, lockTimeoutMs }), scope), (pump) => {
+      return Effect.map(openPump(make<A, E>({ ...options, fetch, lockTimeoutMs })), (pump) => {
         pumps.set(key, pump)
         return pump
       })
@@ -272,7 +272,7 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
       pumpOf(filter, fetch),
       (pump) => pump.take(isEnabled ? Duration.min(pollTimeout, Duration.millis(maxWaitMs)) : Duration.zero, asking)
     )
-})
+}
 
 // internal
 

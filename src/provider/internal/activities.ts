@@ -62,7 +62,7 @@ export const make = Effect.fnUntraced(function*(
     // All of a process at once, if possible: one that waits for the set before may come too late over a slow link.
     sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, { ...options, maxBatch: manyAtOnce })
   }
-  const take = yield* pump.byFilter<ClaimedActivity, ProviderError>({
+  const take = pump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
     maxBatch: manyAtOnce, // the process has room for so many, and `claimCount` bounds their bytes
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
@@ -85,7 +85,7 @@ export const make = Effect.fnUntraced(function*(
 
 // -- fetch -----------------------------------------------------------------------------------------
 
-type Take = Effect.Success<ReturnType<typeof pump.byFilter<ClaimedActivity, ProviderError>>>
+type Take = ReturnType<typeof pump.byFilter<ClaimedActivity, ProviderError>>
 
 const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => (options) => {
   const { activities, lockTimeout, most, onLook, pollTimeout, tags } = options

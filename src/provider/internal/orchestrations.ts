@@ -80,7 +80,7 @@ export const make = Effect.fnUntraced(function*(
     sendRenewal: yield* shared("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, options),
     sendDeferral: yield* shared("deferMessages", driver.deferMessages, options)
   }
-  const take = yield* pump.byFilter<Claimed<Undecoded>, ProviderError>({
+  const take = pump.byFilter<Claimed<Undecoded>, ProviderError>({
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })),
     queue: wakeups.orchestrators,
@@ -99,7 +99,7 @@ export const make = Effect.fnUntraced(function*(
 
 // -- fetch -----------------------------------------------------------------------------------------
 
-type Take = Effect.Success<ReturnType<typeof pump.byFilter<Claimed<Undecoded>, ProviderError>>>
+type Take = ReturnType<typeof pump.byFilter<Claimed<Undecoded>, ProviderError>>
 
 /**
  * Where callers keep histories in memory, longer ones are not handed out with a claim; a caller that lacks one reads
