@@ -176,6 +176,11 @@ it.live("a lost connection stops it with how far it came, exit code 4; the same 
     assert.deepStrictEqual([exitCode, stdout], [4, ""])
     const { code, message } = JSON.parse(stderr).error
     assert.strictEqual(code, "ConnectionLost")
+    // A statement that has reached the server is not ended by the loss of its connection.
+    yield* waitUntil(Effect.map(
+      test.sql("SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '% cli'"),
+      ({ length }) => length === 0
+    ))
     const [, done, open = 0] = /; retried (\d+) instances so far(?:, and perhaps (\d+) more)?\. Run/.exec(message) ?? []
     const before = (yield* running(test)).length
     assert.isAbove(Number(done), 0)
