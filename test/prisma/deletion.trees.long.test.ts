@@ -278,7 +278,6 @@ describe("held instances", () => {
       const few = yield* least(ids.slice(0, 10))
       const many = yield* least(ids)
       // 3 to 6 times as long, mostly for locks; more than 90 times if each start is parsed for each instance.
-      console.log("MS", few, many)
       assert.isBelow(many, 30 * few)
     }))
 })

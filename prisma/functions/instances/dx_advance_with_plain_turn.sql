@@ -18,6 +18,8 @@ DECLARE
   v_execution_id CONSTANT bigint := p_turn ->> 'execution_id';
   v_status CONSTANT text := p_turn ->> 'status';
   v_output text;
+  v_is_free boolean;
+  v_has_limits boolean;            -- whether any activity has limits
 BEGIN
   IF NOT dx_is_plain(p_turn, p_worker_items)
     OR v_status NOT IN ('Completed', 'Failed')
@@ -31,35 +33,39 @@ BEGIN
   END IF;
 
   -- This and what follows sees everything that was committed before we took the advisory lock.
-  IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
-    OR (
-      SELECT q.id FROM orchestrator_queue AS q
-      WHERE q.instance_id = v_id
-        -- At its end there must be none at all: timers would have to be deleted.
-        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
-      LIMIT 1
-    ) IS NOT NULL
-    OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
-    OR (
-      SELECT e.status FROM executions AS e
-      WHERE e.instance_id = v_id AND e.execution_id = v_execution_id
-    ) IS DISTINCT FROM 'Running'
-    OR (
-      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
-        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
-      FROM history AS h WHERE h.instance_id = v_id AND h.execution_id = v_execution_id
-      ORDER BY h.event_id DESC LIMIT 1
-    ) IS NOT TRUE
-    -- At its end, changes of key-values become visible.
-    OR (
-      v_status IS NOT NULL
-      AND (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NOT NULL
-    )
-  THEN
+  SELECT
+    (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NULL
+      AND (
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = v_id
+          -- At its end there must be none at all: timers would have to be deleted.
+          AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
+        LIMIT 1
+      ) IS NULL
+      AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) = v_execution_id
+      AND (
+        SELECT e.status FROM executions AS e
+        WHERE e.instance_id = v_id AND e.execution_id = v_execution_id
+      ) = 'Running'
+      AND (
+        SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
+          AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
+        FROM history AS h WHERE h.instance_id = v_id AND h.execution_id = v_execution_id
+        ORDER BY h.event_id DESC LIMIT 1
+      )
+      -- At its end, changes of key-values become visible.
+      AND (
+        v_status IS NULL
+        OR (SELECT d.key FROM kv_delta AS d WHERE d.instance_id = v_id LIMIT 1) IS NULL
+      ),
+    p_worker_items IS NOT NULL AND (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL
+  INTO v_is_free, v_has_limits;
+  IF v_is_free IS NOT TRUE THEN
     RETURN NULL;
   END IF;
 
-  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
+  -- Before new activities are stored: where this was the last one, none waits, and those are handed over. In one
+  -- statement with the updates and the insert it would take 0.04 ms more where calls are rare.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
     SELECT activity.id FROM worker_queue AS activity
@@ -82,9 +88,14 @@ BEGIN
     UPDATE executions AS e SET status = v_status, output = v_output, completed_at = v_now
     WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
+  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+  SELECT v_id, v_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   RETURN jsonb_build_object(
-    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver',
-    dx_store_plain_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver', CASE
+      WHEN p_worker_items IS NULL THEN '[]'
+      ELSE dx_store_plain_activities(p_turn, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms)
+    END
   );
 END
 $$;

@@ -16,6 +16,7 @@ DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_id CONSTANT text := p_start ->> 'instance_id';
   v_is_taken boolean;
+  v_has_limits boolean;            -- whether any activity has limits
   v_limit text;                    -- its name if it has a limit
   v_admitted boolean[];
 BEGIN
@@ -41,8 +42,9 @@ BEGIN
       OR (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
       OR (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = v_id LIMIT 1) IS NOT NULL
       OR (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_id LIMIT 1) IS NOT NULL,
+    p_worker_items IS NOT NULL AND (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL,
     (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = p_start ->> 'orchestration_name')
-  INTO v_is_taken, v_limit;
+  INTO v_is_taken, v_has_limits, v_limit;
   IF v_is_taken THEN
     RETURN NULL;
   END IF;
@@ -78,9 +80,14 @@ BEGIN
     (p_turn ->> 'patch')::integer
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+  SELECT v_id, 1, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   RETURN jsonb_build_object(
-    '_tag', 'Begun', 'nowMs', p_now_ms,
-    'handedOver', dx_store_plain_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
+    '_tag', 'Begun', 'nowMs', p_now_ms, 'handedOver', CASE
+      WHEN p_worker_items IS NULL THEN '[]'
+      ELSE dx_store_plain_activities(p_turn, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms)
+    END
   );
 END
 $$;

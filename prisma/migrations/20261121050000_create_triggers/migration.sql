@@ -32,26 +32,16 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
   )
   EXECUTE FUNCTION dx_notify_moved('worker_work');
 
--- Processes of this package announce slots that their acks free.
+-- Each statement reads the condition of a trigger anew, also for rows that do not fulfil it. So it is short, and the
+-- function compares the rest: 1 instead of 3 microseconds, and five times that where statements are rare.
 CREATE TRIGGER dx_notify_free_slot AFTER DELETE ON worker_queue
-  FOR EACH ROW WHEN (
-    OLD.limit_name IS NOT NULL
-    AND OLD.visible_at < 'infinity'
-    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
-  )
-  EXECUTE FUNCTION dx_notify_free_slot();
+  FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_slot();
 
--- The end of an instance that has a slot, by whomever.
 CREATE TRIGGER dx_notify_free_instance_slot AFTER UPDATE OF status ON instances
-  FOR EACH ROW WHEN (
-    OLD.limit_name IS NOT NULL AND OLD.limit_route IS NULL AND OLD.status = 'Running' AND NEW.status <> 'Running'
-  )
-  EXECUTE FUNCTION dx_notify_free_instance_slot();
+  FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_instance_slot();
 CREATE TRIGGER dx_notify_deleted_instance_slot AFTER DELETE ON instances
-  FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL AND OLD.limit_route IS NULL AND OLD.status = 'Running')
-  EXECUTE FUNCTION dx_notify_free_instance_slot();
+  FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_instance_slot();
 
--- The function compares the status: a longer condition costs each statement more.
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
 
