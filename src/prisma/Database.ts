@@ -203,7 +203,7 @@ export class Database extends Context.Service<Database, {
  *
  * Fails with `ProviderError`, operation `connect`: `ConnectionLost` when no server answers, `AuthenticationFailed`,
  * `ConfigurationInvalid` for settings that cannot work (URL, schema name, missing database, TLS, sessions of a pool, a
- * server older than PostgreSQL 14), `Unavailable` while the server starts. Closing the scope waits up to 5 seconds for
+ * server older than PostgreSQL 14), `Unavailable` while the server starts. Closing the scope waits up to 2 seconds for
  * running statements and closes the connections. A pool of the application stays open.
  *
  * @category constructors
@@ -298,7 +298,10 @@ const answerGraceMs = 5000
 /** Idle time of a connection until the system probes it each second; it ends one that does not answer ten probes. */
 const keepAliveInitialDelayMillis = 10_000
 
-/** While the database is silent, closing may take ten seconds. The other waits take seven; this leaves one to spare. */
+/**
+ * While the database is silent, closing may take ten seconds. The other waits take seven: two each for interrupted
+ * work, for sessions and for claims, half a second each for the row of the process and for hints. One is left to spare.
+ */
 const releaseTimeout = Duration.seconds(2)
 
 const connectFailure = (reason: ProviderError.Reason) =>

@@ -237,10 +237,10 @@ export const make = Effect.fnUntraced(function*<A, E>(
   }
 })
 
-/** How a fetch waits. */
+/** How a fetch waits, and where its pump is opened. */
 export interface Polling {
   readonly longPolling: Settings
-  /** For the pumps of all queues. */
+  /** The pumps of all queues are closed together. */
   readonly openPump: closedTogether.Open
 }
 

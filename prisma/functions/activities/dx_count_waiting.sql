@@ -22,6 +22,7 @@ DECLARE
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
+  v_read bigint;
 BEGIN
   IF current_setting('duroxide_prisma.handover', true) <> '' THEN
     v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), p_now_ms);
@@ -31,6 +32,7 @@ BEGIN
     v_routes := v_mark[2:];
   ELSE
     v_looked := clock_timestamp();
+    v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
     SELECT w.route INTO v_first FROM worker_queue AS w WHERE w.session_id IS NULL ORDER BY w.route LIMIT 1;
     -- Not started where no activity waits: it costs three times as much. From the first route on, which
     -- dx_routes_of_activities would look for again, past dead rows.
@@ -82,8 +84,7 @@ BEGIN
   END IF;
 
   IF v_mark IS NULL
-    -- What its transaction has read of it before counts as well; a mark more does no harm.
-    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) > 5000
+    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
     SELECT array_agg(present.route) INTO v_routes FROM unnest(v_routes) AS present (route)
     WHERE EXISTS (

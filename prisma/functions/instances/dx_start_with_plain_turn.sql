@@ -16,7 +16,7 @@ DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_id CONSTANT text := p_start ->> 'instance_id';
   v_is_taken boolean;
-  v_has_limits boolean;            -- whether any activity has limits
+  v_has_limits boolean;            -- whether there is any limit of activities
   v_limit text;                    -- its name if it has a limit
   v_admitted boolean[];
 BEGIN

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION dx_store_plain_activities(
   p_worker_items jsonb,            -- as in dx_store_turns; none has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
-  p_has_limits boolean,            -- whether any activity has limits
+  p_has_limits boolean,            -- whether there is any limit of activities
   p_now_ms bigint
 ) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller

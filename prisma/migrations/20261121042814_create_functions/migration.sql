@@ -2567,6 +2567,7 @@ DECLARE
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
+  v_read bigint;
 BEGIN
   IF current_setting('duroxide_prisma.handover', true) <> '' THEN
     v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), p_now_ms);
@@ -2576,6 +2577,7 @@ BEGIN
     v_routes := v_mark[2:];
   ELSE
     v_looked := clock_timestamp();
+    v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
     SELECT w.route INTO v_first FROM worker_queue AS w WHERE w.session_id IS NULL ORDER BY w.route LIMIT 1;
     -- Not started where no activity waits: it costs three times as much. From the first route on, which
     -- dx_routes_of_activities would look for again, past dead rows.
@@ -2627,8 +2629,7 @@ BEGIN
   END IF;
 
   IF v_mark IS NULL
-    -- What its transaction has read of it before counts as well; a mark more does no harm.
-    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) > 5000
+    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
   THEN
     SELECT array_agg(present.route) INTO v_routes FROM unnest(v_routes) AS present (route)
     WHERE EXISTS (
@@ -5269,7 +5270,7 @@ CREATE OR REPLACE FUNCTION dx_store_plain_activities(
   p_worker_items jsonb,            -- as in dx_store_turns; none has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
-  p_has_limits boolean,            -- whether any activity has limits
+  p_has_limits boolean,            -- whether there is any limit of activities
   p_now_ms bigint
 ) RETURNS jsonb LANGUAGE plpgsql
 -- settings of the caller
@@ -5373,7 +5374,7 @@ DECLARE
   v_status CONSTANT text := p_turn ->> 'status';
   v_output text;
   v_is_free boolean;
-  v_has_limits boolean;            -- whether any activity has limits
+  v_has_limits boolean;            -- whether there is any limit of activities
 BEGIN
   IF NOT dx_is_plain(p_turn, p_worker_items)
     OR v_status NOT IN ('Completed', 'Failed')
@@ -5386,7 +5387,8 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  -- This and what follows sees everything that was committed before we took the advisory lock.
+  -- This and what follows sees everything that was committed before we took the advisory lock. A limit that is set from
+  -- here on counts none of the new activities, as the head of dx_set_limit says.
   SELECT
     (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NULL
       AND (
@@ -5418,8 +5420,7 @@ BEGIN
     RETURN NULL;
   END IF;
 
-  -- Before new activities are stored: where this was the last one, none waits, and those are handed over. In one
-  -- statement with the updates and the insert it would take 0.04 ms more where calls are rare.
+  -- Before new activities are stored: where this was the last one, none waits, and those are handed over.
   DELETE FROM worker_queue AS w
   WHERE w.id = (
     SELECT activity.id FROM worker_queue AS activity
@@ -8146,7 +8147,7 @@ DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_id CONSTANT text := p_start ->> 'instance_id';
   v_is_taken boolean;
-  v_has_limits boolean;            -- whether any activity has limits
+  v_has_limits boolean;            -- whether there is any limit of activities
   v_limit text;                    -- its name if it has a limit
   v_admitted boolean[];
 BEGIN
@@ -9048,33 +9049,36 @@ BEGIN
 END
 $$;
 
--- Trigger: notifies listeners that a slot of a limit of orchestrations is free, if an instance waits for one: one that
--- has it ends or is deleted, by whomever. Our own statements as well: few instances end while others wait.
+-- Trigger: when an instance that has a slot of a limit ends or is deleted, notifies listeners, if another one waits for
+-- that limit. For our own statements as well: few instances end while others wait.
 CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF OLD.limit_route IS NULL
-    AND OLD.status = 'Running'
-    AND (TG_OP = 'DELETE' OR NEW.status <> 'Running')
-    AND EXISTS (SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name)
-  THEN
+  -- Apart from the next one: a condition with a query costs as much as a query.
+  IF OLD.limit_route IS NOT NULL OR OLD.status <> 'Running' OR (TG_OP = 'UPDATE' AND NEW.status = 'Running') THEN
+    RETURN NULL;
+  END IF;
+  IF EXISTS (SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name) THEN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
   END IF;
   RETURN NULL;
 END
 $$;
 
--- Trigger: notifies listeners that a slot of a limit is free, if an activity waits for one. Processes of this package
--- announce slots that their own statements free.
+-- Trigger: notifies listeners that a slot of a limit is free, if an activity waits for one. Quiet statements are left
+-- out: processes of this package announce the slots that these free.
 CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
-    AND OLD.visible_at < 'infinity'
-    AND EXISTS (SELECT FROM worker_queue AS w WHERE w.limit_name = OLD.limit_name AND w.visible_at = 'infinity')
-  THEN
+  -- Apart from the next one: a condition with a query costs as much as a query.
+  IF current_setting('duroxide.quiet', true) = 'on' OR OLD.visible_at = 'infinity' THEN
+    RETURN NULL;
+  END IF;
+  IF EXISTS (
+    SELECT FROM worker_queue AS w WHERE w.limit_name = OLD.limit_name AND w.visible_at = 'infinity'
+  ) THEN
     PERFORM dx_notify('worker_work', ARRAY[now()]);
   END IF;
   RETURN NULL;

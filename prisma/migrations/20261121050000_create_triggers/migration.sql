@@ -32,8 +32,9 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
   )
   EXECUTE FUNCTION dx_notify_moved('worker_work');
 
--- Each statement reads the condition of a trigger anew, also for rows that do not fulfil it. So it is short, and the
--- function compares the rest: 1 instead of 3 microseconds, and five times that where statements are rare.
+-- PostgreSQL parses a condition in each statement that reaches its trigger, which costs 1 microsecond for one comparison
+-- and 3 for three, five times that where statements are rare. So the conditions of those that each turn reaches rule out
+-- most rows with one comparison, and their functions compare the rest.
 CREATE TRIGGER dx_notify_free_slot AFTER DELETE ON worker_queue
   FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_slot();
 
