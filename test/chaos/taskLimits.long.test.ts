@@ -29,6 +29,7 @@ it.live(
         yield* admin.setLimit("task", "Call", { total: { concurrency: inAll }, eachKey: { concurrency: each } })
         const worker = Effect.tap(ChildProcess.start("limitedTasks", url), ({ printed }) => printed("ready"))
         const killed: Array<number> = []
+        const interrupted: Array<string> = []
         /** Three workers, of which the oldest is killed and replaced again and again: with it ends what it runs. */
         const killing: Effect.Effect<never> = Effect.scoped(Effect.gen(function*() {
           const workers = [yield* worker, yield* worker]
@@ -37,14 +38,18 @@ it.live(
             yield* Effect.sleep(yield* Random.nextIntBetween(300, 1_000))
             const victim = workers.shift()!
             yield* victim.kill
-            yield* sql("UPDATE calls SET ended = clock_timestamp() WHERE pid = $1 AND ended IS NULL", [victim.pid])
+            const cut = yield* sql<{ key: string }>(
+              "UPDATE calls SET ended = clock_timestamp() WHERE pid = $1 AND ended IS NULL RETURNING key",
+              [victim.pid]
+            )
+            interrupted.push(...cut.map(({ key }) => key))
             killed.push(victim.pid)
           }
         }))
         let rounds = 0
-        /** Until four were killed. */
+        /** Until four were killed, one of them during a call. */
         const working = Effect.gen(function*() {
-          while (killed.length < 4) {
+          while (killed.length < 4 || interrupted.length === 0) {
             const round = rounds++
             const ids = yield* Effect.forEach(tenants, (tenant) =>
               tasks.createMany(
