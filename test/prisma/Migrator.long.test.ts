@@ -201,7 +201,7 @@ describe("beside the Prisma CLI", () => {
     "dx_store_instances",
     "dx_store_key_values",
     "dx_store_messages",
-    "dx_store_plain_activities",
+    "dx_store_plain_turn",
     "dx_store_starts",
     "dx_store_turns",
     "dx_take_instances",

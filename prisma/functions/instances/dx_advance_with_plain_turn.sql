@@ -88,14 +88,10 @@ BEGIN
     UPDATE executions AS e SET status = v_status, output = v_output, completed_at = v_now
     WHERE e.instance_id = v_id AND e.execution_id = v_execution_id;
   END IF;
-  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-  SELECT v_id, v_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   RETURN jsonb_build_object(
-    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver', CASE
-      WHEN p_worker_items IS NULL THEN '[]'
-      ELSE dx_store_plain_activities(p_turn, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms)
-    END
+    '_tag', 'Advanced', 'nowMs', p_now_ms, 'handedOver', dx_store_plain_turn(
+      p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms
+    )
   );
 END
 $$;

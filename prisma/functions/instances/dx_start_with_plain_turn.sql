@@ -80,14 +80,10 @@ BEGIN
     (p_turn ->> 'patch')::integer
   )
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-  SELECT v_id, 1, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   RETURN jsonb_build_object(
-    '_tag', 'Begun', 'nowMs', p_now_ms, 'handedOver', CASE
-      WHEN p_worker_items IS NULL THEN '[]'
-      ELSE dx_store_plain_activities(p_turn, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms)
-    END
+    '_tag', 'Begun', 'nowMs', p_now_ms, 'handedOver', dx_store_plain_turn(
+      p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, v_has_limits, p_now_ms
+    )
   );
 END
 $$;

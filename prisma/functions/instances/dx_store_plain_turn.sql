@@ -1,12 +1,14 @@
--- Stores the activities of one plain turn. The shared part of dx_start_with_plain_turn and dx_advance_with_plain_turn;
--- dx_store_activities does the same, and all the rest, for sets.
+-- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
+-- dx_advance_with_plain_turn; dx_store_turns does the same, and all the rest, for sets.
 --
--- Returns those that were handed over, as dx_store_turns does: [{index, lockToken}].
+-- Returns the activities that were handed over, as dx_store_turns does: [{index, lockToken}].
 -- Bound: the rows given, and dx_count_waiting; with limits: dx_admit_at_once. Locks: those of dx_admit_at_once, and new
 -- rows.
-CREATE OR REPLACE FUNCTION dx_store_plain_activities(
+CREATE OR REPLACE FUNCTION dx_store_plain_turn(
   p_turn jsonb,                    -- {handover_limit, spare}
-  p_worker_items jsonb,            -- as in dx_store_turns; none has a session, a tag or served_by
+  p_instance_id text, p_execution_id bigint,
+  p_history jsonb,                 -- as in dx_store_turns; null without events
+  p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag or served_by
   p_workers jsonb,                 -- the same, one at most
   p_texts text[],                  -- the same
   p_has_limits boolean,            -- whether there is any limit of activities
@@ -15,7 +17,7 @@ CREATE OR REPLACE FUNCTION dx_store_plain_activities(
 -- settings of the caller
 AS $$
 DECLARE
-  v_no_tag CONSTANT text := dx_no_tag();
+  v_no_tag text;
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_waiting bigint[];
   v_names jsonb;
@@ -32,6 +34,16 @@ DECLARE
   v_limited text[] := '{}';
   v_is_limited boolean;
 BEGIN
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
+  END IF;
+  IF p_worker_items IS NULL THEN
+    RETURN v_handed_over;
+  END IF;
+  v_no_tag := dx_no_tag();
+
   IF (p_workers -> 0 ->> 'untagged')::boolean THEN
     v_waiting := dx_count_waiting(p_workers, (p_turn ->> 'spare')::bigint, p_now_ms);
     IF v_waiting IS NULL OR v_waiting[1] <= (p_turn ->> 'spare')::bigint THEN
