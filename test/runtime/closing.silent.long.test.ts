@@ -51,7 +51,7 @@ describe("Closing a runtime whose database is silent", () => {
     }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))))
 })
 
-/** A runtime whose activity ignores its interruption. `close` says in seconds when the runtime is closed, and when all is. */
+/** Its activity ignores an interruption. `close` returns the seconds until the runtime is closed, and until all is. */
 const running = Effect.fnUntraced(function*(sessionId?: string) {
   const test = yield* PgServer.database
   const proxy = yield* proxyFor(test.url)
