@@ -312,7 +312,8 @@ const queues = ({ nowMs, only, query, rows, schemaSql }: Store) => ({
           SELECT item.limit_key AS key, (
             SELECT count(*)::float8
             FROM ${schemaSql}.instances AS other
-            WHERE other.limit_route IS NOT NULL
+            WHERE other.status = 'Running'
+              AND other.limit_route IS NOT NULL
               AND other.limit_name = item.limit_name
               AND other.limit_key = item.limit_key
               AND other.limit_place < item.limit_place

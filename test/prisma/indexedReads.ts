@@ -216,9 +216,7 @@ export const cases: Readonly<Record<string, readonly [sql: string, indexes: Read
     [
       "limits_pkey",
       "limit_keys_pkey",
-      "instances_limit_name_limit_route_limit_key_limit_place_idx",
-      "instances_limit_name_limit_key_idx",
-      "instances_limit_name_idx"
+      "instances_limit_name_limit_route_limit_key_limit_place_idx"
     ],
     // Those with slots, for each key that is visited, and the routes.
     600

@@ -98,7 +98,7 @@ describe("triggers:", () => {
         "SELECT tgrelid::regclass || '.' || tgname AS trigger FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1"
       )
       assert.deepStrictEqual(rows.map(({ trigger }) => trigger), [
-        "executions.dx_notify_end",
+        "executions.dx_set_first_status",
         "executions.dx_set_status",
         "instances.dx_delete_streams",
         "instances.dx_notify_deleted_instance_slot",

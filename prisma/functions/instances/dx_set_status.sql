@@ -1,18 +1,29 @@
--- Trigger: sets the status of an instance whose execution another program has written. Our functions set it themselves.
+-- Trigger: sets the status of an instance whose execution another program has written, and when it has ended, notifies
+-- those who wait for that, in processes that did not store it. Our functions set it themselves and announce the end.
 --
--- An earlier execution changes nothing.
+-- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
+-- hexadecimal digits of the SHA-256 of its id in UTF-8. The other conditions of the notification are those of
+-- dx_notify.
 CREATE OR REPLACE FUNCTION dx_set_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- A new execution runs, as its instance did before.
-  IF TG_OP = 'INSERT' AND NEW.status = 'Running' THEN
+  IF current_setting('duroxide.quiet', true) = 'on' THEN
     RETURN NULL;
   END IF;
   UPDATE instances AS i SET status = dx_status(NEW.status, NEW.output)
   WHERE i.instance_id = NEW.instance_id
     AND i.current_execution_id <= NEW.execution_id
     AND i.status <> dx_status(NEW.status, NEW.output);
+  IF TG_OP = 'UPDATE'
+    AND NEW.status IN ('Completed', 'Failed')
+    AND current_setting('duroxide.notify', true) IS DISTINCT FROM 'off'
+    AND pg_notification_queue_usage() <= 0.5
+  THEN
+    PERFORM pg_notify(
+      dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
+    );
+  END IF;
   RETURN NULL;
 END
 $$;

@@ -51,7 +51,7 @@ BEGIN
     IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name) IS NULL THEN
       v_ids := ARRAY(
         SELECT i.instance_id FROM instances AS i
-        WHERE i.limit_route IS NOT NULL AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
+        WHERE i.status = 'Running' AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
       );
@@ -67,7 +67,8 @@ BEGIN
 
     v_room := p_limit - (
       SELECT count(*) FROM instances AS i
-      WHERE i.limit_place IS NOT NULL
+      WHERE i.status = 'Running'
+        AND i.limit_place IS NOT NULL
         AND i.limit_route IS NULL
         AND i.limit_name = v_name
         AND i.route = ANY (v_routes)
@@ -91,7 +92,7 @@ BEGIN
       SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
       CROSS JOIN LATERAL (
         SELECT i.limit_key, i.limit_place, i.instance_id, i.limit_route FROM instances AS i
-        WHERE i.limit_route IS NOT NULL
+        WHERE i.status = 'Running'
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)

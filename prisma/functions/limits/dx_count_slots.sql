@@ -33,7 +33,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_name IS NOT NULL AND i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
+        WHERE i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
         LIMIT p_most
       ) AS admitted
     )
@@ -41,8 +41,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_name IS NOT NULL
-          AND i.limit_route IS NULL
+        WHERE i.limit_route IS NULL
           AND i.status = 'Running'
           AND i.limit_name = p_name
           AND i.limit_key = p_key

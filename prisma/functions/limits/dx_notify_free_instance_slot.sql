@@ -8,7 +8,10 @@ BEGIN
   IF OLD.limit_route IS NOT NULL OR OLD.status <> 'Running' OR (TG_OP = 'UPDATE' AND NEW.status = 'Running') THEN
     RETURN NULL;
   END IF;
-  IF EXISTS (SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name) THEN
+  IF EXISTS (
+    SELECT FROM instances AS i
+    WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name
+  ) THEN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
   END IF;
   RETURN NULL;

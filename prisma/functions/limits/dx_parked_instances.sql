@@ -1,22 +1,41 @@
 -- Lists the limits and routes of instances that wait for a slot, in order.
 --
--- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+-- Bound: one look at an index for each, and for each limit that instances have. Locks: none. PostgreSQL puts it into
+-- the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_parked_instances() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  WITH RECURSIVE present AS (
+  -- Name by name: without one, the index has those between two routes that have a slot and no route.
+  WITH RECURSIVE named AS (
     (
-      SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.limit_route IS NOT NULL
-      ORDER BY i.limit_name, i.limit_route LIMIT 1
+      SELECT i.limit_name FROM instances AS i
+      WHERE i.limit_name IS NOT NULL AND i.status = 'Running'
+      ORDER BY i.limit_name LIMIT 1
     )
+    UNION ALL
+    SELECT next.limit_name
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT i.limit_name FROM instances AS i
+      WHERE i.status = 'Running' AND i.limit_name > named.limit_name
+      ORDER BY i.limit_name LIMIT 1
+    ) AS next
+  ),
+  present AS (
+    SELECT first.limit_name, first.limit_route
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT i.limit_name, i.limit_route FROM instances AS i
+      WHERE i.status = 'Running' AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
+      ORDER BY i.limit_route LIMIT 1
+    ) AS first
     UNION ALL
     SELECT next.limit_name, next.limit_route
     FROM present
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.limit_route IS NOT NULL AND (i.limit_name, i.limit_route) > (present.limit_name, present.limit_route)
-      ORDER BY i.limit_name, i.limit_route LIMIT 1
+      WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
+      ORDER BY i.limit_route LIMIT 1
     ) AS next
   )
   SELECT present.limit_name, present.limit_route FROM present

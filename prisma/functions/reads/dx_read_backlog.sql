@@ -106,8 +106,13 @@ BEGIN
   FROM (
     SELECT
     FROM (
-      SELECT i.limit_place FROM instances AS i WHERE i.limit_route IS NOT NULL
-      ORDER BY i.limit_name LIMIT 10 * p_limit::bigint
+      SELECT waiting.limit_place FROM dx_parked_instances() AS present
+      CROSS JOIN LATERAL (
+        SELECT i.limit_place FROM instances AS i
+        WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route
+        LIMIT 10 * p_limit::bigint
+      ) AS waiting
+      LIMIT 10 * p_limit::bigint
     ) AS parked
     WHERE parked.limit_place >> 20 <= v_now_ms
     LIMIT p_limit

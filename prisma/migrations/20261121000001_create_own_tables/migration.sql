@@ -410,16 +410,11 @@ ALTER TABLE instances ADD COLUMN limit_key TEXT;
 ALTER TABLE instances ADD COLUMN limit_route TEXT;
 ALTER TABLE instances ADD COLUMN limit_place BIGINT;
 
--- Limits: the instances that wait for a slot, key by key. Rows without a limit are in none of these. None has the column
--- route, which changes while instances run.
+-- Limits: the instances that wait for a slot, key by key; those that have one, which have no limit_route; those of the
+-- latter that have not begun. Rows without a limit are not in it, nor is the column route, which changes while instances
+-- run. One index for all: each costs the start and the end of an instance without a limit 15 microseconds.
 CREATE INDEX instances_limit_name_limit_route_limit_key_limit_place_idx
-  ON instances (limit_name, limit_route, limit_key, limit_place) WHERE limit_route IS NOT NULL;
-
--- Limits: the instances that have a slot; those that have not begun.
-CREATE INDEX instances_limit_name_limit_key_idx ON instances (limit_name, limit_key)
-  WHERE limit_name IS NOT NULL AND limit_route IS NULL AND status = 'Running';
-CREATE INDEX instances_limit_name_idx ON instances (limit_name)
-  WHERE limit_place IS NOT NULL AND limit_route IS NULL;
+  ON instances (limit_name, limit_route, limit_key, limit_place) WHERE limit_name IS NOT NULL AND status = 'Running';
 
 ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 

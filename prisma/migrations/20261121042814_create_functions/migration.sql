@@ -1898,7 +1898,7 @@ BEGIN
       SELECT count(*) = 100 OR COALESCE(bool_or(parked.place < dx_limit_place(p_now_ms + 1, 0)), false)
       FROM (
         SELECT COALESCE(i.limit_place, 0) AS place FROM instances AS i
-        WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+        WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
         LIMIT 100
       ) AS parked
     )
@@ -1976,7 +1976,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_name IS NOT NULL AND i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
+        WHERE i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
         LIMIT p_most
       ) AS admitted
     )
@@ -1984,8 +1984,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_name IS NOT NULL
-          AND i.limit_route IS NULL
+        WHERE i.limit_route IS NULL
           AND i.status = 'Running'
           AND i.limit_name = p_name
           AND i.limit_key = p_key
@@ -3582,23 +3581,42 @@ $$;
 
 -- Lists the limits and routes of instances that wait for a slot, in order.
 --
--- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
+-- Bound: one look at an index for each, and for each limit that instances have. Locks: none. PostgreSQL puts it into
+-- the statement that calls it.
 CREATE OR REPLACE FUNCTION dx_parked_instances() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  WITH RECURSIVE present AS (
+  -- Name by name: without one, the index has those between two routes that have a slot and no route.
+  WITH RECURSIVE named AS (
     (
-      SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.limit_route IS NOT NULL
-      ORDER BY i.limit_name, i.limit_route LIMIT 1
+      SELECT i.limit_name FROM instances AS i
+      WHERE i.limit_name IS NOT NULL AND i.status = 'Running'
+      ORDER BY i.limit_name LIMIT 1
     )
+    UNION ALL
+    SELECT next.limit_name
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT i.limit_name FROM instances AS i
+      WHERE i.status = 'Running' AND i.limit_name > named.limit_name
+      ORDER BY i.limit_name LIMIT 1
+    ) AS next
+  ),
+  present AS (
+    SELECT first.limit_name, first.limit_route
+    FROM named
+    CROSS JOIN LATERAL (
+      SELECT i.limit_name, i.limit_route FROM instances AS i
+      WHERE i.status = 'Running' AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
+      ORDER BY i.limit_route LIMIT 1
+    ) AS first
     UNION ALL
     SELECT next.limit_name, next.limit_route
     FROM present
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.limit_route IS NOT NULL AND (i.limit_name, i.limit_route) > (present.limit_name, present.limit_route)
-      ORDER BY i.limit_name, i.limit_route LIMIT 1
+      WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
+      ORDER BY i.limit_route LIMIT 1
     ) AS next
   )
   SELECT present.limit_name, present.limit_route FROM present
@@ -4341,7 +4359,7 @@ BEGIN
     IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name) IS NULL THEN
       v_ids := ARRAY(
         SELECT i.instance_id FROM instances AS i
-        WHERE i.limit_route IS NOT NULL AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
+        WHERE i.status = 'Running' AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
       );
@@ -4357,7 +4375,8 @@ BEGIN
 
     v_room := p_limit - (
       SELECT count(*) FROM instances AS i
-      WHERE i.limit_place IS NOT NULL
+      WHERE i.status = 'Running'
+        AND i.limit_place IS NOT NULL
         AND i.limit_route IS NULL
         AND i.limit_name = v_name
         AND i.route = ANY (v_routes)
@@ -4381,7 +4400,7 @@ BEGIN
       SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
       CROSS JOIN LATERAL (
         SELECT i.limit_key, i.limit_place, i.instance_id, i.limit_route FROM instances AS i
-        WHERE i.limit_route IS NOT NULL
+        WHERE i.status = 'Running'
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
@@ -9032,27 +9051,6 @@ BEGIN
 END
 $$;
 
--- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers
--- that announce nothing themselves; the other conditions are those of dx_notify.
---
--- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
-CREATE OR REPLACE FUNCTION dx_notify_end() RETURNS trigger LANGUAGE plpgsql
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  IF NEW.status NOT IN ('Completed', 'Failed')
-    OR current_setting('duroxide.notify', true) = 'off'
-    OR pg_notification_queue_usage() > 0.5
-  THEN
-    RETURN NULL;
-  END IF;
-  PERFORM pg_notify(
-    dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
-  );
-  RETURN NULL;
-END
-$$;
-
 -- Trigger: when an instance that has a slot of a limit ends or is deleted, notifies listeners, if another one waits for
 -- that limit. For our own statements as well: few instances end while others wait.
 CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUAGE plpgsql
@@ -9063,7 +9061,10 @@ BEGIN
   IF OLD.limit_route IS NOT NULL OR OLD.status <> 'Running' OR (TG_OP = 'UPDATE' AND NEW.status = 'Running') THEN
     RETURN NULL;
   END IF;
-  IF EXISTS (SELECT FROM instances AS i WHERE i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name) THEN
+  IF EXISTS (
+    SELECT FROM instances AS i
+    WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name
+  ) THEN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
   END IF;
   RETURN NULL;
@@ -9617,8 +9618,13 @@ BEGIN
   FROM (
     SELECT
     FROM (
-      SELECT i.limit_place FROM instances AS i WHERE i.limit_route IS NOT NULL
-      ORDER BY i.limit_name LIMIT 10 * p_limit::bigint
+      SELECT waiting.limit_place FROM dx_parked_instances() AS present
+      CROSS JOIN LATERAL (
+        SELECT i.limit_place FROM instances AS i
+        WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route
+        LIMIT 10 * p_limit::bigint
+      ) AS waiting
+      LIMIT 10 * p_limit::bigint
     ) AS parked
     WHERE parked.limit_place >> 20 <= v_now_ms
     LIMIT p_limit
@@ -10042,11 +10048,11 @@ BEGIN
             UNION ALL
             -- Those that start later do not wait yet.
             SELECT i.limit_key, true, to_timestamp((i.limit_place >> 20)::float8 / 1000) FROM instances AS i
-            WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL AND i.limit_name = l.name
-              AND i.limit_place >> 20 <= v_now_ms
+            WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL
+              AND i.status = 'Running' AND i.limit_name = l.name AND i.limit_place >> 20 <= v_now_ms
             UNION ALL
             SELECT i.limit_key, false, i.created_at FROM instances AS i
-            WHERE l.kind = 'orchestration' AND i.limit_name IS NOT NULL AND i.limit_route IS NULL
+            WHERE l.kind = 'orchestration' AND i.limit_route IS NULL
               AND i.status = 'Running' AND i.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
@@ -10934,7 +10940,7 @@ BEGIN
   PERFORM dx_unpark_instances(
     ARRAY(
       SELECT i.instance_id FROM instances AS i
-      WHERE i.limit_route IS NOT NULL AND i.limit_name = p_name
+      WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
       FOR UPDATE SKIP LOCKED
     ),
     false
@@ -11582,21 +11588,32 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the status of an instance whose execution another program has written. Our functions set it themselves.
+-- Trigger: sets the status of an instance whose execution another program has written, and when it has ended, notifies
+-- those who wait for that, in processes that did not store it. Our functions set it themselves and announce the end.
 --
--- An earlier execution changes nothing.
+-- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
+-- hexadecimal digits of the SHA-256 of its id in UTF-8. The other conditions of the notification are those of
+-- dx_notify.
 CREATE OR REPLACE FUNCTION dx_set_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- A new execution runs, as its instance did before.
-  IF TG_OP = 'INSERT' AND NEW.status = 'Running' THEN
+  IF current_setting('duroxide.quiet', true) = 'on' THEN
     RETURN NULL;
   END IF;
   UPDATE instances AS i SET status = dx_status(NEW.status, NEW.output)
   WHERE i.instance_id = NEW.instance_id
     AND i.current_execution_id <= NEW.execution_id
     AND i.status <> dx_status(NEW.status, NEW.output);
+  IF TG_OP = 'UPDATE'
+    AND NEW.status IN ('Completed', 'Failed')
+    AND current_setting('duroxide.notify', true) IS DISTINCT FROM 'off'
+    AND pg_notification_queue_usage() <= 0.5
+  THEN
+    PERFORM pg_notify(
+      dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
+    );
+  END IF;
   RETURN NULL;
 END
 $$;

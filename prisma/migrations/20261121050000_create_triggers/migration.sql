@@ -1,5 +1,5 @@
 -- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before;
--- notifies listeners of them, of rows that get a new time, and of ends; deletes the streams of deleted instances.
+-- notifies listeners of them and of rows that get a new time; deletes the streams of deleted instances.
 -- Effect on running workers: rows of our own turns and results have their route, and our own statements are quiet. Those of
 -- duroxide-pg wait until what is queued has its route, renewals as well: an adoption routes all but the newest rows before.
 
@@ -42,9 +42,6 @@ CREATE TRIGGER dx_notify_free_instance_slot AFTER UPDATE OF status ON instances
   FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_instance_slot();
 CREATE TRIGGER dx_notify_deleted_instance_slot AFTER DELETE ON instances
   FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_instance_slot();
-
-CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
-  FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
 
 -- Deletes the streams of a deleted instance, also if Duroxide deletes it: they are too big to be left behind.
 CREATE TRIGGER dx_delete_streams AFTER DELETE ON instances REFERENCING OLD TABLE AS gone
