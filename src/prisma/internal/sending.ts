@@ -93,9 +93,7 @@ export class TextAdapter extends PrismaPg {
   }
 
   override async connect(): ReturnType<PrismaPg["connect"]> {
-    const adapter = withArguments(withRoutines(await super.connect()))
-    const queryRaw = adapter.queryRaw.bind(adapter)
-    adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.argumentOf(value)) })
+    const adapter = withArguments(withRoutines(await super.connect()), (value) => this.argumentOf(value))
     const startTransaction = adapter.startTransaction.bind(adapter)
     adapter.startTransaction = async (level) => withArguments(await startTransaction(level))
     return adapter
@@ -141,42 +139,46 @@ const withRoutines = (adapter: Adapter): Adapter => {
   return adapter
 }
 
-/** Sends points in time with their zone, and drops arguments once they are sent. */
-const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(sender: Sender): Sender => {
-  const executeRaw = sender.executeRaw.bind(sender)
-  const queryRaw = sender.queryRaw.bind(sender)
-  sender.executeRaw = (query) => dropping(zoned(query), executeRaw)
-  sender.queryRaw = (query) => dropping(zoned(query), queryRaw)
+/** Sends arguments as they are for PostgreSQL, and drops them once they are sent. */
+const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(
+  sender: Sender,
+  argumentOf?: (value: unknown) => unknown
+): Sender => {
+  sender.executeRaw = sendingArguments(sender.executeRaw.bind(sender))
+  sender.queryRaw = sendingArguments(sender.queryRaw.bind(sender), argumentOf)
   return sender
 }
 
 /**
+ * The adapter sends points in time without their zone, which is then that of the session: they get it here.
+ *
  * Prisma keeps the last hundred queries of a process for its reports. Their arguments are payloads of up to megabytes,
- * and `Late` values that refer to whole turns.
+ * and `Late` values that refer to whole turns. No step of its own on the way: each statement passes here.
  */
-const dropping = async <A>(query: Query, send: (query: Query) => Promise<A>): Promise<A> => {
+const sendingArguments = <A>(
+  send: (query: Query) => Promise<A>,
+  argumentOf: (value: unknown) => unknown = (value) => value
+) =>
+(query: Query): Promise<A> => {
   const sent = { ...query }
-  try {
-    return await send(sent)
-  } finally {
+  if (query.argTypes.some(isTime)) {
+    sent.args = query.args.map((value, i) => isTime(query.argTypes[i]!) ? zoned(value) : argumentOf(value))
+    sent.argTypes = query.argTypes.map((type) => isTime(type) ? { ...type, scalarType: "string" } : type)
+  } else {
+    sent.args = query.args.map(argumentOf)
+  }
+  const answer = send(sent)
+  const drop = () => {
     sent.args = []
   }
+  answer.then(drop, drop)
+  return answer
 }
 
-/** The adapter sends points in time without their zone, which is then that of the session. */
-const zoned = (query: Query): Query => {
-  const isTime = query.argTypes.map(({ dbType, scalarType }) =>
-    scalarType === "datetime" && (dbType === undefined || dbType.startsWith("TIMESTAMP"))
-  )
-  if (!isTime.includes(true)) return query
-  return {
-    ...query,
-    args: query.args.map((value, i) =>
-      isTime[i] ? Array.isArray(value) ? value.map(withZone) : withZone(value) : value
-    ),
-    argTypes: query.argTypes.map((type, i) => isTime[i] ? { ...type, scalarType: "string" } : type)
-  }
-}
+const isTime = ({ dbType, scalarType }: Query["argTypes"][number]) =>
+  scalarType === "datetime" && (dbType === undefined || dbType.startsWith("TIMESTAMP"))
+
+const zoned = (value: unknown): unknown => Array.isArray(value) ? value.map(withZone) : withZone(value)
 
 const withZone = (value: unknown) =>
   typeof value === "string" || value instanceof Date ? new Date(value).toISOString() : value
