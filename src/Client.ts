@@ -118,9 +118,9 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
    */
   readonly ifExists?: "refuse" | "ignore" | Replaces | undefined
   /**
-   * Which version runs: that of the definition (`own`), or the newest one that the process serves which claims the
-   * start (`newest`). The version that runs decodes the payload by its own Schema. Defaults to `own`; `continueAsNew`
-   * defaults to `newest`.
+   * Which version runs: that of the definition (`own`), or the newest version that is served by the process that
+   * claims the start (`newest`). The version that runs decodes the payload by its own Schema. Defaults to `own`;
+   * `continueAsNew` defaults to `newest`.
    */
   readonly version?: "own" | "newest" | undefined
 }
@@ -528,7 +528,7 @@ const sendSignal = Effect.fnUntraced(
       name,
       data: yield* codec.encode(payload)
     }
-    if (orStart !== undefined) return yield* starting.sendWith(queues, signal, orStart)
+    if (orStart !== undefined) return yield* starting.sendWithSignal(queues, signal, orStart)
     yield* describeSend("send", name, instanceId)
     yield* queues.enqueueForOrchestrator({
       message: yield* tracing.withTraceparent<WorkItem.Of<"ExternalRaised" | "QueueMessage">>(signal),

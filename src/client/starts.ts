@@ -113,7 +113,7 @@ export const send = Effect.fnUntraced(
 )
 
 /** Sends a signal together with the start of its instance, if the instance does not exist. */
-export const sendWith = Effect.fnUntraced(
+export const sendWithSignal = Effect.fnUntraced(
   function*(
     queues: Pick<Provider["Service"], "startOrchestration">,
     signal: WorkItem.Of<"ExternalRaised" | "QueueMessage">,

@@ -3,7 +3,8 @@
  * of the application and the message are stored, or neither.
  *
  * Delivery is at-least-once and without order. A message is sent after its transaction has committed, never before; it
- * may be sent twice, and is never lost. No other part of the package publishes.
+ * may be sent twice, and is never lost. No other part of the package publishes, except that a new task may store its
+ * first wake-up in a `PgQueue` of the same database.
  *
  * @since 0.2.0
  */

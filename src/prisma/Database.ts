@@ -299,8 +299,10 @@ const answerGraceMs = 5000
 const keepAliveInitialDelayMillis = 10_000
 
 /**
- * While the database is silent, closing may take ten seconds. The other waits take seven: two each for interrupted
- * work, for sessions and for claims, half a second each for the row of the process and for hints. One is left to spare.
+ * While the database is silent, closing may take ten seconds. The other waits take seven, and one is left to spare:
+ * two each for interrupted work (`runtime/shutdown.ts`), for sessions (`runtime/sessions.ts`) and for claims
+ * (`model/shared/underWay.ts`), half a second each for the row of the process (`provider/internal/processes.ts`) and
+ * for hints (`waking/hints.ts`).
  */
 const releaseTimeout = Duration.seconds(2)
 

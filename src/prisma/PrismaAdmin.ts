@@ -34,6 +34,7 @@ import * as lists from "./internal/lists.ts"
 import { attributeRow, bigint, json, processInfo } from "./internal/rows.ts"
 import type { ProcessInfoRow } from "./internal/rows.ts"
 import * as statements from "./internal/statements.ts"
+import { plain, timeless } from "./internal/statements.ts"
 import type { Options } from "./PrismaDriver.ts"
 
 /**
@@ -350,7 +351,7 @@ const queues = ({ nowMs, only, query, rows, schemaSql }: Store) => ({
 // Stored functions: each is one transaction, which announces what it has done.
 const pauses = ({ answer, only, readPaused, schemaSql }: Store) => ({
   pause: ({ reason, target }) =>
-    answer<PauseOutcome>("pause", "dx_pause", [...keySql(target), Prisma.sql`${reason}::text`], { kind: "plain" })
+    answer<PauseOutcome>("pause", "dx_pause", [...keySql(target), Prisma.sql`${reason}::text`], plain)
       .pipe(Effect.retry(deadlocked)),
 
   resume: (target) => answer<boolean>("resume", "dx_resume", keySql(target), timeless).pipe(Effect.retry(deadlocked)),
@@ -404,9 +405,9 @@ const deletions = ({ rows }: Store) => ({
     const [row] = yield* rows<{
       readonly out_still_running: string | null
       readonly out_children: ReadonlyArray<string> | null
-    }>("holdInstances", "dx_hold_instances", [...idsOf(instanceIds, mustHaveEnded), bigint(holdForMs)], {
-      kind: "plain"
-    }).pipe(Effect.retry(deadlocked))
+    }>("holdInstances", "dx_hold_instances", [...idsOf(instanceIds, mustHaveEnded), bigint(holdForMs)], plain).pipe(
+      Effect.retry(deadlocked)
+    )
     return row!.out_still_running === null
       ? { _tag: "Held" as const, childIds: row!.out_children ?? [] }
       : { _tag: "StillRunning" as const, instanceId: row!.out_still_running }
@@ -432,7 +433,7 @@ const deletions = ({ rows }: Store) => ({
         Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
         Prisma.sql`${[...cut.withdrawn]}::text[]`,
         json(cut.attributes.map(attributeRow))
-      ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
+      ], plain).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_cut_history
     ),
 
@@ -453,7 +454,7 @@ const deletions = ({ rows }: Store) => ({
         json(fork.changed.map(changedRow)),
         Prisma.sql`${[...fork.messages]}::text[]`,
         json(fork.attributes.map(attributeRow))
-      ], { kind: "plain" }).pipe(Effect.retry(deadlocked)),
+      ], plain).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_fork_instance
     ),
 
@@ -486,10 +487,6 @@ const deletions = ({ rows }: Store) => ({
     }
   )
 } satisfies Partial<AdminDriver["Service"]>)
-
-const plain = { kind: "plain" } as const
-
-const timeless = { kind: "plain", isTimeless: true } as const
 
 const idsOf = (...sets: ReadonlyArray<ReadonlyArray<string>>) => sets.map((ids) => Prisma.sql`${[...ids]}::text[]`)
 

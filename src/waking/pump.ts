@@ -80,7 +80,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   const bell = Latch.makeUnsafe()
   let waiters: Array<Waiter<A, E>> = []
   let woken: LookReason | undefined = "Filter"
-  /** Locks have run out, and no thorough look since then has found less than it could take. */
+  /** Locks have run out, and each thorough look since then was full. */
   let isThoroughDue = false
   /** When the first hint arrived that no look has followed. */
   let wokenHintMs: number | undefined

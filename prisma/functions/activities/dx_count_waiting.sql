@@ -22,7 +22,7 @@ DECLARE
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
-  v_read bigint;
+  v_read bigint;                   -- entries of the index that the session had read before, dead rows among them
 BEGIN
   IF current_setting('duroxide_prisma.handover', true) <> '' THEN
     v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), p_now_ms);

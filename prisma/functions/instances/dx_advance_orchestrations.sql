@@ -124,7 +124,7 @@ BEGIN
             FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
             WHERE r.ack = turn.ordinality
           )
-        ) || CASE WHEN abs(turn.clock_ms - v_now_ms) > 2000 THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
+        ) || CASE WHEN dx_is_clock_off(turn.clock_ms, v_now_ms) THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
           '_tag', 'Advanced', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> turn.ordinality::text, '[]')

@@ -26,7 +26,7 @@ BEGIN
     OR p_turn ->> 'orchestration_name' IS NOT NULL
     OR p_turn ->> 'major' IS NOT NULL
     OR p_token !~ '^[0-9]{1,18}[.]'
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR dx_is_clock_off((p_turn ->> 'clock_ms')::bigint, p_now_ms)
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;

@@ -32,7 +32,7 @@ BEGIN
       start.ordinality AS position, start.instance_id,
       start.is_first
         AND turn.execution_id = 1
-        AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+        AND dx_is_clock_off(turn.clock_ms, p_now_ms) IS NOT TRUE
         AND COALESCE(start.delay_ms, 0) = 0
         AND start.instance_id = ANY (v_ours)
         AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = start.instance_id) IS NULL

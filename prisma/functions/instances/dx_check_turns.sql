@@ -26,7 +26,7 @@ BEGIN
     SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
       turn.instance_id = ANY (v_ours)
-      AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+      AND dx_is_clock_off(turn.clock_ms, p_now_ms) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
       AND (
         SELECT q.id FROM orchestrator_queue AS q

@@ -95,10 +95,10 @@ BEGIN
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-    -- Only if an instance waits for a limit: the list of routes meets the dead rows that the mark is there for.
+    -- Only if an instance waits for a slot: listing the routes reads the dead rows that the mark lets claims skip.
     SELECT array_agg(substr(served.route, 2)) INTO v_parked
     FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
-    WHERE EXISTS (SELECT FROM dx_parked_instances()) AND starts_with(served.route, '~');
+    WHERE EXISTS (SELECT FROM dx_parked_instance_routes()) AND starts_with(served.route, '~');
   END IF;
   IF v_parked IS NOT NULL THEN
     SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);

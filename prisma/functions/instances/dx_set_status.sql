@@ -1,5 +1,6 @@
--- Trigger: sets the status of an instance whose execution another program has written, and when it has ended, notifies
--- those who wait for that, in processes that did not store it. Our functions set it themselves and announce the end.
+-- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If an update
+-- has ended the execution, notifies those who wait for the end. Quiet statements set the status themselves, and their
+-- process announces the end after the commit.
 --
 -- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
 -- hexadecimal digits of the SHA-256 of its id in UTF-8. The other conditions of the notification are those of
@@ -8,6 +9,7 @@ CREATE OR REPLACE FUNCTION dx_set_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
+  -- Asked here for the trigger on inserts, whose condition does not ask.
   IF current_setting('duroxide.quiet', true) = 'on' THEN
     RETURN NULL;
   END IF;
@@ -17,8 +19,7 @@ BEGIN
     AND i.status <> dx_status(NEW.status, NEW.output);
   IF TG_OP = 'UPDATE'
     AND NEW.status IN ('Completed', 'Failed')
-    AND current_setting('duroxide.notify', true) IS DISTINCT FROM 'off'
-    AND pg_notification_queue_usage() <= 0.5
+    AND dx_may_notify()
   THEN
     PERFORM pg_notify(
       dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)

@@ -154,7 +154,7 @@ BEGIN
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
         WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
-        WHEN abs(v_turns[start.position].clock_ms - v_now_ms) > 2000
+        WHEN dx_is_clock_off(v_turns[start.position].clock_ms, v_now_ms)
           THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
         ELSE to_jsonb('Started'::text)
       END

@@ -17,7 +17,7 @@ DECLARE
   v_id CONSTANT text := p_start ->> 'instance_id';
   v_is_taken boolean;
   v_has_limits boolean;            -- whether there is any limit of activities
-  v_limit text;                    -- its name if it has a limit
+  v_limit text;                    -- name of the orchestration's limit; null without one
   v_admitted boolean[];
 BEGIN
   IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
@@ -29,7 +29,7 @@ BEGIN
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
     OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR dx_is_clock_off((p_turn ->> 'clock_ms')::bigint, p_now_ms)
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;

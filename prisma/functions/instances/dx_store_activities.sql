@@ -32,7 +32,7 @@ BEGIN
   END IF;
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
-    -- First: a limit that is set after it counts none of these, as it has judged none.
+    -- Read first: if a limit is set after this, these activities are neither admitted nor counted by it.
     v_limited := ARRAY(
       SELECT l.name FROM limits AS l
       WHERE l.kind = 'activity'

@@ -50,7 +50,7 @@ BEGIN
   out_is_held := false;
 
   FOR v_name, v_routes IN
-    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_routes() AS parked
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_activity_routes() AS parked
     WHERE p_names IS NULL OR dx_is_served(parked.route, p_names, p_untagged, p_tags)
     GROUP BY parked.limit_name
     ORDER BY parked.limit_name COLLATE "C"
@@ -128,7 +128,7 @@ BEGIN
       v_visits := v_visits + 1;
 
       v_key := dx_limit_key(v_limit, v_at_key);
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         EXIT;
@@ -164,7 +164,7 @@ BEGIN
             ) AS not_begun
           )
         );
-        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
         IF v_token_ms > p_now_ms THEN
           v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
           CONTINUE;

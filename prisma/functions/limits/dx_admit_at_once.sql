@@ -8,9 +8,10 @@
 -- the total bound, and of that of each key (dx_room_at_once). A caller takes as many parts as its slots need or, if
 -- these are too few, all that no other transaction holds. If nothing can be given, it keeps no lock.
 --
--- None gets a slot here if one of its name waits for one, if the limit has a rate, if another transaction gives slots
--- of it by a claim, or if this transaction has given some before: others have left room for those, not for more
--- (duroxide.given_at_once). Nor in a transaction that is not READ COMMITTED: its snapshot may be older than its locks.
+-- No slot is given here if another of the same name already waits, if the limit has a rate, if another transaction
+-- gives slots of it by a claim, or if this transaction has given some before: others have left room for those, not for
+-- more (duroxide.given_at_once). Nor in a transaction that is not READ COMMITTED: its snapshot may be older than its
+-- locks.
 --
 -- Bound: what has slots of these names and keys, up to their limits, read once or twice. Locks: advisory locks of
 -- limits, shared, and those of their parts (try).

@@ -41,7 +41,7 @@ DECLARE
 BEGIN
   out_is_held := false;
   FOR v_name, v_routes IN
-    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_instances() AS parked
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_instance_routes() AS parked
     WHERE parked.route = ANY (p_routes)
     GROUP BY parked.limit_name
     ORDER BY parked.limit_name COLLATE "C"
@@ -121,7 +121,7 @@ BEGIN
       );
 
       v_key := dx_limit_key(v_limit, v_at_key);
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         EXIT;
@@ -131,7 +131,7 @@ BEGIN
       CONTINUE WHEN v_key.concurrency <= dx_count_slots('orchestration', v_name, v_at_key, v_key.concurrency);
       IF v_key.rate IS NOT NULL THEN
         v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
-        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
         IF v_token_ms > p_now_ms THEN
           v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
           CONTINUE;

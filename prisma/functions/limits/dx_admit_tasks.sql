@@ -106,7 +106,7 @@ BEGIN
     CONTINUE WHEN v_next.run_at > v_now;
 
     v_key := dx_limit_key(v_limit, v_at_key);
-    v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+    v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
     IF v_token_ms > p_now_ms THEN
       v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
       v_is_blocked := true;
@@ -127,7 +127,7 @@ BEGIN
     END IF;
     IF v_key.rate IS NOT NULL THEN
       v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
-      v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+      v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         v_is_blocked := true;

@@ -9,7 +9,7 @@ BEGIN
     RETURN;
   END IF;
   DELETE FROM limit_keys AS k
-  -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+  -- By ctid: PostgreSQL 15 reads all keys of the name to find ten of them.
   WHERE k.ctid = ANY (ARRAY(
     SELECT old.ctid FROM limit_keys AS old
     WHERE old.kind = p_limit.kind AND old.name = p_limit.name AND old.free_ms <= p_now_ms AND NOT old.is_own

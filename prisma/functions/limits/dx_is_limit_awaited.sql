@@ -1,5 +1,5 @@
--- Whether anything waits for a slot of a limit. Starts that are to begin later do not wait yet, if they are fewer than
--- 100: to look through more would cost each start too much.
+-- Whether anything waits for a slot of a limit. A start that begins later does not count, unless 100 instances or more
+-- are parked: reading further would cost each start too much.
 --
 -- Bound: one look at an index, of orchestrations at 100 entries. Locks: none.
 CREATE OR REPLACE FUNCTION dx_is_limit_awaited(

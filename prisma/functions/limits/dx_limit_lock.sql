@@ -1,4 +1,4 @@
--- Returns the advisory lock of a limit; see dx_admit_activities.
+-- Returns the advisory lock of a limit; see dx_admit_at_once.
 CREATE OR REPLACE FUNCTION dx_limit_lock(
   p_kind text, p_name text, p_part integer DEFAULT 0 -- from 1: one of those that may give slots at once
 ) RETURNS bigint LANGUAGE plpgsql STABLE

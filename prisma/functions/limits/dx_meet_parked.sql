@@ -2,7 +2,7 @@
 -- cancellation or an interruption lets the instance go at once, without a slot, because it only ends. A part of
 -- dx_fetch_orchestration_items.
 --
--- Returns Released if it goes, Waits if not, and Held while another transaction has locked the instance.
+-- Returns Released if it goes, Waits if not; Held if it has a slot meanwhile, or another transaction has locked it.
 -- Bound: the queued messages of the instance. Locks: the instance (skip locked), then these messages.
 CREATE OR REPLACE FUNCTION dx_meet_parked(p_instance_id text) RETURNS text LANGUAGE plpgsql
 -- settings of the caller

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUA
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- Apart from the next one: a condition with a query costs as much as a query.
+  -- Apart, as in dx_notify_free_slot.
   IF OLD.limit_route IS NOT NULL OR OLD.status <> 'Running' OR (TG_OP = 'UPDATE' AND NEW.status = 'Running') THEN
     RETURN NULL;
   END IF;

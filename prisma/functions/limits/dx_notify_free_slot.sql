@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsq
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- Apart from the next one: a condition with a query costs as much as a query.
+  -- In an IF of its own: PL/pgSQL runs a condition with a query as one, even where a comparison decides.
   IF current_setting('duroxide.quiet', true) = 'on' OR OLD.visible_at = 'infinity' THEN
     RETURN NULL;
   END IF;

@@ -1,5 +1,5 @@
 -- Returns how many slots of a bound a statement may give at once, if it holds p_parts of the eight parts of the limit;
--- 0 or less: none. A part of dx_admit_at_once.
+-- 0 or less: none. Called by dx_admit_at_once.
 --
 -- With all parts it may give all that are free. With fewer, it may give one share for each part that it holds, if that
 -- leaves a share free for each part that it does not hold: other transactions may have given those, and have not

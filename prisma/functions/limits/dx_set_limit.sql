@@ -1,10 +1,10 @@
 -- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. What
 -- waits without a lock waits for a slot from now on; what runs has one.
 --
--- Returns false if limits are there already, and without p_replaces stay; else true.
+-- Returns false, and changes nothing, if the definition has limits and p_replaces is false; else true.
 --
--- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. The limit of an activity or orchestration is announced to all processes.
+-- A statement under way that read no limit may still store activities: they have no slot and are not counted. The
+-- limit of an activity or orchestration is announced to all processes.
 --
 -- Bound: what waits of the name; of a task, all that have not ended. Locks: the advisory lock of the limit (waits for
 -- those that give slots), its rows; then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.

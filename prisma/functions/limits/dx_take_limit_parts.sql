@@ -1,5 +1,5 @@
--- Takes as many parts of a limit as can be had without waiting, up to p_needed, until the end of the transaction. A
--- part of dx_admit_at_once.
+-- Takes as many parts of a limit as can be had without waiting, up to p_needed, until the end of the transaction.
+-- Called by dx_admit_at_once.
 --
 -- Returns how many of them the transaction holds. Those that it holds already count: taking them again succeeds.
 --

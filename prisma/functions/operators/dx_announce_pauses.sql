@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dx_announce_pauses() RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+  IF NOT dx_may_notify() THEN
     RETURN;
   END IF;
   PERFORM pg_notify(dx_channel('changes'), '- paused');

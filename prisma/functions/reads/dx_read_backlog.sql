@@ -106,7 +106,7 @@ BEGIN
   FROM (
     SELECT
     FROM (
-      SELECT waiting.limit_place FROM dx_parked_instances() AS present
+      SELECT waiting.limit_place FROM dx_parked_instance_routes() AS present
       CROSS JOIN LATERAL (
         SELECT i.limit_place FROM instances AS i
         WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route

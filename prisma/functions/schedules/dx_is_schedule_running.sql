@@ -1,4 +1,5 @@
--- Whether what the last run of a schedule has started still runs. What was deleted does not. Reads: two rows.
+-- Whether what the last run of a schedule has started still runs. What was deleted does not. Bound: two rows. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_is_schedule_running(p_instance_id text, p_task_id uuid)
 RETURNS boolean LANGUAGE sql STABLE
 -- settings of the caller

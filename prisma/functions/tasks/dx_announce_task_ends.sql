@@ -51,7 +51,7 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[v_now]);
   END IF;
 
-  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
+  IF dx_may_notify() THEN
     PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes

@@ -50,7 +50,7 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  -- 7 of the 40 microseconds of a take that finds nothing, 14 with 20 names.
+  -- This look takes 7 of the 40 microseconds of a take that finds nothing, 14 with 20 names.
   SELECT array_agg(unserved.id), array_agg(unserved.kind) INTO v_unserved, v_unserved_kinds
   FROM (
     SELECT task.id, COALESCE(task.wakeup ->> 'kind', 'task_wakeup') AS kind FROM unnest(p_names) AS served (name)
@@ -60,7 +60,7 @@ BEGIN
       WHERE t.queue = p_queue
         AND t.name = served.name
         AND t.unserved_at IS NOT NULL
-        -- What free asks of them, too.
+        -- As the CTE free asks again below, under the lock.
         AND t.has_slot IS NULL
         AND t.status = 'Pending'
         AND t.run_at <= v_now

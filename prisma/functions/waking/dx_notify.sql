@@ -36,7 +36,7 @@ BEGIN
       CONTINUE WHEN v_ms > (SELECT min(known.ms) FROM unnest(v_known) AS known (ms) WHERE known.ms > v_now_ms);
       v_known := v_known[:15];
     END IF;
-    EXIT WHEN current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5;
+    EXIT WHEN NOT dx_may_notify();
     v_known := v_known || v_ms;
     PERFORM pg_notify(v_channel, v_ms::text);
     PERFORM set_config(v_setting, v_known::text, true);

@@ -402,17 +402,17 @@ CREATE STATISTICS instances_name_version_status_stats (mcv)
   ON orchestration_name, orchestration_version, status FROM instances;
 
 -- The name of its limit, null without one, and the key of its start. An instance that waits for a slot has the route that
--- it gets with the slot in limit_route; its own begins with ~, which no process serves. Its place says when its start is
--- due, in milliseconds, and which of those it is: so many * 2^20, and a number of orchestrator_queue_id_seq. With its
--- first turn it has no place any more. It has its slot until it is not Running.
+-- it gets with the slot in limit_route; its own begins with ~, which no process serves. Its place: when its start is due,
+-- in milliseconds, times 2^20, plus a number of orchestrator_queue_id_seq. With its first turn it has no place any more.
+-- It has its slot until it is not Running.
 ALTER TABLE instances ADD COLUMN limit_name TEXT;
 ALTER TABLE instances ADD COLUMN limit_key TEXT;
 ALTER TABLE instances ADD COLUMN limit_route TEXT;
 ALTER TABLE instances ADD COLUMN limit_place BIGINT;
 
--- Limits: the instances that wait for a slot, key by key; those that have one, which have no limit_route; those of the
--- latter that have not begun. Rows without a limit are not in it, nor is the column route, which changes while instances
--- run. One index for all: each costs the start and the end of an instance without a limit 15 microseconds.
+-- Limits: the instances that wait for a slot, key by key; those that have one, which have no limit_route (one that has
+-- not begun still has a limit_place). Rows without a limit are not in it, nor is the column route, which changes while
+-- instances run. One index for all: each index costs the start and the end of an instance without a limit 15 microseconds.
 CREATE INDEX instances_limit_name_limit_route_limit_key_limit_place_idx
   ON instances (limit_name, limit_route, limit_key, limit_place) WHERE limit_name IS NOT NULL AND status = 'Running';
 

@@ -469,7 +469,7 @@ $$;
 -- Lists the limits and routes of activities that wait for a slot, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_parked_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION dx_parked_activity_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
@@ -513,7 +513,7 @@ BEGIN
 END
 $$;
 
--- Returns the advisory lock of a limit; see dx_admit_activities.
+-- Returns the advisory lock of a limit; see dx_admit_at_once.
 CREATE OR REPLACE FUNCTION dx_limit_lock(
   p_kind text, p_name text, p_part integer DEFAULT 0 -- from 1: one of those that may give slots at once
 ) RETURNS bigint LANGUAGE plpgsql STABLE
@@ -607,6 +607,15 @@ BEGIN
 END
 $$;
 
+-- Returns when the next token of a rate is free, in milliseconds since the Unix epoch; null without a rate.
+CREATE OR REPLACE FUNCTION dx_next_token_ms(
+  p_back_ms double precision,      -- when all are back: of dx_tokens_back_ms
+  p_rate integer, p_rate_ms bigint, p_burst integer
+) RETURNS double precision LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT p_back_ms - (p_burst - 1) * p_rate_ms::float8 / p_rate
+$$;
+
 -- Deletes ten rows of keys whose tokens are back, so that rows of keys do not add up.
 --
 -- Bound: ten rows. Locks: these rows.
@@ -618,7 +627,7 @@ BEGIN
     RETURN;
   END IF;
   DELETE FROM limit_keys AS k
-  -- By their places: PostgreSQL 15 reads all keys of the name to find ten of them.
+  -- By ctid: PostgreSQL 15 reads all keys of the name to find ten of them.
   WHERE k.ctid = ANY (ARRAY(
     SELECT old.ctid FROM limit_keys AS old
     WHERE old.kind = p_limit.kind AND old.name = p_limit.name AND old.free_ms <= p_now_ms AND NOT old.is_own
@@ -680,7 +689,7 @@ BEGIN
   out_is_held := false;
 
   FOR v_name, v_routes IN
-    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_routes() AS parked
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_activity_routes() AS parked
     WHERE p_names IS NULL OR dx_is_served(parked.route, p_names, p_untagged, p_tags)
     GROUP BY parked.limit_name
     ORDER BY parked.limit_name COLLATE "C"
@@ -758,7 +767,7 @@ BEGIN
       v_visits := v_visits + 1;
 
       v_key := dx_limit_key(v_limit, v_at_key);
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         EXIT;
@@ -794,7 +803,7 @@ BEGIN
             ) AS not_begun
           )
         );
-        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
         IF v_token_ms > p_now_ms THEN
           v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
           CONTINUE;
@@ -1116,6 +1125,16 @@ BEGIN
 END
 $$;
 
+-- Whether this statement may notify: not under `SET duroxide.notify = off`, nor while more than half of the server's
+-- queue of notifications is full. A notification then would fail the statement that stores the work.
+--
+-- Bound: none. Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_may_notify() RETURNS boolean LANGUAGE sql VOLATILE
+-- settings of the caller
+AS $$
+  SELECT current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5
+$$;
+
 -- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since
 -- the Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they
 -- store after the commit: PostgreSQL commits transactions that notify one at a time.
@@ -1154,7 +1173,7 @@ BEGIN
       CONTINUE WHEN v_ms > (SELECT min(known.ms) FROM unnest(v_known) AS known (ms) WHERE known.ms > v_now_ms);
       v_known := v_known[:15];
     END IF;
-    EXIT WHEN current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5;
+    EXIT WHEN NOT dx_may_notify();
     v_known := v_known || v_ms;
     PERFORM pg_notify(v_channel, v_ms::text);
     PERFORM set_config(v_setting, v_known::text, true);
@@ -1805,10 +1824,10 @@ $$;
 -- Changes the limits of a definition, at run time. Bounds that are left out stay as they are; null removes one. What
 -- waits without a lock waits for a slot from now on; what runs has one.
 --
--- Returns false if limits are there already, and without p_replaces stay; else true.
+-- Returns false, and changes nothing, if the definition has limits and p_replaces is false; else true.
 --
--- A statement under way may store activities that it has read no limit for; they count only as what they are, queued
--- activities without a limit. The limit of an activity or orchestration is announced to all processes.
+-- A statement under way that read no limit may still store activities: they have no slot and are not counted. The
+-- limit of an activity or orchestration is announced to all processes.
 --
 -- Bound: what waits of the name; of a task, all that have not ended. Locks: the advisory lock of the limit (waits for
 -- those that give slots), its rows; then those of dx_limit_activities, dx_limit_instances or dx_limit_tasks.
@@ -1878,8 +1897,8 @@ BEGIN
 END
 $$;
 
--- Whether anything waits for a slot of a limit. Starts that are to begin later do not wait yet, if they are fewer than
--- 100: to look through more would cost each start too much.
+-- Whether anything waits for a slot of a limit. A start that begins later does not count, unless 100 instances or more
+-- are parked: reading further would cost each start too much.
 --
 -- Bound: one look at an index, of orchestrations at 100 entries. Locks: none.
 CREATE OR REPLACE FUNCTION dx_is_limit_awaited(
@@ -1916,8 +1935,8 @@ AS $$
   SELECT CASE WHEN p_concurrency IS NOT NULL THEN least(125, p_concurrency::float8 / 16) END
 $$;
 
--- Takes as many parts of a limit as can be had without waiting, up to p_needed, until the end of the transaction. A
--- part of dx_admit_at_once.
+-- Takes as many parts of a limit as can be had without waiting, up to p_needed, until the end of the transaction.
+-- Called by dx_admit_at_once.
 --
 -- Returns how many of them the transaction holds. Those that it holds already count: taking them again succeeds.
 --
@@ -1996,7 +2015,7 @@ END
 $$;
 
 -- Returns how many slots of a bound a statement may give at once, if it holds p_parts of the eight parts of the limit;
--- 0 or less: none. A part of dx_admit_at_once.
+-- 0 or less: none. Called by dx_admit_at_once.
 --
 -- With all parts it may give all that are free. With fewer, it may give one share for each part that it holds, if that
 -- leaves a share free for each part that it does not hold: other transactions may have given those, and have not
@@ -2035,9 +2054,10 @@ $$;
 -- the total bound, and of that of each key (dx_room_at_once). A caller takes as many parts as its slots need or, if
 -- these are too few, all that no other transaction holds. If nothing can be given, it keeps no lock.
 --
--- None gets a slot here if one of its name waits for one, if the limit has a rate, if another transaction gives slots
--- of it by a claim, or if this transaction has given some before: others have left room for those, not for more
--- (duroxide.given_at_once). Nor in a transaction that is not READ COMMITTED: its snapshot may be older than its locks.
+-- No slot is given here if another of the same name already waits, if the limit has a rate, if another transaction
+-- gives slots of it by a claim, or if this transaction has given some before: others have left room for those, not for
+-- more (duroxide.given_at_once). Nor in a transaction that is not READ COMMITTED: its snapshot may be older than its
+-- locks.
 --
 -- Bound: what has slots of these names and keys, up to their limits, read once or twice. Locks: advisory locks of
 -- limits, shared, and those of their parts (try).
@@ -2566,7 +2586,7 @@ DECLARE
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
-  v_read bigint;
+  v_read bigint;                   -- entries of the index that the session had read before, dead rows among them
 BEGIN
   IF current_setting('duroxide_prisma.handover', true) <> '' THEN
     v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), p_now_ms);
@@ -2680,7 +2700,7 @@ BEGIN
   END IF;
 
   IF (SELECT l.name FROM limits AS l WHERE l.kind = 'activity' LIMIT 1) IS NOT NULL THEN
-    -- First: a limit that is set after it counts none of these, as it has judged none.
+    -- Read first: if a limit is set after this, these activities are neither admitted nor counted by it.
     v_limited := ARRAY(
       SELECT l.name FROM limits AS l
       WHERE l.kind = 'activity'
@@ -3579,14 +3599,15 @@ AS $$
     END
 $$;
 
--- Lists the limits and routes of instances that wait for a slot, in order.
+-- Lists the limits and routes of instances that wait for a slot.
 --
--- Bound: one look at an index for each, and for each limit that instances have. Locks: none. PostgreSQL puts it into
--- the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_parked_instances() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+-- Bound: two looks at an index for each name of a limit that a running instance has, and one for each route that waits.
+-- Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_parked_instance_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  -- Name by name: without one, the index has those between two routes that have a slot and no route.
+  -- Name by name: behind the routes of a name the index has its instances with a slot, whose limit_route is null. A
+  -- walk from route to route across names would read them all.
   WITH RECURSIVE named AS (
     (
       SELECT i.limit_name FROM instances AS i
@@ -3704,7 +3725,7 @@ $$;
 -- cancellation or an interruption lets the instance go at once, without a slot, because it only ends. A part of
 -- dx_fetch_orchestration_items.
 --
--- Returns Released if it goes, Waits if not, and Held while another transaction has locked the instance.
+-- Returns Released if it goes, Waits if not; Held if it has a slot meanwhile, or another transaction has locked it.
 -- Bound: the queued messages of the instance. Locks: the instance (skip locked), then these messages.
 CREATE OR REPLACE FUNCTION dx_meet_parked(p_instance_id text) RETURNS text LANGUAGE plpgsql
 -- settings of the caller
@@ -4176,10 +4197,10 @@ BEGIN
   ELSE
     v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
     v_routes := v_mark[2:];
-    -- Only if an instance waits for a limit: the list of routes meets the dead rows that the mark is there for.
+    -- Only if an instance waits for a slot: listing the routes reads the dead rows that the mark lets claims skip.
     SELECT array_agg(substr(served.route, 2)) INTO v_parked
     FROM dx_served_routes(p_min_version, p_max_version, p_names, p_versions, p_orphans) AS served
-    WHERE EXISTS (SELECT FROM dx_parked_instances()) AND starts_with(served.route, '~');
+    WHERE EXISTS (SELECT FROM dx_parked_instance_routes()) AND starts_with(served.route, '~');
   END IF;
   IF v_parked IS NOT NULL THEN
     SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
@@ -4349,7 +4370,7 @@ DECLARE
 BEGIN
   out_is_held := false;
   FOR v_name, v_routes IN
-    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_instances() AS parked
+    SELECT parked.limit_name, array_agg(parked.route) FROM dx_parked_instance_routes() AS parked
     WHERE parked.route = ANY (p_routes)
     GROUP BY parked.limit_name
     ORDER BY parked.limit_name COLLATE "C"
@@ -4429,7 +4450,7 @@ BEGIN
       );
 
       v_key := dx_limit_key(v_limit, v_at_key);
-      v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+      v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         EXIT;
@@ -4439,7 +4460,7 @@ BEGIN
       CONTINUE WHEN v_key.concurrency <= dx_count_slots('orchestration', v_name, v_at_key, v_key.concurrency);
       IF v_key.rate IS NOT NULL THEN
         v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
-        v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+        v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
         IF v_token_ms > p_now_ms THEN
           v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
           CONTINUE;
@@ -4479,7 +4500,7 @@ BEGIN
 END
 $$;
 
--- Returns the names of tasks that have limits.
+-- Returns the names of tasks that have limits. Bound: the limits of tasks. Locks: none.
 CREATE OR REPLACE FUNCTION dx_limited_tasks() RETURNS text[] LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
@@ -4616,7 +4637,7 @@ BEGIN
     PERFORM dx_notify('orch_work', ARRAY[v_now]);
   END IF;
 
-  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
+  IF dx_may_notify() THEN
     PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || task.id, E'\n'))
     FROM (
       SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
@@ -5175,7 +5196,7 @@ BEGIN
     CONTINUE WHEN v_next.run_at > v_now;
 
     v_key := dx_limit_key(v_limit, v_at_key);
-    v_token_ms := v_limit.free_ms - (v_limit.burst - 1) * v_limit.rate_ms::float8 / v_limit.rate;
+    v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
     IF v_token_ms > p_now_ms THEN
       v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
       v_is_blocked := true;
@@ -5196,7 +5217,7 @@ BEGIN
     END IF;
     IF v_key.rate IS NOT NULL THEN
       v_key.free_ms := dx_tokens_back_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst, p_now_ms);
-      v_token_ms := v_key.free_ms - (v_key.burst - 1) * v_key.rate_ms::float8 / v_key.rate;
+      v_token_ms := dx_next_token_ms(v_key.free_ms, v_key.rate, v_key.rate_ms, v_key.burst);
       IF v_token_ms > p_now_ms THEN
         v_next_ms := least(v_next_ms, ceil(v_token_ms)::bigint);
         v_is_blocked := true;
@@ -5276,6 +5297,13 @@ AS $$
         )
       )
     )
+$$;
+
+-- Whether the clock of a turn differs from the time of the statement by more than two seconds: then the statement says
+-- its time, or leaves the turn.
+CREATE OR REPLACE FUNCTION dx_is_clock_off(p_clock_ms bigint, p_now_ms bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT abs(p_clock_ms - p_now_ms) > 2000
 $$;
 
 -- Stores what one plain turn leaves: its events and its activities. The shared part of dx_start_with_plain_turn and
@@ -5412,7 +5440,7 @@ BEGIN
     OR p_turn ->> 'orchestration_name' IS NOT NULL
     OR p_turn ->> 'major' IS NOT NULL
     OR p_token !~ '^[0-9]{1,18}[.]'
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR dx_is_clock_off((p_turn ->> 'clock_ms')::bigint, p_now_ms)
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;
@@ -5510,7 +5538,7 @@ BEGIN
     SELECT turn.ordinality FROM unnest(v_turns) WITH ORDINALITY AS turn
     WHERE (
       turn.instance_id = ANY (v_ours)
-      AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+      AND dx_is_clock_off(turn.clock_ms, p_now_ms) IS NOT TRUE
       AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = turn.instance_id) IS NULL
       AND (
         SELECT q.id FROM orchestrator_queue AS q
@@ -5777,7 +5805,7 @@ BEGIN
             FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
             WHERE r.ack = turn.ordinality
           )
-        ) || CASE WHEN abs(turn.clock_ms - v_now_ms) > 2000 THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
+        ) || CASE WHEN dx_is_clock_off(turn.clock_ms, v_now_ms) THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
           '_tag', 'Advanced', 'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> turn.ordinality::text, '[]')
@@ -5796,7 +5824,7 @@ CREATE OR REPLACE FUNCTION dx_announce_pauses() RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+  IF NOT dx_may_notify() THEN
     RETURN;
   END IF;
   PERFORM pg_notify(dx_channel('changes'), '- paused');
@@ -6307,7 +6335,7 @@ BEGIN
       start.ordinality AS position, start.instance_id,
       start.is_first
         AND turn.execution_id = 1
-        AND (abs(turn.clock_ms - p_now_ms) > 2000) IS NOT TRUE
+        AND dx_is_clock_off(turn.clock_ms, p_now_ms) IS NOT TRUE
         AND COALESCE(start.delay_ms, 0) = 0
         AND start.instance_id = ANY (v_ours)
         AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = start.instance_id) IS NULL
@@ -6585,7 +6613,8 @@ BEGIN
 END
 $$;
 
--- Whether what the last run of a schedule has started still runs. What was deleted does not. Reads: two rows.
+-- Whether what the last run of a schedule has started still runs. What was deleted does not. Bound: two rows. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_is_schedule_running(p_instance_id text, p_task_id uuid)
 RETURNS boolean LANGUAGE sql STABLE
 -- settings of the caller
@@ -7864,7 +7893,7 @@ CREATE OR REPLACE FUNCTION dx_hint(
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+  IF NOT dx_may_notify() THEN
     RETURN;
   END IF;
   PERFORM pg_notify(
@@ -8175,7 +8204,7 @@ DECLARE
   v_id CONSTANT text := p_start ->> 'instance_id';
   v_is_taken boolean;
   v_has_limits boolean;            -- whether there is any limit of activities
-  v_limit text;                    -- its name if it has a limit
+  v_limit text;                    -- name of the orchestration's limit; null without one
   v_admitted boolean[];
 BEGIN
   IF (p_turn ->> 'execution_id')::bigint IS DISTINCT FROM 1
@@ -8187,7 +8216,7 @@ BEGIN
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
     OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
-    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
+    OR dx_is_clock_off((p_turn ->> 'clock_ms')::bigint, p_now_ms)
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;
@@ -8536,7 +8565,7 @@ BEGIN
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
         WHEN start.position <> ALL (v_started) THEN to_jsonb('AlreadyExists'::text)
-        WHEN abs(v_turns[start.position].clock_ms - v_now_ms) > 2000
+        WHEN dx_is_clock_off(v_turns[start.position].clock_ms, v_now_ms)
           THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
         ELSE to_jsonb('Started'::text)
       END
@@ -9051,13 +9080,32 @@ BEGIN
 END
 $$;
 
+-- Trigger: notifies listeners that a slot of a limit is free, if an activity waits for one. Quiet statements are left
+-- out: processes of this package announce the slots that these free.
+CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  -- In an IF of its own: PL/pgSQL runs a condition with a query as one, even where a comparison decides.
+  IF current_setting('duroxide.quiet', true) = 'on' OR OLD.visible_at = 'infinity' THEN
+    RETURN NULL;
+  END IF;
+  IF EXISTS (
+    SELECT FROM worker_queue AS w WHERE w.limit_name = OLD.limit_name AND w.visible_at = 'infinity'
+  ) THEN
+    PERFORM dx_notify('worker_work', ARRAY[now()]);
+  END IF;
+  RETURN NULL;
+END
+$$;
+
 -- Trigger: when an instance that has a slot of a limit ends or is deleted, notifies listeners, if another one waits for
 -- that limit. For our own statements as well: few instances end while others wait.
 CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  -- Apart from the next one: a condition with a query costs as much as a query.
+  -- Apart, as in dx_notify_free_slot.
   IF OLD.limit_route IS NOT NULL OR OLD.status <> 'Running' OR (TG_OP = 'UPDATE' AND NEW.status = 'Running') THEN
     RETURN NULL;
   END IF;
@@ -9066,25 +9114,6 @@ BEGIN
     WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name
   ) THEN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
-  END IF;
-  RETURN NULL;
-END
-$$;
-
--- Trigger: notifies listeners that a slot of a limit is free, if an activity waits for one. Quiet statements are left
--- out: processes of this package announce the slots that these free.
-CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
-SET search_path FROM CURRENT
-AS $$
-BEGIN
-  -- Apart from the next one: a condition with a query costs as much as a query.
-  IF current_setting('duroxide.quiet', true) = 'on' OR OLD.visible_at = 'infinity' THEN
-    RETURN NULL;
-  END IF;
-  IF EXISTS (
-    SELECT FROM worker_queue AS w WHERE w.limit_name = OLD.limit_name AND w.visible_at = 'infinity'
-  ) THEN
-    PERFORM dx_notify('worker_work', ARRAY[now()]);
   END IF;
   RETURN NULL;
 END
@@ -9618,7 +9647,7 @@ BEGIN
   FROM (
     SELECT
     FROM (
-      SELECT waiting.limit_place FROM dx_parked_instances() AS present
+      SELECT waiting.limit_place FROM dx_parked_instance_routes() AS present
       CROSS JOIN LATERAL (
         SELECT i.limit_place FROM instances AS i
         WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route
@@ -11588,8 +11617,9 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the status of an instance whose execution another program has written, and when it has ended, notifies
--- those who wait for that, in processes that did not store it. Our functions set it themselves and announce the end.
+-- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If an update
+-- has ended the execution, notifies those who wait for the end. Quiet statements set the status themselves, and their
+-- process announces the end after the commit.
 --
 -- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
 -- hexadecimal digits of the SHA-256 of its id in UTF-8. The other conditions of the notification are those of
@@ -11598,6 +11628,7 @@ CREATE OR REPLACE FUNCTION dx_set_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
+  -- Asked here for the trigger on inserts, whose condition does not ask.
   IF current_setting('duroxide.quiet', true) = 'on' THEN
     RETURN NULL;
   END IF;
@@ -11607,8 +11638,7 @@ BEGIN
     AND i.status <> dx_status(NEW.status, NEW.output);
   IF TG_OP = 'UPDATE'
     AND NEW.status IN ('Completed', 'Failed')
-    AND current_setting('duroxide.notify', true) IS DISTINCT FROM 'off'
-    AND pg_notification_queue_usage() <= 0.5
+    AND dx_may_notify()
   THEN
     PERFORM pg_notify(
       dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
@@ -12067,7 +12097,7 @@ BEGIN
     ORDER BY m.visible_at, m.id LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS message;
 
-  -- 7 of the 40 microseconds of a take that finds nothing, 14 with 20 names.
+  -- This look takes 7 of the 40 microseconds of a take that finds nothing, 14 with 20 names.
   SELECT array_agg(unserved.id), array_agg(unserved.kind) INTO v_unserved, v_unserved_kinds
   FROM (
     SELECT task.id, COALESCE(task.wakeup ->> 'kind', 'task_wakeup') AS kind FROM unnest(p_names) AS served (name)
@@ -12077,7 +12107,7 @@ BEGIN
       WHERE t.queue = p_queue
         AND t.name = served.name
         AND t.unserved_at IS NOT NULL
-        -- What free asks of them, too.
+        -- As the CTE free asks again below, under the lock.
         AND t.has_slot IS NULL
         AND t.status = 'Pending'
         AND t.run_at <= v_now

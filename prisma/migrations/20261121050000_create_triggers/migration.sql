@@ -33,8 +33,8 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
   EXECUTE FUNCTION dx_notify_moved('worker_work');
 
 -- PostgreSQL parses a condition in each statement that reaches its trigger, which costs 1 microsecond for one comparison
--- and 3 for three, five times that where statements are rare. So the conditions of those that each turn reaches rule out
--- most rows with one comparison, and their functions compare the rest.
+-- and 3 for three, five times that where statements are rare. So a trigger that every turn reaches has one comparison as
+-- its condition; its function makes the others.
 CREATE TRIGGER dx_notify_free_slot AFTER DELETE ON worker_queue
   FOR EACH ROW WHEN (OLD.limit_name IS NOT NULL) EXECUTE FUNCTION dx_notify_free_slot();
 

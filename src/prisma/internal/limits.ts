@@ -5,6 +5,7 @@ import type { BoundRow, EncodedChanges, LimitRow } from "../../model/shared/limi
 import type { AdminDriver } from "../../provider/AdminDriver.ts"
 import { Prisma } from "./client.ts"
 import { json } from "./rows.ts"
+import { plain, timeless } from "./statements.ts"
 import type { Statements } from "./statements.ts"
 
 export const limits = ({ answer }: Pick<Statements, "answer">) => ({
@@ -14,14 +15,14 @@ export const limits = ({ answer }: Pick<Statements, "answer">) => ({
       Prisma.sql`${name}::text`,
       json(changesRow(changes)),
       Prisma.sql`${replaces}::boolean`
-    ], { kind: "plain" }),
+    ], plain),
 
   removeLimit: ({ kind, name }) =>
     answer<boolean>(
       "removeLimit",
       "dx_remove_limit",
       [Prisma.sql`${kind}::text`, Prisma.sql`${name}::text`],
-      { kind: "plain" }
+      plain
     ),
 
   readLimits: ({ key, mostKeys, of }) =>
@@ -30,7 +31,7 @@ export const limits = ({ answer }: Pick<Statements, "answer">) => ({
       Prisma.sql`${of?.name ?? null}::text`,
       Prisma.sql`${key}::text`,
       Prisma.sql`${mostKeys}::integer`
-    ], { kind: "plain", isTimeless: true })
+    ], timeless)
 } satisfies Partial<AdminDriver["Service"]>)
 
 // internal

@@ -139,7 +139,7 @@ const withRoutines = (adapter: Adapter): Adapter => {
   return adapter
 }
 
-/** Sends arguments as they are for PostgreSQL, and drops them once they are sent. */
+/** Prepares arguments for PostgreSQL, and drops them once the statement is answered. */
 const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(
   sender: Sender,
   argumentOf?: (value: unknown) => unknown
@@ -153,7 +153,8 @@ const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(
  * The adapter sends points in time without their zone, which is then that of the session: they get it here.
  *
  * Prisma keeps the last hundred queries of a process for its reports. Their arguments are payloads of up to megabytes,
- * and `Late` values that refer to whole turns. No step of its own on the way: each statement passes here.
+ * and `Late` values that refer to whole turns. Not async, as each statement passes
+ * here: another promise would cost it a turn of the microtask queue.
  */
 const sendingArguments = <A>(
   send: (query: Query) => Promise<A>,

@@ -20,8 +20,8 @@ export const during = (settings: ReadonlyArray<Prisma.Sql>, value: Prisma.Sql): 
 export const lockTimeout = (items: number): Prisma.Sql => items > 1 ? lockTimeoutOfSet : lockTimeoutAlone
 
 /**
- * A column that PostgreSQL evaluates after the call. It commits transactions that notify one at a time, and
- * `lockTimeout` would end that wait, too. Meanwhile the statement keeps its rows and its connection.
+ * A column that PostgreSQL evaluates after the call: it ends the short `lockTimeout`. Commits that notify happen one at
+ * a time, and the short timeout would end that wait. Meanwhile the statement keeps its rows and its connection.
  */
 export const commitsPatiently = `CASE
     WHEN current_setting('lock_timeout') IN ('${ofSetMs}ms', '${aloneMs}ms')

@@ -1,5 +1,5 @@
 /**
- * The gate to PostgreSQL: how a stored function is called, with the settings of its statement and its span.
+ * How a stored function is called: with the settings of its statement and its span.
  *
  * Each call is one statement, which is its own transaction, or part of the one that an application has begun. How often
  * a statement is sent is decided above, by the tables of operations and `provider/shared/statement.ts`.
@@ -50,6 +50,12 @@ export interface Settings {
   /** The function takes no time. Defaults to false. */
   readonly isTimeless?: boolean | undefined
 }
+
+/** Settings of a statement that neither claims nor waits only shortly for locks. */
+export const plain: Settings = { kind: "plain" }
+
+/** Settings of a `plain` statement whose function takes no time. */
+export const timeless: Settings = { kind: "plain", isTimeless: true }
 
 /** A call of a stored function; the time of the call is added to the arguments. */
 type Call = readonly [

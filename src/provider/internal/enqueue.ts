@@ -47,8 +47,8 @@ export const sharing = Effect.fnUntraced(function*(
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
     // A set that lost against another transaction has stored nothing.
     sendStarts: (starts) => retried(driver.startOrchestrations(starts), ({ reason }) => reason._tag === "Contention"),
-    // Not repeated: the start can be stored without the turn. Meanwhile the turn would keep its slots, and wait for
-    // children that others hold.
+    // Not repeated: the start can be stored without the turn at once. A repetition would keep the slots of the turn,
+    // and wait for rows of children that other transactions hold.
     sendFirstTurn: yield* shared(
       "startOrchestration",
       (starts: ReadonlyArray<StartWithTurn>) => driver.startOrchestrations(starts),

@@ -55,11 +55,11 @@ export const startOrchestration = (senders: Senders): Service["startOrchestratio
     // Once begun, a first turn is settled, whenever the caller is interrupted.
     return Effect.uninterruptibleMask((restore) =>
       Effect.suspend(() => {
-        const firstTurn = isPlain(stored) ? senders.firstTurns?.begin(given.start, given.pinnedVersion) : undefined
+        const firstTurn = mayBringTurn(stored) ? senders.firstTurns?.begin(given.start, given.pinnedVersion) : undefined
         return firstTurn === undefined
           ? restore(sendAlone(senders, stored))
           : Effect.flatMap(
-            Effect.forkDetach(sendWith(senders, stored, firstTurn), { startImmediately: true }),
+            Effect.forkDetach(sendWithTurn(senders, stored, firstTurn), { startImmediately: true }),
             (sent) => restore(Fiber.join(sent))
           )
       })
@@ -117,10 +117,10 @@ const sendAlone = ({ sendStart, wakeups }: Senders, start: OrchestrationStart) =
   )
 
 /**
- * A first turn that cannot be stored is left to the process that claims the start: it gives back its slots at once, and
- * the start is sent alone.
+ * A first turn that cannot be stored is left to the process that claims the start: the turn gives back its slots at
+ * once, and the start is sent alone.
  */
-const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
+const sendWithTurn = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
   Effect.suspend(() => {
     const { sealTurn, sendFirstTurn, storeClock, wakeups } = senders
     const { clockMs, handOver, settled, turn } = firstTurn
@@ -233,7 +233,7 @@ const encoded = ({ delay, message, pinnedVersion, replaces, start, startAtMs }: 
 })
 
 /** Whether the start may bring its first turn along. */
-const isPlain = ({ delayMs, message, replaces, startAtMs }: OrchestrationStart) =>
+const mayBringTurn = ({ delayMs, message, replaces, startAtMs }: OrchestrationStart) =>
   (delayMs === null || delayMs === 0) && startAtMs === undefined && replaces === undefined && message === undefined
 
 /** Sets that travel in one statement each, in order. */

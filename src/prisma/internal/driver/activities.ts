@@ -17,9 +17,10 @@ import {
   renewalRow
 } from "../rows.ts"
 import type { ClaimedWorkItemRow, HeldRow } from "../rows.ts"
+import { plain } from "../statements.ts"
 import type { Statements } from "../statements.ts"
 import { withTexts } from "../texts.ts"
-import { claiming, limitOf, plain } from "./calls.ts"
+import { claiming, limitOf } from "./calls.ts"
 import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]

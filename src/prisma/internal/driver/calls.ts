@@ -46,9 +46,5 @@ export const limitOf = (queue: "orchestrator_queue" | "worker_queue", limit: num
 /** Claims commit without waiting for the disk. No transaction of an application sends one. */
 export const claiming: Settings = { kind: "claim", isUnflushed: true }
 
-export const plain: Settings = { kind: "plain" }
-
-export const timeless: Settings = { kind: "plain", isTimeless: true }
-
 /** Limit for the messages of one claim, and for the events of one page of a history. */
 export const defaultMaxBytes = 16 * 1024 * 1024

@@ -36,8 +36,9 @@ import {
   workItemOf
 } from "../rows.ts"
 import type { ClaimedInstanceRow, HeldRow } from "../rows.ts"
+import { plain } from "../statements.ts"
 import { Texts, withTexts } from "../texts.ts"
-import { claiming, defaultMaxBytes, limitOf, plain } from "./calls.ts"
+import { claiming, defaultMaxBytes, limitOf } from "./calls.ts"
 import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
@@ -220,7 +221,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
 
 // internal
 
-/** Undefined for a plain start. */
+/** Undefined for a start that has none of them. */
 const moreOf = ({ message, replaces, startAtMs }: OrchestrationStart, texts: Texts) =>
   message === undefined && replaces === undefined && startAtMs === undefined ? undefined : {
     start_at_ms: startAtMs,

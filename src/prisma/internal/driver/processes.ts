@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import type { ProviderDriver } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
 import { json, processRow } from "../rows.ts"
-import { plain, timeless } from "./calls.ts"
+import { plain, timeless } from "../statements.ts"
 import type { Calls } from "./calls.ts"
 
 export const processes = ({ answer }: Calls) => ({

@@ -28,8 +28,9 @@ import type {
   ProgressRow,
   StoredSizesRow
 } from "../rows.ts"
+import { plain, timeless } from "../statements.ts"
 import { withTexts } from "../texts.ts"
-import { defaultMaxBytes, plain, timeless } from "./calls.ts"
+import { defaultMaxBytes } from "./calls.ts"
 import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]

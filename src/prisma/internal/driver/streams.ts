@@ -7,7 +7,7 @@ import type { AdminDriver } from "../../../provider/AdminDriver.ts"
 import type { ChunksAppended, ProviderDriver } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
 import { json, keptRow } from "../rows.ts"
-import { plain, timeless } from "./calls.ts"
+import { timeless } from "../statements.ts"
 import type { Calls } from "./calls.ts"
 
 type Driver = ProviderDriver["Service"]
@@ -48,7 +48,7 @@ export const streams = ({ answer, rows }: Calls) => ({
         "resumeChunks",
         "dx_resume_chunks",
         [Prisma.sql`${instanceId}::text`, Prisma.sql`${stream}::text`, Prisma.sql`${call}::text`],
-        { ...plain, isTimeless: true }
+        timeless
       ),
       ([row]) => ({ count: Number(row!.out_count), chunks: row!.out_chunks })
     )

@@ -17,6 +17,7 @@ import type { Database } from "../../Database.ts"
 import { Prisma } from "../client.ts"
 import { attributeRow, bigint, json, placed, workItemOf } from "../rows.ts"
 import * as statements from "../statements.ts"
+import { plain, timeless } from "../statements.ts"
 import { taskRow } from "../tasks/driver.ts"
 import { Texts } from "../texts.ts"
 
@@ -48,7 +49,7 @@ export const make = (database: Database["Service"], options: statements.Options)
         Prisma.sql`${[...codes]}::text[]`,
         Prisma.sql`${limit}::integer`,
         bigint(holdMs)
-      ], { kind: "plain" }),
+      ], plain),
     fire: (fires) => {
       if (fires.length === 0) return Effect.succeed([])
       const { parts, texts } = partsOf(fires)
@@ -72,14 +73,14 @@ export const make = (database: Database["Service"], options: statements.Options)
         "readSchedules",
         "dx_read_schedules",
         [text(name), text(after), Prisma.sql`${limit}::integer`],
-        { kind: "plain" }
+        plain
       ),
     runs: (name, limit) =>
       answer<ReadonlyArray<StoredRun>>(
         "readScheduleRuns",
         "dx_read_schedule_runs",
         [text(name), Prisma.sql`${limit}::integer`],
-        { kind: "plain", isTimeless: true }
+        timeless
       )
   }
 }

@@ -1,11 +1,12 @@
--- Lists the limits and routes of instances that wait for a slot, in order.
+-- Lists the limits and routes of instances that wait for a slot.
 --
--- Bound: one look at an index for each, and for each limit that instances have. Locks: none. PostgreSQL puts it into
--- the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_parked_instances() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+-- Bound: two looks at an index for each name of a limit that a running instance has, and one for each route that waits.
+-- Locks: none. PostgreSQL puts it into the statement that calls it.
+CREATE OR REPLACE FUNCTION dx_parked_instance_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
-  -- Name by name: without one, the index has those between two routes that have a slot and no route.
+  -- Name by name: behind the routes of a name the index has its instances with a slot, whose limit_route is null. A
+  -- walk from route to route across names would read them all.
   WITH RECURSIVE named AS (
     (
       SELECT i.limit_name FROM instances AS i

@@ -1,7 +1,7 @@
 -- Lists the limits and routes of activities that wait for a slot, in order.
 --
 -- Bound: one look at an index for each. Locks: none. PostgreSQL puts it into the statement that calls it.
-CREATE OR REPLACE FUNCTION dx_parked_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION dx_parked_activity_routes() RETURNS TABLE (limit_name text, route text) LANGUAGE sql STABLE
 -- settings of the caller
 AS $$
   WITH RECURSIVE present AS (
