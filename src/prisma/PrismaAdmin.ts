@@ -313,7 +313,7 @@ const queues = ({ nowMs, only, query, rows, schemaSql }: Store) => ({
           SELECT item.limit_key AS key, (
             SELECT count(*)::float8
             FROM ${schemaSql}.instances AS other
-            WHERE other.status = 'Running'
+            WHERE (other.status = 'Running') IS TRUE
               AND other.limit_route IS NOT NULL
               AND other.limit_name = item.limit_name
               AND other.limit_key = item.limit_key

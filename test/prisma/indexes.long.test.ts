@@ -1,5 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { type Counted, counted } from "../utils/reads.ts"
@@ -73,6 +75,34 @@ describe("indexes:", () => {
       yield* run(planned, early)
       yield* test.sql("ANALYZE")
       yield* run("with statistics", early)
+    }))
+
+  it.live("many starts at once read their own messages only, planned while the queue was empty", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.emptyDatabase
+      yield* Effect.provide(Migrator.migrate({ url: test.url }), Logger.layer([]))
+      for (const table of ["orchestrator_queue", "instances"]) {
+        yield* test.sql(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
+      }
+      const session = yield* counted(test)
+      const starts = (prefix: string, count: number) =>
+        session(`SELECT dx_start_orchestrations((
+          SELECT jsonb_agg(jsonb_build_object(
+            'instance_id', '${prefix}' || g, 'orchestration_name', 'O', 'work_item', '{}', 'major', 1, 'minor', 0, 'patch', 0
+          ))
+          FROM generate_series(1, ${count}) AS g
+        ))`)
+      yield* starts("before", 2000)
+      yield* test.sql("DELETE FROM orchestrator_queue")
+      yield* test.sql("ANALYZE")
+      yield* starts("planned", 64)
+      yield* starts("waiting", 500)
+      const { reads } = yield* starts("more", 64)
+      const entries = reads.reduce(
+        (sum, read) => sum + (read.name.startsWith("orchestrator_queue") ? read.entries : 0),
+        0
+      )
+      assert.isAtMost(entries, 3 * 64, JSON.stringify(reads.filter((read) => read.blocks > 0)))
     }))
 
   it.live("claims and renewals write no index, in sets of 200, too", () =>

@@ -79,6 +79,18 @@ it.effect(
 )
 
 describe("limits of orchestrations:", () => {
+  it.live("a due start gets its slot although those of 1,100 keys start later", () =>
+    Effect.gen(function*() {
+      const { admin, driver } = yield* Test.open({ patient: true })
+      yield* admin.setLimit({ ...limit, changes: { total: bound(10), eachKey: bound(1) } })
+      yield* driver.startOrchestrations(
+        numbers(1100).map((id) => ({ ...job(`later-${id}`, `k${id}`), delayMs: 3_600_000 }))
+      )
+      yield* driver.startOrchestrations(["z", "zz"].map((id) => job(id, id)))
+      const claimed = [...yield* claim(driver, 10), ...yield* claim(driver, 10)]
+      assert.sameMembers(claimed.map(({ instanceId }) => instanceId), ["z", "zz"])
+    }))
+
   it.live(
     "eight processes that claim at once exceed neither the bound of all nor that of a key",
     () =>

@@ -192,6 +192,16 @@ describe("a pool of the application:", () => {
         )
         assert.deepStrictEqual([joined[0], joined[1]?.createdAt], [1, createdAt])
         assert.strictEqual(yield* found(createdAt.getTime() + 60_000), 0)
+        // A year of five digits, a year of one, and the year 0, which is 1 BC.
+        const far = [Date.UTC(20_000, 0, 1), Date.parse("0001-02-03T00:00:00Z"), Date.parse("0000-02-03T00:00:00Z")]
+        for (const at of far) {
+          const [row] = yield* Effect.promise(() =>
+            client.$queryRaw<Array<{ ms: number }>>`SELECT extract(epoch FROM ${new Date(
+              at
+            )}::timestamptz)::float8 * 1000 AS ms`
+          )
+          assert.strictEqual(row!.ms, at)
+        }
         const [info] = (yield* (yield* Admin.Admin).list()).instances
         assert.strictEqual(info!.status, "Completed")
       }).pipe(Effect.provide(app({ pool, schema, migrate: "none" })))

@@ -106,11 +106,19 @@ BEGIN
   );
 
   -- Every message of a batch was due when its lock was taken; messages that fell due later are not looked at.
+  -- Not a join: planned while the queue was empty, it would read the whole of it.
   DELETE FROM orchestrator_queue AS q
-  USING unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
-  WHERE q.instance_id = ended.instance_id
-    AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
-    AND q.lock_token = ended.lock_token;
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id
+    FROM unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
+    CROSS JOIN LATERAL (
+      SELECT queued.id FROM orchestrator_queue AS queued
+      WHERE queued.instance_id = ended.instance_id
+        AND queued.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
+        AND queued.lock_token = ended.lock_token
+      OFFSET 0
+    ) AS message
+  ));
 
   DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (v_instances);
 

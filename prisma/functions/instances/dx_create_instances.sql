@@ -20,12 +20,14 @@ BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
     FROM unnest(p_instances) WITH ORDINALITY AS instance
-    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = instance.instance_id)
-      AND NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = instance.instance_id)
-      AND NOT EXISTS (
-        SELECT FROM orchestrator_queue AS q
+    -- Not NOT EXISTS: a join that was planned while these tables were empty reads the whole of them.
+    WHERE (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = instance.instance_id) IS NULL
+      AND (SELECT e.status FROM executions AS e WHERE e.instance_id = instance.instance_id LIMIT 1) IS NULL
+      AND (
+        SELECT q.id FROM orchestrator_queue AS q
         WHERE q.instance_id = instance.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
-      )
+        LIMIT 1
+      ) IS NULL
     ORDER BY instance.instance_id COLLATE "C", instance.ordinality
   ),
   created AS (

@@ -15,12 +15,18 @@ AS $$
 BEGIN
   IF p_ends THEN
     -- They would otherwise wake the instance when they are due, only to be dropped.
-    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
-      AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      AND q.instance_id = turn.instance_id
-      AND q.due_at > p_now
-      AND q.work_item LIKE '{"TimerFired"%';
+    DELETE FROM orchestrator_queue AS q
+    WHERE q.id = ANY (ARRAY(
+      SELECT timer.id FROM unnest(p_turns) AS turn
+      CROSS JOIN LATERAL (
+        SELECT queued.id FROM orchestrator_queue AS queued
+        WHERE queued.instance_id = turn.instance_id
+          AND queued.due_at > p_now
+          AND queued.work_item LIKE '{"TimerFired"%'
+        OFFSET 0
+      ) AS timer
+      WHERE turn.execution_id IS NOT NULL AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+    ));
   END IF;
 
   IF p_leaves THEN

@@ -1,5 +1,5 @@
--- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If an update
--- has ended the execution, notifies those who wait for the end. Quiet statements set the status themselves, and their
+-- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If the
+-- execution has ended, notifies those who wait for the end. Quiet statements set the status themselves, and their
 -- process announces the end after the commit.
 --
 -- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
@@ -17,10 +17,7 @@ BEGIN
   WHERE i.instance_id = NEW.instance_id
     AND i.current_execution_id <= NEW.execution_id
     AND i.status <> dx_status(NEW.status, NEW.output);
-  IF TG_OP = 'UPDATE'
-    AND NEW.status IN ('Completed', 'Failed')
-    AND dx_may_notify()
-  THEN
+  IF NEW.status IN ('Completed', 'Failed') AND dx_may_notify() THEN
     PERFORM pg_notify(
       dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
     );

@@ -16,6 +16,7 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
+  v_child record;
 BEGIN
   IF p_orchestrator_items IS NOT NULL THEN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
@@ -59,25 +60,42 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    UPDATE orchestrator_queue AS q SET route = earlier.route
-    FROM (
-      SELECT message.id, i.route FROM unnest(p_started) AS started (instance_id)
-      JOIN instances AS i ON i.instance_id = started.instance_id
-      JOIN orchestrator_queue AS message ON message.instance_id = started.instance_id
-      WHERE message.route <> i.route
-      FOR UPDATE OF message SKIP LOCKED
-    ) AS earlier
-    WHERE q.id = earlier.id;
+    -- Child by child, as in dx_store_starts.
+    FOR v_child IN
+      SELECT c.instance_id, c.route
+      FROM (
+        SELECT
+          started.instance_id, (SELECT i.route FROM instances AS i WHERE i.instance_id = started.instance_id) AS route
+        FROM unnest(p_started) AS started (instance_id)
+      ) AS c
+      WHERE (
+        SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = c.instance_id AND q.route <> c.route LIMIT 1
+      ) IS NOT NULL
+    LOOP
+      UPDATE orchestrator_queue AS q SET route = v_child.route
+      WHERE q.id = ANY (ARRAY(
+        SELECT message.id FROM orchestrator_queue AS message
+        WHERE message.instance_id = v_child.instance_id AND message.route <> v_child.route
+        FOR UPDATE SKIP LOCKED
+      ));
+    END LOOP;
   END IF;
 
   IF p_cancels THEN
     -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
     -- turn.
-    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
-      AND q.instance_id = turn.instance_id
-      AND q.due_at > v_now
-      AND turn.cancelled_timers ? q.work_item;
+    DELETE FROM orchestrator_queue AS q
+    WHERE q.id = ANY (ARRAY(
+      SELECT timer.id FROM unnest(p_turns) AS turn
+      CROSS JOIN LATERAL (
+        SELECT queued.id FROM orchestrator_queue AS queued
+        WHERE queued.instance_id = turn.instance_id
+          AND queued.due_at > v_now
+          AND turn.cancelled_timers ? queued.work_item
+        OFFSET 0
+      ) AS timer
+      WHERE turn.execution_id IS NOT NULL
+    ));
   END IF;
 
   IF p_orchestrator_items IS NOT NULL AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN

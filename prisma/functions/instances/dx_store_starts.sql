@@ -13,47 +13,60 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_start record;
+  v_arrives_at timestamptz;
 BEGIN
-  WITH start AS (
-    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      -- The start must be in the first batch, however many messages wait.
-      nextval('orchestrator_queue_id_seq') * CASE
-        WHEN s.delay_ms > 0 THEN 1
-        WHEN (
-          SELECT q.id FROM orchestrator_queue AS q
-          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
-          LIMIT 1
-        ) IS NULL THEN 1
-        ELSE -1
-      END,
-      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
-      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-    FROM (
-      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      ORDER BY start.ordinality
-    ) AS s
-    RETURNING instance_id, visible_at, route
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
-      created_at = COALESCE(earlier.arrives_at, q.created_at)
+  INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+  SELECT
+    -- The start must be in the first batch, however many messages wait.
+    nextval('orchestrator_queue_id_seq') * CASE
+      WHEN s.delay_ms > 0 THEN 1
+      WHEN (
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
+        LIMIT 1
+      ) IS NULL THEN 1
+      ELSE -1
+    END,
+    s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+    dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
+    (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
   FROM (
-    SELECT
-      message.id, start.route,
-      -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
-      CASE
-        WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
-          THEN start.visible_at + interval '1 millisecond'
-      END AS arrives_at
-    FROM start
-    JOIN orchestrator_queue AS message ON message.instance_id = start.instance_id
-    WHERE message.route <> start.route
-    FOR UPDATE OF message SKIP LOCKED
-  ) AS earlier
-  WHERE q.id = earlier.id;
+    SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+    WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+    ORDER BY start.ordinality
+  ) AS s;
+
+  -- Start by start, as few have any: a join, planned while the queue was empty, reads the whole queue for each message.
+  FOR v_start IN
+    SELECT s.instance_id, s.route, dx_time_of(p_now_ms + greatest(s.delay_ms, 0)) AS visible_at
+    FROM (
+      SELECT start.*, (SELECT i.route FROM instances AS i WHERE i.instance_id = start.instance_id) AS route
+      FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+    ) AS s
+    WHERE (
+      SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id AND q.route <> s.route LIMIT 1
+    ) IS NOT NULL
+  LOOP
+    v_arrives_at := v_start.visible_at + interval '1 millisecond';
+    UPDATE orchestrator_queue AS q
+    SET route = v_start.route,
+        -- With a start that is to wait. Others keep their times, by which an ack finds the rows of a claimed batch.
+        visible_at = CASE
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          ELSE q.visible_at
+        END,
+        created_at = CASE
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          ELSE q.created_at
+        END
+    WHERE q.id = ANY (ARRAY(
+      SELECT message.id FROM orchestrator_queue AS message
+      WHERE message.instance_id = v_start.instance_id AND message.route <> v_start.route
+      FOR UPDATE SKIP LOCKED
+    ));
+  END LOOP;
 
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     PERFORM dx_notify(

@@ -71,14 +71,15 @@ BEGIN
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
-      USING (
-        SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id FOR UPDATE SKIP LOCKED
-      ) AS locked
-      WHERE q.id = locked.id
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS start
+      WHERE q.id = (
+          SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id
+          FOR UPDATE SKIP LOCKED
+        )
+        AND (
+          SELECT start.id FROM orchestrator_queue AS start
           WHERE start.instance_id = q.instance_id AND start.work_item LIKE '{"StartOrchestration"%'
-        );
+          LIMIT 1
+        ) IS NULL;
       IF FOUND THEN
         out_deleted := out_deleted + 1;
       END IF;

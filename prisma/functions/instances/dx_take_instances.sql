@@ -74,8 +74,10 @@ BEGIN
           COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
         FROM (
           SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
-          ORDER BY q.id LIMIT 4096
+          -- Not "=" and the id alone: the primary key has that order, too, and a plan from when the queue was empty
+          -- would read it from end to end.
+          WHERE q.instance_id = owned.instance_id AND q.due_at <= '-infinity'
+          ORDER BY q.due_at, q.id LIMIT 4096
         ) AS prompt
       )
       UNION ALL

@@ -51,7 +51,7 @@ BEGIN
     IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name) IS NULL THEN
       v_ids := ARRAY(
         SELECT i.instance_id FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
       );
@@ -67,7 +67,7 @@ BEGIN
 
     v_room := p_limit - (
       SELECT count(*) FROM instances AS i
-      WHERE i.status = 'Running'
+      WHERE (i.status = 'Running') IS TRUE
         AND i.limit_place IS NOT NULL
         AND i.limit_route IS NULL
         AND i.limit_name = v_name
@@ -92,7 +92,7 @@ BEGIN
       SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
       CROSS JOIN LATERAL (
         SELECT i.limit_key, i.limit_place, i.instance_id, i.limit_route FROM instances AS i
-        WHERE i.status = 'Running'
+        WHERE (i.status = 'Running') IS TRUE
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
@@ -114,11 +114,15 @@ BEGIN
       v_at_key := v_next.limit_key;
       v_at_place := v_last_place;
       v_visits := v_visits + 1;
-      -- It starts later; not if only the clock was set back.
-      CONTINUE WHEN v_next.limit_place > v_due AND EXISTS (
+      -- It starts later; not if only the clock was set back. The next claim looks behind it, or keys that start later
+      -- would take all its visits.
+      IF v_next.limit_place > v_due AND EXISTS (
         SELECT FROM orchestrator_queue AS q
         WHERE q.instance_id = v_next.instance_id AND q.due_at > to_timestamp(p_now_ms::float8 / 1000)
-      );
+      ) THEN
+        v_limit.last_key := v_at_key;
+        CONTINUE;
+      END IF;
 
       v_key := dx_limit_key(v_limit, v_at_key);
       v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);

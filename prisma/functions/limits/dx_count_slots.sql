@@ -33,7 +33,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
+        WHERE i.limit_route IS NULL AND (i.status = 'Running') IS TRUE AND i.limit_name = p_name
         LIMIT p_most
       ) AS admitted
     )
@@ -42,7 +42,7 @@ BEGIN
       FROM (
         SELECT FROM instances AS i
         WHERE i.limit_route IS NULL
-          AND i.status = 'Running'
+          AND (i.status = 'Running') IS TRUE
           AND i.limit_name = p_name
           AND i.limit_key = p_key
         LIMIT p_most

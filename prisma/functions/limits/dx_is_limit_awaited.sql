@@ -18,7 +18,7 @@ BEGIN
       SELECT count(*) = 100 OR COALESCE(bool_or(parked.place < dx_limit_place(p_now_ms + 1, 0)), false)
       FROM (
         SELECT COALESCE(i.limit_place, 0) AS place FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_route IS NOT NULL AND i.limit_name = p_name
         LIMIT 100
       ) AS parked
     )

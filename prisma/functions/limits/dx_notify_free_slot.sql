@@ -2,6 +2,7 @@
 -- out: processes of this package announce the slots that these free.
 CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
+SET enable_seqscan = off
 AS $$
 BEGIN
   -- In an IF of its own: PL/pgSQL runs a condition with a query as one, even where a comparison decides.

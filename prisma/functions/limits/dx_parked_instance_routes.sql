@@ -10,7 +10,7 @@ AS $$
   WITH RECURSIVE named AS (
     (
       SELECT i.limit_name FROM instances AS i
-      WHERE i.limit_name IS NOT NULL AND i.status = 'Running'
+      WHERE i.limit_name IS NOT NULL AND (i.status = 'Running') IS TRUE
       ORDER BY i.limit_name LIMIT 1
     )
     UNION ALL
@@ -18,7 +18,7 @@ AS $$
     FROM named
     CROSS JOIN LATERAL (
       SELECT i.limit_name FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name > named.limit_name
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name > named.limit_name
       ORDER BY i.limit_name LIMIT 1
     ) AS next
   ),
@@ -27,7 +27,7 @@ AS $$
     FROM named
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
       ORDER BY i.limit_route LIMIT 1
     ) AS first
     UNION ALL
@@ -35,7 +35,7 @@ AS $$
     FROM present
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
       ORDER BY i.limit_route LIMIT 1
     ) AS next
   )

@@ -73,11 +73,11 @@ BEGIN
             -- Those that start later do not wait yet.
             SELECT i.limit_key, true, to_timestamp((i.limit_place >> 20)::float8 / 1000) FROM instances AS i
             WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL
-              AND i.status = 'Running' AND i.limit_name = l.name AND i.limit_place >> 20 <= v_now_ms
+              AND (i.status = 'Running') IS TRUE AND i.limit_name = l.name AND i.limit_place >> 20 <= v_now_ms
             UNION ALL
             SELECT i.limit_key, false, i.created_at FROM instances AS i
             WHERE l.kind = 'orchestration' AND i.limit_route IS NULL
-              AND i.status = 'Running' AND i.limit_name = l.name
+              AND (i.status = 'Running') IS TRUE AND i.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each

@@ -10,7 +10,7 @@ BEGIN
   PERFORM dx_unpark_instances(
     ARRAY(
       SELECT i.instance_id FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_route IS NOT NULL AND i.limit_name = p_name
       FOR UPDATE SKIP LOCKED
     ),
     false

@@ -109,7 +109,7 @@ BEGIN
       SELECT waiting.limit_place FROM dx_parked_instance_routes() AS present
       CROSS JOIN LATERAL (
         SELECT i.limit_place FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_name = present.limit_name AND i.limit_route = present.route
         LIMIT 10 * p_limit::bigint
       ) AS waiting
       LIMIT 10 * p_limit::bigint

@@ -6,9 +6,13 @@ CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS
 -- settings of the caller
 AS $$
 BEGIN
+  -- Not a join: planned while the queue was empty, it would read the whole of it.
   UPDATE orchestrator_queue AS q SET route = p_route
-  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
-  WHERE q.id = locked.id AND q.route <> p_route;
+  WHERE q.id = (
+      SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id
+      FOR UPDATE SKIP LOCKED
+    )
+    AND q.route <> p_route;
   RETURN FOUND;
 END
 $$;

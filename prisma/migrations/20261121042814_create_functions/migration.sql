@@ -1917,7 +1917,7 @@ BEGIN
       SELECT count(*) = 100 OR COALESCE(bool_or(parked.place < dx_limit_place(p_now_ms + 1, 0)), false)
       FROM (
         SELECT COALESCE(i.limit_place, 0) AS place FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_route IS NOT NULL AND i.limit_name = p_name
         LIMIT 100
       ) AS parked
     )
@@ -1995,7 +1995,7 @@ BEGIN
       SELECT count(*)
       FROM (
         SELECT FROM instances AS i
-        WHERE i.limit_route IS NULL AND i.status = 'Running' AND i.limit_name = p_name
+        WHERE i.limit_route IS NULL AND (i.status = 'Running') IS TRUE AND i.limit_name = p_name
         LIMIT p_most
       ) AS admitted
     )
@@ -2004,7 +2004,7 @@ BEGIN
       FROM (
         SELECT FROM instances AS i
         WHERE i.limit_route IS NULL
-          AND i.status = 'Running'
+          AND (i.status = 'Running') IS TRUE
           AND i.limit_name = p_name
           AND i.limit_key = p_key
         LIMIT p_most
@@ -2276,12 +2276,14 @@ BEGIN
   WITH free AS (
     SELECT DISTINCT ON (instance.instance_id COLLATE "C") instance.*
     FROM unnest(p_instances) WITH ORDINALITY AS instance
-    WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = instance.instance_id)
-      AND NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = instance.instance_id)
-      AND NOT EXISTS (
-        SELECT FROM orchestrator_queue AS q
+    -- Not NOT EXISTS: a join that was planned while these tables were empty reads the whole of them.
+    WHERE (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = instance.instance_id) IS NULL
+      AND (SELECT e.status FROM executions AS e WHERE e.instance_id = instance.instance_id LIMIT 1) IS NULL
+      AND (
+        SELECT q.id FROM orchestrator_queue AS q
         WHERE q.instance_id = instance.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
-      )
+        LIMIT 1
+      ) IS NULL
     ORDER BY instance.instance_id COLLATE "C", instance.ordinality
   ),
   created AS (
@@ -2824,19 +2826,25 @@ CREATE OR REPLACE FUNCTION dx_cancel_activities(
 -- settings of the caller
 AS $$
 BEGIN
+  -- Not a join: planned while the queue was empty, it would read the whole of it for each activity.
   DELETE FROM worker_queue AS w
-  USING (
-    SELECT locked.id
-    FROM jsonb_to_recordset(p_cancelled_activities)
-      AS activity (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
-    JOIN worker_queue AS locked
-      ON locked.instance_id = activity.instance_id
-      AND locked.execution_id = activity.execution_id
-      AND locked.activity_id = activity.activity_id
-    WHERE p_turns[activity.ack].execution_id IS NOT NULL
-    ORDER BY locked.id FOR UPDATE OF locked
-  ) AS cancelled
-  WHERE w.id = cancelled.id;
+  WHERE w.id = ANY (ARRAY(
+    SELECT locked.id FROM worker_queue AS locked
+    WHERE locked.id = ANY (ARRAY(
+      SELECT found.id
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS activity (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      CROSS JOIN LATERAL (
+        SELECT queued.id FROM worker_queue AS queued
+        WHERE queued.instance_id = activity.instance_id
+          AND queued.execution_id = activity.execution_id
+          AND queued.activity_id = activity.activity_id
+        OFFSET 0
+      ) AS found
+      WHERE p_turns[activity.ack].execution_id IS NOT NULL
+    ))
+    ORDER BY locked.id FOR UPDATE
+  ));
 END
 $$;
 
@@ -2900,12 +2908,18 @@ AS $$
 BEGIN
   IF p_ends THEN
     -- They would otherwise wake the instance when they are due, only to be dropped.
-    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
-      AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      AND q.instance_id = turn.instance_id
-      AND q.due_at > p_now
-      AND q.work_item LIKE '{"TimerFired"%';
+    DELETE FROM orchestrator_queue AS q
+    WHERE q.id = ANY (ARRAY(
+      SELECT timer.id FROM unnest(p_turns) AS turn
+      CROSS JOIN LATERAL (
+        SELECT queued.id FROM orchestrator_queue AS queued
+        WHERE queued.instance_id = turn.instance_id
+          AND queued.due_at > p_now
+          AND queued.work_item LIKE '{"TimerFired"%'
+        OFFSET 0
+      ) AS timer
+      WHERE turn.execution_id IS NOT NULL AND turn.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+    ));
   END IF;
 
   IF p_leaves THEN
@@ -2949,6 +2963,89 @@ BEGIN
 END
 $$;
 
+-- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
+-- arrive with them. A part of dx_start_orchestrations.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_store_starts(
+  p_starts dx_start[],
+  p_started bigint[],              -- positions of those whose instances were created
+  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
+  p_texts text[],                  -- as in dx_store_turns
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_start record;
+  v_arrives_at timestamptz;
+BEGIN
+  INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+  SELECT
+    -- The start must be in the first batch, however many messages wait.
+    nextval('orchestrator_queue_id_seq') * CASE
+      WHEN s.delay_ms > 0 THEN 1
+      WHEN (
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
+        LIMIT 1
+      ) IS NULL THEN 1
+      ELSE -1
+    END,
+    s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+    dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
+    (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+  FROM (
+    SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+    WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+    ORDER BY start.ordinality
+  ) AS s;
+
+  -- Start by start, as few have any: a join, planned while the queue was empty, reads the whole queue for each message.
+  FOR v_start IN
+    SELECT s.instance_id, s.route, dx_time_of(p_now_ms + greatest(s.delay_ms, 0)) AS visible_at
+    FROM (
+      SELECT start.*, (SELECT i.route FROM instances AS i WHERE i.instance_id = start.instance_id) AS route
+      FROM unnest(p_starts) WITH ORDINALITY AS start
+      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+    ) AS s
+    WHERE (
+      SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id AND q.route <> s.route LIMIT 1
+    ) IS NOT NULL
+  LOOP
+    v_arrives_at := v_start.visible_at + interval '1 millisecond';
+    UPDATE orchestrator_queue AS q
+    SET route = v_start.route,
+        -- With a start that is to wait. Others keep their times, by which an ack finds the rows of a claimed batch.
+        visible_at = CASE
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          ELSE q.visible_at
+        END,
+        created_at = CASE
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          ELSE q.created_at
+        END
+    WHERE q.id = ANY (ARRAY(
+      SELECT message.id FROM orchestrator_queue AS message
+      WHERE message.instance_id = v_start.instance_id AND message.route <> v_start.route
+      FOR UPDATE SKIP LOCKED
+    ));
+  END LOOP;
+
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify(
+      'orch_work',
+      ARRAY(
+        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
+        FROM unnest(p_starts) WITH ORDINALITY AS start
+        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+      )
+    );
+  END IF;
+END
+$$;
+
 -- Stores the messages of turns, timers among them; routes the messages that arrived before their start; deletes the
 -- timers that turns cancel. A part of dx_store_turns.
 --
@@ -2967,6 +3064,7 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
+  v_child record;
 BEGIN
   IF p_orchestrator_items IS NOT NULL THEN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
@@ -3010,25 +3108,42 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    UPDATE orchestrator_queue AS q SET route = earlier.route
-    FROM (
-      SELECT message.id, i.route FROM unnest(p_started) AS started (instance_id)
-      JOIN instances AS i ON i.instance_id = started.instance_id
-      JOIN orchestrator_queue AS message ON message.instance_id = started.instance_id
-      WHERE message.route <> i.route
-      FOR UPDATE OF message SKIP LOCKED
-    ) AS earlier
-    WHERE q.id = earlier.id;
+    -- Child by child, as in dx_store_starts.
+    FOR v_child IN
+      SELECT c.instance_id, c.route
+      FROM (
+        SELECT
+          started.instance_id, (SELECT i.route FROM instances AS i WHERE i.instance_id = started.instance_id) AS route
+        FROM unnest(p_started) AS started (instance_id)
+      ) AS c
+      WHERE (
+        SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = c.instance_id AND q.route <> c.route LIMIT 1
+      ) IS NOT NULL
+    LOOP
+      UPDATE orchestrator_queue AS q SET route = v_child.route
+      WHERE q.id = ANY (ARRAY(
+        SELECT message.id FROM orchestrator_queue AS message
+        WHERE message.instance_id = v_child.instance_id AND message.route <> v_child.route
+        FOR UPDATE SKIP LOCKED
+      ));
+    END LOOP;
   END IF;
 
   IF p_cancels THEN
     -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
     -- turn.
-    DELETE FROM orchestrator_queue AS q USING unnest(p_turns) AS turn
-    WHERE turn.execution_id IS NOT NULL
-      AND q.instance_id = turn.instance_id
-      AND q.due_at > v_now
-      AND turn.cancelled_timers ? q.work_item;
+    DELETE FROM orchestrator_queue AS q
+    WHERE q.id = ANY (ARRAY(
+      SELECT timer.id FROM unnest(p_turns) AS turn
+      CROSS JOIN LATERAL (
+        SELECT queued.id FROM orchestrator_queue AS queued
+        WHERE queued.instance_id = turn.instance_id
+          AND queued.due_at > v_now
+          AND turn.cancelled_timers ? queued.work_item
+        OFFSET 0
+      ) AS timer
+      WHERE turn.execution_id IS NOT NULL
+    ));
   END IF;
 
   IF p_orchestrator_items IS NOT NULL AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
@@ -3293,11 +3408,19 @@ BEGIN
   );
 
   -- Every message of a batch was due when its lock was taken; messages that fell due later are not looked at.
+  -- Not a join: planned while the queue was empty, it would read the whole of it.
   DELETE FROM orchestrator_queue AS q
-  USING unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
-  WHERE q.instance_id = ended.instance_id
-    AND q.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
-    AND q.lock_token = ended.lock_token;
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id
+    FROM unnest(v_instances, v_secrets, v_claimed_ms) AS ended (instance_id, lock_token, locked_at)
+    CROSS JOIN LATERAL (
+      SELECT queued.id FROM orchestrator_queue AS queued
+      WHERE queued.instance_id = ended.instance_id
+        AND queued.due_at <= to_timestamp(ended.locked_at::float8 / 1000)
+        AND queued.lock_token = ended.lock_token
+      OFFSET 0
+    ) AS message
+  ));
 
   DELETE FROM instance_locks AS l WHERE l.instance_id = ANY (v_instances);
 
@@ -3611,7 +3734,7 @@ AS $$
   WITH RECURSIVE named AS (
     (
       SELECT i.limit_name FROM instances AS i
-      WHERE i.limit_name IS NOT NULL AND i.status = 'Running'
+      WHERE i.limit_name IS NOT NULL AND (i.status = 'Running') IS TRUE
       ORDER BY i.limit_name LIMIT 1
     )
     UNION ALL
@@ -3619,7 +3742,7 @@ AS $$
     FROM named
     CROSS JOIN LATERAL (
       SELECT i.limit_name FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name > named.limit_name
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name > named.limit_name
       ORDER BY i.limit_name LIMIT 1
     ) AS next
   ),
@@ -3628,7 +3751,7 @@ AS $$
     FROM named
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name = named.limit_name AND i.limit_route IS NOT NULL
       ORDER BY i.limit_route LIMIT 1
     ) AS first
     UNION ALL
@@ -3636,7 +3759,7 @@ AS $$
     FROM present
     CROSS JOIN LATERAL (
       SELECT i.limit_name, i.limit_route FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_name = present.limit_name AND i.limit_route > present.limit_route
       ORDER BY i.limit_route LIMIT 1
     ) AS next
   )
@@ -3765,9 +3888,13 @@ CREATE OR REPLACE FUNCTION dx_reroute_message(p_id bigint, p_route text) RETURNS
 -- settings of the caller
 AS $$
 BEGIN
+  -- Not a join: planned while the queue was empty, it would read the whole of it.
   UPDATE orchestrator_queue AS q SET route = p_route
-  FROM (SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id FOR UPDATE SKIP LOCKED) AS locked
-  WHERE q.id = locked.id AND q.route <> p_route;
+  WHERE q.id = (
+      SELECT message.id FROM orchestrator_queue AS message WHERE message.id = p_id
+      FOR UPDATE SKIP LOCKED
+    )
+    AND q.route <> p_route;
   RETURN FOUND;
 END
 $$;
@@ -3904,8 +4031,10 @@ BEGIN
           COALESCE(max(prompt.visible_at) FILTER (WHERE prompt.id > 0) OVER (ORDER BY prompt.id), '-infinity') AS place
         FROM (
           SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes FROM orchestrator_queue AS q
-          WHERE q.instance_id = owned.instance_id AND q.due_at = '-infinity'
-          ORDER BY q.id LIMIT 4096
+          -- Not "=" and the id alone: the primary key has that order, too, and a plan from when the queue was empty
+          -- would read it from end to end.
+          WHERE q.instance_id = owned.instance_id AND q.due_at <= '-infinity'
+          ORDER BY q.due_at, q.id LIMIT 4096
         ) AS prompt
       )
       UNION ALL
@@ -4380,7 +4509,7 @@ BEGIN
     IF NOT FOUND AND (SELECT l.name FROM limits AS l WHERE l.kind = 'orchestration' AND l.name = v_name) IS NULL THEN
       v_ids := ARRAY(
         SELECT i.instance_id FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_name = v_name AND i.limit_route = ANY (v_routes)
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
       );
@@ -4396,7 +4525,7 @@ BEGIN
 
     v_room := p_limit - (
       SELECT count(*) FROM instances AS i
-      WHERE i.status = 'Running'
+      WHERE (i.status = 'Running') IS TRUE
         AND i.limit_place IS NOT NULL
         AND i.limit_route IS NULL
         AND i.limit_name = v_name
@@ -4421,7 +4550,7 @@ BEGIN
       SELECT waiting.* INTO v_next FROM unnest(v_routes) AS own (route)
       CROSS JOIN LATERAL (
         SELECT i.limit_key, i.limit_place, i.instance_id, i.limit_route FROM instances AS i
-        WHERE i.status = 'Running'
+        WHERE (i.status = 'Running') IS TRUE
           AND i.limit_name = v_name
           AND i.limit_route = own.route
           AND (i.limit_key, i.limit_place) > (v_at_key, v_at_place)
@@ -4443,11 +4572,15 @@ BEGIN
       v_at_key := v_next.limit_key;
       v_at_place := v_last_place;
       v_visits := v_visits + 1;
-      -- It starts later; not if only the clock was set back.
-      CONTINUE WHEN v_next.limit_place > v_due AND EXISTS (
+      -- It starts later; not if only the clock was set back. The next claim looks behind it, or keys that start later
+      -- would take all its visits.
+      IF v_next.limit_place > v_due AND EXISTS (
         SELECT FROM orchestrator_queue AS q
         WHERE q.instance_id = v_next.instance_id AND q.due_at > to_timestamp(p_now_ms::float8 / 1000)
-      );
+      ) THEN
+        v_limit.last_key := v_at_key;
+        CONTINUE;
+      END IF;
 
       v_key := dx_limit_key(v_limit, v_at_key);
       v_token_ms := dx_next_token_ms(v_limit.free_ms, v_limit.rate, v_limit.rate_ms, v_limit.burst);
@@ -8333,76 +8466,6 @@ BEGIN
 END
 $$;
 
--- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
--- arrive with them. A part of dx_start_orchestrations.
---
--- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
-CREATE OR REPLACE FUNCTION dx_store_starts(
-  p_starts dx_start[],
-  p_started bigint[],              -- positions of those whose instances were created
-  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
-  p_texts text[],                  -- as in dx_store_turns
-  p_now_ms bigint
-) RETURNS void LANGUAGE plpgsql
--- settings of the caller
-AS $$
-DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-BEGIN
-  WITH start AS (
-    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      -- The start must be in the first batch, however many messages wait.
-      nextval('orchestrator_queue_id_seq') * CASE
-        WHEN s.delay_ms > 0 THEN 1
-        WHEN (
-          SELECT q.id FROM orchestrator_queue AS q
-          WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
-          LIMIT 1
-        ) IS NULL THEN 1
-        ELSE -1
-      END,
-      s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-      dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
-      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-    FROM (
-      SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      ORDER BY start.ordinality
-    ) AS s
-    RETURNING instance_id, visible_at, route
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = earlier.route, visible_at = COALESCE(earlier.arrives_at, q.visible_at),
-      created_at = COALESCE(earlier.arrives_at, q.created_at)
-  FROM (
-    SELECT
-      message.id, start.route,
-      -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
-      CASE
-        WHEN message.lock_token IS NULL AND start.visible_at > greatest(v_now, message.due_at)
-          THEN start.visible_at + interval '1 millisecond'
-      END AS arrives_at
-    FROM start
-    JOIN orchestrator_queue AS message ON message.instance_id = start.instance_id
-    WHERE message.route <> start.route
-    FOR UPDATE OF message SKIP LOCKED
-  ) AS earlier
-  WHERE q.id = earlier.id;
-
-  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    PERFORM dx_notify(
-      'orch_work',
-      ARRAY(
-        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
-        FROM unnest(p_starts) WITH ORDINALITY AS start
-        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      )
-    );
-  END IF;
-END
-$$;
-
 -- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
 -- turn.
 --
@@ -9084,6 +9147,7 @@ $$;
 -- out: processes of this package announce the slots that these free.
 CREATE OR REPLACE FUNCTION dx_notify_free_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
+SET enable_seqscan = off
 AS $$
 BEGIN
   -- In an IF of its own: PL/pgSQL runs a condition with a query as one, even where a comparison decides.
@@ -9103,6 +9167,7 @@ $$;
 -- that limit. For our own statements as well: few instances end while others wait.
 CREATE OR REPLACE FUNCTION dx_notify_free_instance_slot() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT
+SET enable_seqscan = off
 AS $$
 BEGIN
   -- Apart, as in dx_notify_free_slot.
@@ -9111,7 +9176,7 @@ BEGIN
   END IF;
   IF EXISTS (
     SELECT FROM instances AS i
-    WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name
+    WHERE (i.status = 'Running') IS TRUE AND i.limit_route IS NOT NULL AND i.limit_name = OLD.limit_name
   ) THEN
     PERFORM dx_notify('orch_work', ARRAY[now()]);
   END IF;
@@ -9650,7 +9715,7 @@ BEGIN
       SELECT waiting.limit_place FROM dx_parked_instance_routes() AS present
       CROSS JOIN LATERAL (
         SELECT i.limit_place FROM instances AS i
-        WHERE i.status = 'Running' AND i.limit_name = present.limit_name AND i.limit_route = present.route
+        WHERE (i.status = 'Running') IS TRUE AND i.limit_name = present.limit_name AND i.limit_route = present.route
         LIMIT 10 * p_limit::bigint
       ) AS waiting
       LIMIT 10 * p_limit::bigint
@@ -10078,11 +10143,11 @@ BEGIN
             -- Those that start later do not wait yet.
             SELECT i.limit_key, true, to_timestamp((i.limit_place >> 20)::float8 / 1000) FROM instances AS i
             WHERE l.kind = 'orchestration' AND i.limit_route IS NOT NULL
-              AND i.status = 'Running' AND i.limit_name = l.name AND i.limit_place >> 20 <= v_now_ms
+              AND (i.status = 'Running') IS TRUE AND i.limit_name = l.name AND i.limit_place >> 20 <= v_now_ms
             UNION ALL
             SELECT i.limit_key, false, i.created_at FROM instances AS i
             WHERE l.kind = 'orchestration' AND i.limit_route IS NULL
-              AND i.status = 'Running' AND i.limit_name = l.name
+              AND (i.status = 'Running') IS TRUE AND i.limit_name = l.name
             UNION ALL
             SELECT k.key, NULL, NULL FROM limit_keys AS k WHERE k.kind = l.kind AND k.name = l.name AND k.is_own
           ) AS each
@@ -10969,7 +11034,7 @@ BEGIN
   PERFORM dx_unpark_instances(
     ARRAY(
       SELECT i.instance_id FROM instances AS i
-      WHERE i.status = 'Running' AND i.limit_route IS NOT NULL AND i.limit_name = p_name
+      WHERE (i.status = 'Running') IS TRUE AND i.limit_route IS NOT NULL AND i.limit_name = p_name
       FOR UPDATE SKIP LOCKED
     ),
     false
@@ -11617,8 +11682,8 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If an update
--- has ended the execution, notifies those who wait for the end. Quiet statements set the status themselves, and their
+-- Trigger: sets the status of an instance whose execution was written by a statement that is not quiet. If the
+-- execution has ended, notifies those who wait for the end. Quiet statements set the status themselves, and their
 -- process announces the end after the commit.
 --
 -- An earlier execution does not change the status. The payload names the instance by its fingerprint: the first 8
@@ -11636,10 +11701,7 @@ BEGIN
   WHERE i.instance_id = NEW.instance_id
     AND i.current_execution_id <= NEW.execution_id
     AND i.status <> dx_status(NEW.status, NEW.output);
-  IF TG_OP = 'UPDATE'
-    AND NEW.status IN ('Completed', 'Failed')
-    AND dx_may_notify()
-  THEN
+  IF NEW.status IN ('Completed', 'Failed') AND dx_may_notify() THEN
     PERFORM pg_notify(
       dx_channel('changes'), '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
     );
@@ -11869,14 +11931,15 @@ BEGIN
       v_delivers := dx_reroute_message(v_row.id, v_row.route) OR v_delivers;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
-      USING (
-        SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id FOR UPDATE SKIP LOCKED
-      ) AS locked
-      WHERE q.id = locked.id
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS start
+      WHERE q.id = (
+          SELECT message.id FROM orchestrator_queue AS message WHERE message.id = v_row.id
+          FOR UPDATE SKIP LOCKED
+        )
+        AND (
+          SELECT start.id FROM orchestrator_queue AS start
           WHERE start.instance_id = q.instance_id AND start.work_item LIKE '{"StartOrchestration"%'
-        );
+          LIMIT 1
+        ) IS NULL;
       IF FOUND THEN
         out_deleted := out_deleted + 1;
       END IF;

@@ -181,5 +181,11 @@ const isTime = ({ dbType, scalarType }: Query["argTypes"][number]) =>
 
 const zoned = (value: unknown): unknown => Array.isArray(value) ? value.map(withZone) : withZone(value)
 
-const withZone = (value: unknown) =>
-  typeof value === "string" || value instanceof Date ? new Date(value).toISOString() : value
+const withZone = (value: unknown) => {
+  if (typeof value !== "string" && !(value instanceof Date)) return value
+  const [, year, rest] = /^([+-]?\d+)(-.*)$/.exec(new Date(value).toISOString())!
+  // PostgreSQL knows neither signs nor a year 0.
+  const isBeforeChrist = Number(year) < 1
+  const written = String(isBeforeChrist ? 1 - Number(year) : Number(year)).padStart(4, "0")
+  return `${written}${rest}${isBeforeChrist ? " BC" : ""}`
+}
