@@ -16,7 +16,6 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
-  v_child record;
 BEGIN
   IF p_orchestrator_items IS NOT NULL THEN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
@@ -60,25 +59,7 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    -- Child by child, as in dx_store_starts.
-    FOR v_child IN
-      SELECT c.instance_id, c.route
-      FROM (
-        SELECT
-          started.instance_id, (SELECT i.route FROM instances AS i WHERE i.instance_id = started.instance_id) AS route
-        FROM unnest(p_started) AS started (instance_id)
-      ) AS c
-      WHERE (
-        SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = c.instance_id AND q.route <> c.route LIMIT 1
-      ) IS NOT NULL
-    LOOP
-      UPDATE orchestrator_queue AS q SET route = v_child.route
-      WHERE q.id = ANY (ARRAY(
-        SELECT message.id FROM orchestrator_queue AS message
-        WHERE message.instance_id = v_child.instance_id AND message.route <> v_child.route
-        FOR UPDATE SKIP LOCKED
-      ));
-    END LOOP;
+    PERFORM dx_route_earlier_messages(p_started, NULL, v_now);
   END IF;
 
   IF p_cancels THEN

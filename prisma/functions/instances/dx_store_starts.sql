@@ -13,8 +13,6 @@ CREATE OR REPLACE FUNCTION dx_store_starts(
 AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
-  v_start record;
-  v_arrives_at timestamptz;
 BEGIN
   INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
   SELECT
@@ -37,36 +35,11 @@ BEGIN
     ORDER BY start.ordinality
   ) AS s;
 
-  -- Start by start, as few have any: a join, planned while the queue was empty, reads the whole queue for each message.
-  FOR v_start IN
-    SELECT s.instance_id, s.route, dx_time_of(p_now_ms + greatest(s.delay_ms, 0)) AS visible_at
-    FROM (
-      SELECT start.*, (SELECT i.route FROM instances AS i WHERE i.instance_id = start.instance_id) AS route
-      FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-    ) AS s
-    WHERE (
-      SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id AND q.route <> s.route LIMIT 1
-    ) IS NOT NULL
-  LOOP
-    v_arrives_at := v_start.visible_at + interval '1 millisecond';
-    UPDATE orchestrator_queue AS q
-    SET route = v_start.route,
-        -- With a start that is to wait. Others keep their times, by which an ack finds the rows of a claimed batch.
-        visible_at = CASE
-          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
-          ELSE q.visible_at
-        END,
-        created_at = CASE
-          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
-          ELSE q.created_at
-        END
-    WHERE q.id = ANY (ARRAY(
-      SELECT message.id FROM orchestrator_queue AS message
-      WHERE message.instance_id = v_start.instance_id AND message.route <> v_start.route
-      FOR UPDATE SKIP LOCKED
-    ));
-  END LOOP;
+  PERFORM dx_route_earlier_messages(
+    array_agg(start.instance_id), array_agg(dx_time_of(p_now_ms + greatest(start.delay_ms, 0))), v_now
+  )
+  FROM unnest(p_starts) WITH ORDINALITY AS start
+  WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL;
 
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     PERFORM dx_notify(

@@ -2963,67 +2963,42 @@ BEGIN
 END
 $$;
 
--- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
--- arrive with them. A part of dx_start_orchestrations.
+-- Gives messages that arrived before their start the route of their instance; with a start that is to wait, its time,
+-- too. A part of dx_store_starts and dx_store_messages, after the starts are stored.
 --
--- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
-CREATE OR REPLACE FUNCTION dx_store_starts(
-  p_starts dx_start[],
-  p_started bigint[],              -- positions of those whose instances were created
-  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
-  p_texts text[],                  -- as in dx_store_turns
-  p_now_ms bigint
+-- Bound: the queued messages of these instances. Locks: those that have another route (skip locked).
+CREATE OR REPLACE FUNCTION dx_route_earlier_messages(
+  p_instance_ids text[],
+  p_visible_at timestamptz[],      -- of their starts; null: none is to wait
+  p_now timestamptz
 ) RETURNS void LANGUAGE plpgsql
 -- settings of the caller
 AS $$
 DECLARE
-  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_start record;
-  v_arrives_at timestamptz;
 BEGIN
-  INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
-  SELECT
-    -- The start must be in the first batch, however many messages wait.
-    nextval('orchestrator_queue_id_seq') * CASE
-      WHEN s.delay_ms > 0 THEN 1
-      WHEN (
-        SELECT q.id FROM orchestrator_queue AS q
-        WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
-        LIMIT 1
-      ) IS NULL THEN 1
-      ELSE -1
-    END,
-    s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
-    dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
-    (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-  FROM (
-    SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
-    WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-    ORDER BY start.ordinality
-  ) AS s;
-
   -- Start by start, as few have any: a join, planned while the queue was empty, reads the whole queue for each message.
   FOR v_start IN
-    SELECT s.instance_id, s.route, dx_time_of(p_now_ms + greatest(s.delay_ms, 0)) AS visible_at
+    SELECT s.instance_id, s.visible_at, s.route
     FROM (
       SELECT start.*, (SELECT i.route FROM instances AS i WHERE i.instance_id = start.instance_id) AS route
-      FROM unnest(p_starts) WITH ORDINALITY AS start
-      WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+      FROM unnest(p_instance_ids, p_visible_at) AS start (instance_id, visible_at)
     ) AS s
     WHERE (
       SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id AND q.route <> s.route LIMIT 1
     ) IS NOT NULL
   LOOP
-    v_arrives_at := v_start.visible_at + interval '1 millisecond';
     UPDATE orchestrator_queue AS q
     SET route = v_start.route,
         -- With a start that is to wait. Others keep their times, by which an ack finds the rows of a claimed batch.
         visible_at = CASE
-          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(p_now, q.due_at)
+            THEN v_start.visible_at + interval '1 millisecond'
           ELSE q.visible_at
         END,
         created_at = CASE
-          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(v_now, q.due_at) THEN v_arrives_at
+          WHEN q.lock_token IS NULL AND v_start.visible_at > greatest(p_now, q.due_at)
+            THEN v_start.visible_at + interval '1 millisecond'
           ELSE q.created_at
         END
     WHERE q.id = ANY (ARRAY(
@@ -3032,17 +3007,6 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ));
   END LOOP;
-
-  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
-    PERFORM dx_notify(
-      'orch_work',
-      ARRAY(
-        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
-        FROM unnest(p_starts) WITH ORDINALITY AS start
-        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
-      )
-    );
-  END IF;
 END
 $$;
 
@@ -3064,7 +3028,6 @@ AS $$
 DECLARE
   v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_inserted bigint := 0;
-  v_child record;
 BEGIN
   IF p_orchestrator_items IS NOT NULL THEN
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
@@ -3108,25 +3071,7 @@ BEGIN
   END IF;
 
   IF p_started <> '{}' THEN
-    -- Child by child, as in dx_store_starts.
-    FOR v_child IN
-      SELECT c.instance_id, c.route
-      FROM (
-        SELECT
-          started.instance_id, (SELECT i.route FROM instances AS i WHERE i.instance_id = started.instance_id) AS route
-        FROM unnest(p_started) AS started (instance_id)
-      ) AS c
-      WHERE (
-        SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = c.instance_id AND q.route <> c.route LIMIT 1
-      ) IS NOT NULL
-    LOOP
-      UPDATE orchestrator_queue AS q SET route = v_child.route
-      WHERE q.id = ANY (ARRAY(
-        SELECT message.id FROM orchestrator_queue AS message
-        WHERE message.instance_id = v_child.instance_id AND message.route <> v_child.route
-        FOR UPDATE SKIP LOCKED
-      ));
-    END LOOP;
+    PERFORM dx_route_earlier_messages(p_started, NULL, v_now);
   END IF;
 
   IF p_cancels THEN
@@ -8463,6 +8408,62 @@ BEGIN
         (first.turn).status IS NOT DISTINCT FROM 'ContinuedAsNew' AS continues
     ) AS says
   );
+END
+$$;
+
+-- Stores the messages of starts that are stored without their first turn, and makes earlier messages of their instances
+-- arrive with them. A part of dx_start_orchestrations.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: earlier messages (skip locked).
+CREATE OR REPLACE FUNCTION dx_store_starts(
+  p_starts dx_start[],
+  p_started bigint[],              -- positions of those whose instances were created
+  p_turns dx_turn[],               -- by position; without an execution: the start is stored without it
+  p_texts text[],                  -- as in dx_store_turns
+  p_now_ms bigint
+) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+  SELECT
+    -- The start must be in the first batch, however many messages wait.
+    nextval('orchestrator_queue_id_seq') * CASE
+      WHEN s.delay_ms > 0 THEN 1
+      WHEN (
+        SELECT q.id FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id AND q.due_at <= v_now
+        LIMIT 1
+      ) IS NULL THEN 1
+      ELSE -1
+    END,
+    s.instance_id, COALESCE(s.work_item, p_texts[s.text_at]),
+    dx_time_of(p_now_ms + greatest(s.delay_ms, 0)), v_now,
+    (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+  FROM (
+    SELECT start.* FROM unnest(p_starts) WITH ORDINALITY AS start
+    WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+    ORDER BY start.ordinality
+  ) AS s;
+
+  PERFORM dx_route_earlier_messages(
+    array_agg(start.instance_id), array_agg(dx_time_of(p_now_ms + greatest(start.delay_ms, 0))), v_now
+  )
+  FROM unnest(p_starts) WITH ORDINALITY AS start
+  WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL;
+
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify(
+      'orch_work',
+      ARRAY(
+        SELECT dx_time_of(p_now_ms + COALESCE(start.delay_ms, 0))
+        FROM unnest(p_starts) WITH ORDINALITY AS start
+        WHERE start.ordinality = ANY (p_started) AND p_turns[start.ordinality].execution_id IS NULL
+      )
+    );
+  END IF;
 END
 $$;
 

@@ -153,8 +153,9 @@ const withArguments = <Sender extends Pick<Adapter, "executeRaw" | "queryRaw">>(
  * The adapter sends points in time without their zone, which is then that of the session: they get it here.
  *
  * Prisma keeps the last hundred queries of a process for its reports. Their arguments are payloads of up to megabytes,
- * and `Late` values that refer to whole turns. Not async, as each statement passes
- * here: another promise would cost it a turn of the microtask queue.
+ * and `Late` values that refer to whole turns.
+ *
+ * Not async, as each statement passes here: another promise would cost it a turn of the microtask queue.
  */
 const sendingArguments = <A>(
   send: (query: Query) => Promise<A>,
