@@ -144,6 +144,8 @@ export interface NewTask {
   readonly delayMs?: number | undefined
   /** The execution that waits for its end. */
   readonly replyTo?: Caller | undefined
+  /** Its end is announced, as that of a task for which `await` has asked. Defaults to false. */
+  readonly isAwaited?: boolean | undefined
   readonly traceContext?: string | undefined
 }
 

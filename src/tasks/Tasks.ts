@@ -176,13 +176,20 @@ export {
 export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
     const driver = yield* sealedDriver.driver
-    const wait = yield* waits.make(driver)
+    const { isWaitedFor, wait } = yield* waits.make(driver)
     const { announced, deliveries, written } = yield* waking(driver)
     const redrive: typeof driver.redrive = (...which) =>
       Effect.tap(driver.redrive(...which), (ids) => ids.length > 0 ? announced([Topic.outbox]) : Effect.void)
 
+    const store = { ...driver, ...yield* patient(driver, deliveries), redrive }
+
     return Tasks.of(service.make({
-      store: { ...driver, ...yield* patient(driver, deliveries), redrive },
+      store: {
+        ...store,
+        // Not of many: 10,000 announcements cost more than the looks that find their ends.
+        create: (tasks) =>
+          store.create(tasks.length === 1 && isWaitedFor() ? [{ ...tasks[0]!, isAwaited: true }] : tasks)
+      },
       wait,
       written
     }))

@@ -9,10 +9,12 @@ import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const Double = Task.make("Double", { payload: Schema.Number, success: Schema.Number })
 const Triple = Task.make("Triple", { payload: Schema.Number, success: Schema.Number })
@@ -107,6 +109,24 @@ describe("wake-ups of new tasks", () => {
       const schema = (yield* sql<{ schema: string }>("SELECT current_schema() AS schema"))[0]!.schema
       yield* Tasks.within(Transaction.make(client, { schema })).create(Double, { payload: 2 })
       assert.deepStrictEqual(yield* stored, { outbox: 3, messages: 0 })
+    }))
+
+  it.live("a task that is created while callers wait is awaited at once, so that no look locks it when it is claimed", () =>
+    Effect.gen(function*() {
+      const { sql, tasks } = yield* open(Local)
+      const isAwaited = (id: string) =>
+        Effect.map(
+          sql<{ is_awaited: boolean }>("SELECT is_awaited FROM queue_tasks WHERE id = $1", [id]),
+          ([row]) => row!.is_awaited
+        )
+      const created = Effect.flatMap(tasks.create(Double, { payload: 1 }), isAwaited)
+      const first = yield* tasks.create(Double, { payload: 1 })
+      assert.isFalse(yield* isAwaited(first))
+      const waiter = yield* Effect.forkChild(tasks.wait(Double, first))
+      yield* waitUntil(isAwaited(first))
+      assert.isTrue(yield* created)
+      yield* Fiber.interrupt(waiter)
+      yield* waitUntil(Effect.map(created, (isAwaited) => !isAwaited))
     }))
 
   it.live("a key that exists sends nothing again", () =>

@@ -10,9 +10,9 @@
 -- order of name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms,
-                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, trace_context}];
-                                   -- only name, payload, max_attempts and queue are needed; runs at the later of
-                                   -- delay and time
+                                   --   run_at_ms, reply_instance_id, reply_execution_id, reply_name, is_awaited,
+                                   --   trace_context}]; only name, payload, max_attempts and queue are
+                                   -- needed; runs at the later of delay and time
   p_queues text[] DEFAULT NULL,    -- queues whose messages are in queue_messages, and are received there
   p_deliveries integer[] DEFAULT NULL, -- how often each of them delivers a message at most
   p_now_ms bigint DEFAULT NULL
@@ -35,22 +35,22 @@ BEGIN
       -- Version 7: 48 bits of time before the random ones.
       COALESCE(i.id, (v_time || substr(gen_random_uuid()::text, 16))::uuid) AS id,
       i.name, i.key, i.limit_key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
-      i.reply_instance_id, i.reply_execution_id, i.reply_name, i.trace_context, i.position
+      i.reply_instance_id, i.reply_execution_id, i.reply_name, i.is_awaited, i.trace_context, i.position
     FROM ROWS FROM (
       jsonb_to_recordset(p_tasks) AS (
         id uuid, name text, key text, limit_key text, payload text, max_attempts integer, queue text, wakeup jsonb,
         delay_ms bigint, run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text,
-        trace_context text
+        is_awaited boolean, trace_context text
       )
     ) WITH ORDINALITY AS i (
       id, name, key, limit_key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, position
+      reply_instance_id, reply_execution_id, reply_name, is_awaited, trace_context, position
     )
   ),
   created AS (
     INSERT INTO queue_tasks AS t (
       id, name, key, limit_key, has_slot, payload, max_attempts, run_at, look_at, queue, wakeup,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
+      reply_instance_id, reply_execution_id, reply_name, is_awaited, trace_context, created_at, updated_at
     )
     SELECT
       item.id, item.name, item.key,
@@ -58,8 +58,8 @@ BEGIN
       CASE WHEN item.name = ANY (v_limited) THEN false END, item.payload, item.max_attempts, due.at,
       -- The wake-up may be lost.
       due.at + interval '30 seconds',
-      item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name, item.trace_context,
-      v_now, v_now
+      item.queue, item.wakeup, item.reply_instance_id, item.reply_execution_id, item.reply_name,
+      COALESCE(item.is_awaited, false), item.trace_context, v_now, v_now
     FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(

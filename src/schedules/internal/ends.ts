@@ -17,7 +17,7 @@ export type Ends = (run: RunningRun) => Effect.Effect<void> | undefined
 export const make: Effect.Effect<Ends, never, Topics | Scope.Scope> = Effect.gen(function*() {
   const provider = yield* Effect.serviceOption(Provider)
   const tasks = yield* Effect.serviceOption(TaskDriver)
-  const waitForTask = Option.isSome(tasks) ? yield* waits.make(tasks.value) : undefined
+  const waitForTask = Option.isSome(tasks) ? (yield* waits.make(tasks.value)).wait : undefined
   return ({ instanceId, taskId }) =>
     instanceId !== null
       ? Option.match(provider, {

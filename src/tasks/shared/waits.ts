@@ -19,15 +19,26 @@ import type { EndedTask, TaskDriver } from "../TaskDriver.ts"
 /** Waits for the end of a task; for one that does not exist, the status is `Missing`. Its first look may fail. */
 export type Wait = (taskId: string) => Effect.Effect<EndedTask, ProviderError>
 
+export interface Waits {
+  readonly wait: Wait
+  /**
+   * Whether a caller has begun to wait within the last second. A task that is created meanwhile is marked as awaited at
+   * once: the mark of a first look would lock it at the moment when a worker claims it, which passes over locked tasks
+   * and comes back for each.
+   */
+  readonly isWaitedFor: () => boolean
+}
+
 export const make = Effect.fnUntraced(function*(
   driver: Pick<TaskDriver["Service"], "await">
-): Effect.fn.Return<Wait, never, Topics | Scope.Scope> {
+): Effect.fn.Return<Waits, never, Topics | Scope.Scope> {
   const topics = yield* Topics
   const clock = yield* Clock.Clock
   const scope = yield* Effect.scope
   /** By the id of the task, in lower case as the store has it. */
   const watchers = new Map<string, Watcher>()
   let announcedSinceMs = Number.POSITIVE_INFINITY
+  let begunMs = Number.NEGATIVE_INFINITY
 
   const read = (ids: ReadonlyArray<string>) =>
     Effect.map(driver.await([...new Set(ids)]), (ended) => {
@@ -91,9 +102,14 @@ export const make = Effect.fnUntraced(function*(
       (error) => error.reason._tag === "Contention" ? waitOnce(id) : Effect.fail(error)
     )
 
-  return (taskId) => {
-    const ended = waitOnce(taskId.toLowerCase())
-    return isSubscribed ? ended : Effect.andThen(subscribe, ended)
+  return {
+    wait: (taskId) =>
+      Effect.suspend(() => {
+        begunMs = monotonicMs(clock)
+        const ended = waitOnce(taskId.toLowerCase())
+        return isSubscribed ? ended : Effect.andThen(subscribe, ended)
+      }),
+    isWaitedFor: () => monotonicMs(clock) - begunMs < 1_000
   }
 })
 

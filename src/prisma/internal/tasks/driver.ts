@@ -146,7 +146,7 @@ export const creatingOn = (connection: TransactionConnection, schema: string) =>
 
 /** A task as `dx_create_tasks` reads it. */
 export const taskRow = (
-  { delayMs, id, key, limitKey, maxAttempts, name, payload, queue, replyTo, traceContext, wakeup }: NewTask
+  { delayMs, id, isAwaited, key, limitKey, maxAttempts, name, payload, queue, replyTo, traceContext, wakeup }: NewTask
 ): object => ({
   id,
   name,
@@ -160,6 +160,7 @@ export const taskRow = (
   reply_instance_id: replyTo?.instanceId,
   reply_execution_id: replyTo?.executionId,
   reply_name: replyTo?.signal,
+  is_awaited: isAwaited,
   trace_context: traceContext
 })
 
