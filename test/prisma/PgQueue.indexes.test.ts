@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as PgServer from "../utils/PgServer.ts"
-import { counted } from "../utils/reads.ts"
+import { counted, workedOff } from "../utils/reads.ts"
 
 /**
  * What each function of queues reads beside large backlogs, counted by the server: no table is scanned, and few entries
@@ -46,16 +46,25 @@ const calls: Readonly<Record<string, string>> = {
 }
 
 describe("the functions of queues, what they read:", () => {
-  for (const planned of ["empty", "full"] as const) {
+  for (const planned of ["empty", "emptied", "full"] as const) {
     it.live(`few rows beside large backlogs, in a session that planned on ${planned} tables`, () =>
       Effect.gen(function*() {
         const test = yield* PgServer.database
+        if (planned === "emptied") {
+          yield* test.sql("ALTER TABLE queue_messages SET (autovacuum_enabled = off)")
+          yield* workedOff(
+            test,
+            "queue_messages",
+            `INSERT INTO queue_messages (queue, payload, created_at, visible_at)
+            SELECT 'work', '{}', now(), now() FROM generate_series(1, 20000)`
+          )
+        }
         yield* test.sql(first)
         const session = yield* counted(test)
         const plan = Effect.forEach(Object.values(calls), (sql) => session(sql), { discard: true })
-        if (planned === "empty") yield* plan
+        if (planned !== "full") yield* plan
         yield* test.sql(backlog)
-        yield* test.sql("ANALYZE queue_messages; ANALYZE queue_dead")
+        if (planned !== "emptied") yield* test.sql("ANALYZE queue_messages; ANALYZE queue_dead")
         yield* plan
         for (const [name, call] of Object.entries(calls)) {
           const { reads } = yield* session(call)

@@ -126,6 +126,14 @@ export const queued = `
       '~1000.0.0 =1.0.0 LimitedOne'
     FROM generate_series(1, ${many}) AS g;`
 
+/** Work that is done before the backlog comes. */
+export const done = {
+  orchestrator_queue: `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'done' || g, '{}', now(), now() FROM generate_series(1, ${many}) AS g`,
+  worker_queue: `INSERT INTO worker_queue (work_item, visible_at, created_at, route)
+    SELECT '{}', now(), now(), 'A' FROM generate_series(1, ${many}) AS g`
+}
+
 /** The tables that are empty while all processes are idle. */
 export const held = `
   INSERT INTO executions SELECT 'i' || g, e, 'Running', NULL, now(), NULL, 1000, 0, 0

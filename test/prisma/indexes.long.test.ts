@@ -4,8 +4,8 @@ import * as Logger from "effect/Logger"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import { type Counted, counted } from "../utils/reads.ts"
-import { cases, first, held, idle, queued } from "./indexedReads.ts"
+import { type Counted, counted, workedOff } from "../utils/reads.ts"
+import { cases, done, first, held, idle, queued } from "./indexedReads.ts"
 
 /**
  * What each stored function reads beside large backlogs of other work, counted by the server in the transaction of the
@@ -32,6 +32,7 @@ describe("indexes:", () => {
   it.live.each([
     "on empty tables",
     "on empty tables, analyzed",
+    "on queues that were full, analyzed",
     "before there were executions, locks and sessions, analyzed",
     "without statistics"
   ])("every function finds its rows through them, planned %s", (planned) =>
@@ -40,6 +41,8 @@ describe("indexes:", () => {
       for (const { relname } of yield* test.sql<{ relname: string }>("SELECT relname FROM pg_stat_user_tables")) {
         yield* test.sql(`ALTER TABLE ${relname} SET (autovacuum_enabled = off)`)
       }
+      // Of two indexes with equal costs PostgreSQL 18 may take the one in which it has to skip: pages, not entries.
+      const maySkip = planned === "on queues that were full, analyzed"
       // Twice: the second run keeps the plans of the first.
       const run = (planned: string, session: Counted) =>
         Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most]]) =>
@@ -50,7 +53,7 @@ describe("indexes:", () => {
             ).map(({ name }) => name)
             assert.deepStrictEqual(scanned, [], `${label}: tables read from end to end`)
             const used = new Set(reads.filter(({ scans }) => scans > 0).map((read) => read.name))
-            assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${label}: unused`)
+            if (!maySkip) assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${label}: unused`)
             const entries = reads.reduce((sum, read) => sum + read.entries, 0)
             const detail = JSON.stringify(reads.filter((read) => read.blocks > 0))
             assert.isAtMost(entries, most, `${label}: entries read, ${detail}`)
@@ -59,13 +62,16 @@ describe("indexes:", () => {
             const indexed = reads.filter(({ is_table }) => !is_table)
             const pages = indexed.reduce((sum, read) => sum + read.blocks, 0)
             const looks = indexed.reduce((sum, read) => sum + read.scans, 0)
-            assert.isAtMost(pages, 3 * looks + entries + 20, `${label}: index pages read, ${detail}`)
+            assert.isAtMost(pages, (maySkip ? 45 : 3) * looks + entries + 20, `${label}: index pages read, ${detail}`)
           }))
       const plan = (session: Counted) =>
         Effect.andThen(test.sql(first + idle), Effect.forEach(Object.values(cases), ([sql]) => session(sql)))
       const early = yield* counted(test)
+      if (planned === "on queues that were full, analyzed") {
+        for (const [queue, fill] of Object.entries(done)) yield* workedOff(test, queue, fill)
+      }
       if (planned === "on empty tables, analyzed") yield* test.sql("ANALYZE")
-      if (planned.startsWith("on empty tables")) yield* plan(early)
+      if (/^on (empty|queues)/.test(planned)) yield* plan(early)
       yield* test.sql(queued)
       if (planned === "before there were executions, locks and sessions, analyzed") {
         yield* test.sql("ANALYZE")

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as PgServer from "../utils/PgServer.ts"
-import { counted } from "../utils/reads.ts"
+import { counted, workedOff } from "../utils/reads.ts"
 
 const id = (n: number) => `00000000-0000-0000-0000-${String(n).padStart(12, "0")}`
 const ids = (...ns: ReadonlyArray<number>) => `{${ns.map(id).join()}}`
@@ -108,22 +108,35 @@ const fill = `
     FROM generate_series(11, 20) AS g`
 
 describe("tasks read little:", () => {
-  it.live.each(["on empty tables, analyzed", "without statistics"])("planned %s", (planned) =>
-    Effect.gen(function*() {
-      const test = yield* PgServer.database
-      for (const table of tables) yield* test.sql(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
-      if (planned.endsWith("analyzed")) { for (const table of tables) yield* test.sql(`ANALYZE ${table}`) }
-      const session = yield* counted(test)
-      for (const [sql] of Object.values(cases)) yield* session(sql)
-      yield* test.sql(fill)
-      for (const [what, [sql, indexes, most]] of Object.entries(cases)) {
-        const { reads } = yield* session(sql)
-        assert.deepStrictEqual(reads.filter(({ is_table, scans }) => is_table && scans > 0), [], `${what}: scans`)
-        const used = new Set(reads.filter(({ scans }) => scans > 0).map(({ name }) => name))
-        assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${what}: unused`)
-        assert.isAtMost(reads.reduce((sum, { entries }) => sum + entries, 0), most, `${what}: entries`)
-      }
-    }).pipe(Effect.scoped))
+  it.live.each(["on empty tables, analyzed", "on a queue that was full, analyzed", "without statistics"])(
+    "planned %s",
+    (planned) =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        for (const table of tables) yield* test.sql(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
+        if (planned.includes("was full")) {
+          yield* workedOff(
+            test,
+            "queue_messages",
+            `INSERT INTO queue_messages (queue, payload, created_at, visible_at)
+          SELECT 'taken', '{}', now(), now() FROM generate_series(1, 20000)`
+          )
+        } else if (planned.endsWith("analyzed")) { for (const table of tables) yield* test.sql(`ANALYZE ${table}`) }
+        const session = yield* counted(test)
+        for (const [sql] of Object.values(cases)) yield* session(sql)
+        yield* test.sql(fill)
+        for (const [what, [sql, indexes, most]] of Object.entries(cases)) {
+          const { reads } = yield* session(sql)
+          assert.deepStrictEqual(reads.filter(({ is_table, scans }) => is_table && scans > 0), [], `${what}: scans`)
+          const used = new Set(reads.filter(({ scans }) => scans > 0).map(({ name }) => name))
+          // Of two indexes with equal costs PostgreSQL 18 may take the one in which it has to skip: pages, not entries.
+          if (!planned.includes("was full")) {
+            assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${what}: unused`)
+          }
+          assert.isAtMost(reads.reduce((sum, { entries }) => sum + entries, 0), most, `${what}: entries`)
+        }
+      }).pipe(Effect.scoped)
+  )
 
   it.live("claims write no index, in sets of 100, too", () =>
     Effect.gen(function*() {

@@ -59,3 +59,13 @@ export const counted = Effect.fnUntraced(function*(
       }
     })
 })
+
+/**
+ * Leaves a queue as when its work is done: VACUUM cannot give pages back while others use the table, or where the last
+ * one has a row. Until the next ANALYZE the planner then takes it for empty, however many rows it has.
+ */
+export const workedOff = (test: PgServer.TestDatabase, queue: string, fill: string) =>
+  Effect.andThen(
+    test.sql(`${fill}; DELETE FROM ${queue}`),
+    test.sql(`VACUUM (TRUNCATE false, ANALYZE) ${queue}`)
+  )

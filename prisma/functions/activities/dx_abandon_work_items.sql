@@ -51,14 +51,18 @@ BEGIN
 
   UPDATE worker_queue AS w
   SET lock_token = NULL, locked_until = NULL,
-      visible_at = CASE WHEN a.visible_at_ms IS NULL THEN w.visible_at ELSE dx_time_of(a.visible_at_ms) END,
-      created_at = CASE
-        WHEN a.visible_at_ms IS NULL THEN w.created_at
-        ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
-      END,
-      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
-  FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
-  WHERE w.id = a.id;
+      (visible_at, created_at, attempt_count) = (
+        SELECT
+          CASE WHEN v_visible_ms[item.at] IS NULL THEN w.visible_at ELSE dx_time_of(v_visible_ms[item.at]) END,
+          CASE
+            WHEN v_visible_ms[item.at] IS NULL THEN w.created_at
+            ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
+          END,
+          CASE WHEN v_ignores[item.at] THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
+        FROM (SELECT array_position(v_ids, w.id) AS at OFFSET 0) AS item
+      )
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE w.id = ANY (v_ids);
 
   IF p_items @? '$[*].block' THEN
     SELECT array_agg(blocked.instance_id), array_agg(blocked.block)
@@ -66,7 +70,10 @@ BEGIN
     FROM (
       SELECT DISTINCT ON (w.instance_id COLLATE "C") w.instance_id, item.value -> 'block' AS block
       FROM jsonb_array_elements(p_items) WITH ORDINALITY AS item (value, position)
-      JOIN worker_queue AS w ON w.id = dx_row_id(item.value ->> 'token')
+      CROSS JOIN LATERAL (
+        SELECT x.instance_id FROM worker_queue AS x WHERE x.id = dx_row_id(item.value ->> 'token')
+        OFFSET 0
+      ) AS w
       WHERE item.value ? 'block' AND v_outcomes[item.position] = 'Done'
       ORDER BY w.instance_id COLLATE "C", item.position
     ) AS blocked;

@@ -143,14 +143,23 @@ BEGIN
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
-      SELECT w.id, w.session_id
-      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
-      JOIN worker_queue AS w ON w.id = candidate.id
-      WHERE CASE
-          WHEN w.visible_at > v_now THEN false
-          ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
-        END
-      ORDER BY candidate.position LIMIT v_missing FOR UPDATE OF w SKIP LOCKED
+      SELECT activity.id, activity.session_id
+      FROM (
+        SELECT candidate.id
+        FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
+        ORDER BY candidate.position
+      ) AS candidate
+      -- A join may read the whole queue where statistics call it empty.
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.session_id FROM worker_queue AS w
+        WHERE w.id = candidate.id
+          AND CASE
+            WHEN w.visible_at > v_now THEN false
+            ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
+          END
+        FOR UPDATE SKIP LOCKED
+      ) AS activity
+      LIMIT v_missing
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN

@@ -22,6 +22,7 @@ DECLARE
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_until bigint;
   v_sessions text[] := '{}';
   v_row record;
   v_previous bigint;
@@ -73,8 +74,13 @@ BEGIN
     END IF;
   END LOOP;
 
-  UPDATE worker_queue AS w SET locked_until = a.until_ms
-  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms) WHERE w.id = a.id;
+  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
+  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE worker_queue AS w SET locked_until = v_until
+    WHERE w.id = ANY (ARRAY(
+      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_until
+    ));
+  END LOOP;
 
   IF v_sessions <> '{}' THEN
     UPDATE sessions AS s SET last_activity_at = v_now_ms

@@ -95,11 +95,21 @@ BEGIN
 
   UPDATE orchestrator_queue AS q
   SET lock_token = NULL, locked_until = NULL,
-      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+      attempt_count = CASE
+        WHEN v_ignores[array_position(v_instances, q.instance_id)] THEN greatest(q.attempt_count - 1, 0)
+        ELSE q.attempt_count
+      END
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id FROM unnest(v_instances, v_secrets, v_claimed_ms) AS claimed (instance_id, lock_token, locked_at)
+    CROSS JOIN LATERAL (
+      SELECT m.id FROM orchestrator_queue AS m
+      WHERE m.instance_id = claimed.instance_id
+        AND m.due_at <= to_timestamp(claimed.locked_at::float8 / 1000)
+        AND m.lock_token = claimed.lock_token
+      OFFSET 0
+    ) AS message
+  ));
 
   PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
 

@@ -16,6 +16,7 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_until bigint;
   v_lock record;
   v_previous text;
 BEGIN
@@ -41,11 +42,23 @@ BEGIN
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  UPDATE orchestrator_queue AS q SET locked_until = a.until_ms
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
+  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE orchestrator_queue AS q SET locked_until = v_until
+    WHERE q.id = ANY (ARRAY(
+      SELECT message.id
+      FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms)
+        AS claimed (instance_id, lock_token, locked_at, until_ms)
+      CROSS JOIN LATERAL (
+        SELECT m.id FROM orchestrator_queue AS m
+        WHERE m.instance_id = claimed.instance_id
+          AND m.due_at <= to_timestamp(claimed.locked_at::float8 / 1000)
+          AND m.lock_token = claimed.lock_token
+        OFFSET 0
+      ) AS message
+      WHERE claimed.until_ms = v_until
+    ));
+  END LOOP;
   RETURN v_outcomes;
 END
 $$;

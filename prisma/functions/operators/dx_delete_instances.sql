@@ -97,13 +97,13 @@ BEGIN
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
-  USING (
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE w.id = ANY (ARRAY(
     SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
     ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
-  ) AS activity
-  WHERE w.id = activity.id;
+  ));
   GET DIAGNOSTICS v_activities = ROW_COUNT;
   DELETE FROM orchestrator_queue AS q WHERE q.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;

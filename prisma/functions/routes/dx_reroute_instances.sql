@@ -31,11 +31,19 @@ BEGIN
     FROM wanted WHERE i.instance_id = wanted.instance_id AND i.route <> wanted.route
     RETURNING i.instance_id, i.route, wanted.secret
   )
-  UPDATE orchestrator_queue AS q SET route = changed.route
-  FROM changed
-  WHERE q.instance_id = changed.instance_id
-    AND q.route <> changed.route
-    AND (q.lock_token = changed.secret) IS NOT TRUE;
+  UPDATE orchestrator_queue AS q
+  SET route = (SELECT changed.route FROM changed WHERE changed.instance_id = q.instance_id)
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id FROM changed
+    CROSS JOIN LATERAL (
+      SELECT m.id FROM orchestrator_queue AS m
+      WHERE m.instance_id = changed.instance_id
+        AND m.route <> changed.route
+        AND (m.lock_token = changed.secret) IS NOT TRUE
+      OFFSET 0
+    ) AS message
+  ));
   GET DIAGNOSTICS v_rerouted = ROW_COUNT;
   RETURN v_rerouted;
 END

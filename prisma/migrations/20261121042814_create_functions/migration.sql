@@ -161,11 +161,21 @@ BEGIN
 
   UPDATE orchestrator_queue AS q
   SET lock_token = NULL, locked_until = NULL,
-      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+      attempt_count = CASE
+        WHEN v_ignores[array_position(v_instances, q.instance_id)] THEN greatest(q.attempt_count - 1, 0)
+        ELSE q.attempt_count
+      END
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id FROM unnest(v_instances, v_secrets, v_claimed_ms) AS claimed (instance_id, lock_token, locked_at)
+    CROSS JOIN LATERAL (
+      SELECT m.id FROM orchestrator_queue AS m
+      WHERE m.instance_id = claimed.instance_id
+        AND m.due_at <= to_timestamp(claimed.locked_at::float8 / 1000)
+        AND m.lock_token = claimed.lock_token
+      OFFSET 0
+    ) AS message
+  ));
 
   PERFORM dx_block_instances(v_blocked, v_blocks, v_now_ms);
 
@@ -251,14 +261,18 @@ BEGIN
 
   UPDATE worker_queue AS w
   SET lock_token = NULL, locked_until = NULL,
-      visible_at = CASE WHEN a.visible_at_ms IS NULL THEN w.visible_at ELSE dx_time_of(a.visible_at_ms) END,
-      created_at = CASE
-        WHEN a.visible_at_ms IS NULL THEN w.created_at
-        ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
-      END,
-      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
-  FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
-  WHERE w.id = a.id;
+      (visible_at, created_at, attempt_count) = (
+        SELECT
+          CASE WHEN v_visible_ms[item.at] IS NULL THEN w.visible_at ELSE dx_time_of(v_visible_ms[item.at]) END,
+          CASE
+            WHEN v_visible_ms[item.at] IS NULL THEN w.created_at
+            ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
+          END,
+          CASE WHEN v_ignores[item.at] THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
+        FROM (SELECT array_position(v_ids, w.id) AS at OFFSET 0) AS item
+      )
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE w.id = ANY (v_ids);
 
   IF p_items @? '$[*].block' THEN
     SELECT array_agg(blocked.instance_id), array_agg(blocked.block)
@@ -266,7 +280,10 @@ BEGIN
     FROM (
       SELECT DISTINCT ON (w.instance_id COLLATE "C") w.instance_id, item.value -> 'block' AS block
       FROM jsonb_array_elements(p_items) WITH ORDINALITY AS item (value, position)
-      JOIN worker_queue AS w ON w.id = dx_row_id(item.value ->> 'token')
+      CROSS JOIN LATERAL (
+        SELECT x.instance_id FROM worker_queue AS x WHERE x.id = dx_row_id(item.value ->> 'token')
+        OFFSET 0
+      ) AS w
       WHERE item.value ? 'block' AND v_outcomes[item.position] = 'Done'
       ORDER BY w.instance_id COLLATE "C", item.position
     ) AS blocked;
@@ -1451,14 +1468,23 @@ BEGIN
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
-      SELECT w.id, w.session_id
-      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
-      JOIN worker_queue AS w ON w.id = candidate.id
-      WHERE CASE
-          WHEN w.visible_at > v_now THEN false
-          ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
-        END
-      ORDER BY candidate.position LIMIT v_missing FOR UPDATE OF w SKIP LOCKED
+      SELECT activity.id, activity.session_id
+      FROM (
+        SELECT candidate.id
+        FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
+        ORDER BY candidate.position
+      ) AS candidate
+      -- A join may read the whole queue where statistics call it empty.
+      CROSS JOIN LATERAL (
+        SELECT w.id, w.session_id FROM worker_queue AS w
+        WHERE w.id = candidate.id
+          AND CASE
+            WHEN w.visible_at > v_now THEN false
+            ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
+          END
+        FOR UPDATE SKIP LOCKED
+      ) AS activity
+      LIMIT v_missing
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
@@ -2881,11 +2907,19 @@ BEGIN
     FROM wanted WHERE i.instance_id = wanted.instance_id AND i.route <> wanted.route
     RETURNING i.instance_id, i.route, wanted.secret
   )
-  UPDATE orchestrator_queue AS q SET route = changed.route
-  FROM changed
-  WHERE q.instance_id = changed.instance_id
-    AND q.route <> changed.route
-    AND (q.lock_token = changed.secret) IS NOT TRUE;
+  UPDATE orchestrator_queue AS q
+  SET route = (SELECT changed.route FROM changed WHERE changed.instance_id = q.instance_id)
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE q.id = ANY (ARRAY(
+    SELECT message.id FROM changed
+    CROSS JOIN LATERAL (
+      SELECT m.id FROM orchestrator_queue AS m
+      WHERE m.instance_id = changed.instance_id
+        AND m.route <> changed.route
+        AND (m.lock_token = changed.secret) IS NOT TRUE
+      OFFSET 0
+    ) AS message
+  ));
   GET DIAGNOSTICS v_rerouted = ROW_COUNT;
   RETURN v_rerouted;
 END
@@ -7682,13 +7716,13 @@ BEGIN
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
-  USING (
+  -- A join may read the whole queue where statistics call it empty.
+  WHERE w.id = ANY (ARRAY(
     SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
     ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
-  ) AS activity
-  WHERE w.id = activity.id;
+  ));
   GET DIAGNOSTICS v_activities = ROW_COUNT;
   DELETE FROM orchestrator_queue AS q WHERE q.instance_id = ANY (p_instance_ids);
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;
@@ -11139,6 +11173,7 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_until bigint;
   v_lock record;
   v_previous text;
 BEGIN
@@ -11164,11 +11199,23 @@ BEGIN
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  UPDATE orchestrator_queue AS q SET locked_until = a.until_ms
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
-  WHERE q.instance_id = a.instance_id
-    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
-    AND q.lock_token = a.lock_token;
+  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
+  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE orchestrator_queue AS q SET locked_until = v_until
+    WHERE q.id = ANY (ARRAY(
+      SELECT message.id
+      FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms)
+        AS claimed (instance_id, lock_token, locked_at, until_ms)
+      CROSS JOIN LATERAL (
+        SELECT m.id FROM orchestrator_queue AS m
+        WHERE m.instance_id = claimed.instance_id
+          AND m.due_at <= to_timestamp(claimed.locked_at::float8 / 1000)
+          AND m.lock_token = claimed.lock_token
+        OFFSET 0
+      ) AS message
+      WHERE claimed.until_ms = v_until
+    ));
+  END LOOP;
   RETURN v_outcomes;
 END
 $$;
@@ -11315,6 +11362,7 @@ DECLARE
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_until bigint;
   v_sessions text[] := '{}';
   v_row record;
   v_previous bigint;
@@ -11366,8 +11414,13 @@ BEGIN
     END IF;
   END LOOP;
 
-  UPDATE worker_queue AS w SET locked_until = a.until_ms
-  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms) WHERE w.id = a.id;
+  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
+  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE worker_queue AS w SET locked_until = v_until
+    WHERE w.id = ANY (ARRAY(
+      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_until
+    ));
+  END LOOP;
 
   IF v_sessions <> '{}' THEN
     UPDATE sessions AS s SET last_activity_at = v_now_ms
