@@ -64,15 +64,20 @@ export const make = (
   let last: number | null = null
   let isBusy = state.isRunning && overlap !== "allow"
 
-  const settle = (run: Omit<PlannedRun, "number" | "missedSinceMs" | "note"> & Partial<PlannedRun>) =>
-    void runs.push({ missedSinceMs: null, note: null, ...run, number: run.number ?? ++runCount })
+  const settle = (run: Omit<PlannedRun, "number" | "missedSinceMs" | "note"> & Partial<PlannedRun>) => {
+    const settled = { missedSinceMs: null, note: null, ...run, number: run.number ?? ++runCount }
+    // One that was queued above may be replaced: a run is stored once, as it is in the end.
+    const index = runs.findIndex(({ number }) => number === settled.number)
+    if (index < 0) runs.push(settled)
+    else runs[index] = settled
+  }
 
   const start = (run: Pick<PlannedRun, "kind" | "occurrenceMs" | "id"> & { readonly number?: number }) => {
     const problem = refused.get(run.id)
     if (problem !== undefined) return settle({ ...run, outcome: "Refused", note: problem })
     settle({ ...run, outcome: "Started" })
     if (run.kind === "Backfill") return
-    last = runs.at(-1)!.number
+    last = run.number ?? runCount
     isBusy = overlap !== "allow"
   }
 
@@ -85,7 +90,7 @@ export const make = (
     const isInterrupted = queued?.isInterrupted ?? false
     if (queued !== null) settle({ ...runOf(queued), number: queued.number, outcome: "Skipped", note: isReplacedNote })
     settle({ ...run, outcome: "Queued" })
-    queued = { ...run, number: runs.at(-1)!.number, isInterrupted }
+    queued = { ...run, number: runCount, isInterrupted }
   }
 
   const hasRoom = () => runs.length < most

@@ -72,6 +72,9 @@ export const live = Effect.fnUntraced(function*(store: OpenStore, seed: number) 
     fire: (fires) =>
       Effect.tap(driver.fire(fires), (won) =>
         Effect.sync(() => {
+          for (const { runs } of fires) {
+            assert.strictEqual(new Set(runs.map(({ number }) => number)).size, runs.length, "a run is stored once")
+          }
           for (const [index, { runs }] of fires.entries()) {
             if (!won[index]) continue
             for (const run of runs) {

@@ -281,6 +281,40 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.deepStrictEqual(yield* interrupted, [hour(9)])
       }))
 
+    test("overlap interrupt: of many that are due at once, the newest takes the place of those before it", ({ end, ids, interrupted, moveTo, outcomes, run, service }) =>
+      Effect.gen(function*() {
+        yield* run([
+          Schedules.make("hourly", {
+            timing: hourly,
+            start: Report,
+            payload: day,
+            overlap: "interrupt",
+            catchUp: { within: "6 hours" }
+          })
+        ])
+        yield* moveTo("12:00:30")
+        yield* run()
+        const skipped = ["Started 09:00", "Skipped 10:00", "Skipped 11:00"]
+        assert.deepStrictEqual(yield* outcomes(), [...skipped, "Queued 12:00"])
+        assert.deepStrictEqual(yield* interrupted, [hour(9)])
+        // Also while one waits, and by hand.
+        yield* service.runNow("hourly")
+        yield* service.runNow("hourly")
+        yield* moveTo("14:00:30")
+        yield* run()
+        yield* end()
+        yield* run()
+        assert.deepStrictEqual(yield* ids, [hour(9), hour(14)])
+        assert.deepStrictEqual(yield* outcomes(), [
+          ...skipped,
+          "Skipped 12:00",
+          "Manual Skipped 12:00",
+          "Manual Skipped 12:00",
+          "Skipped 13:00",
+          "Started 14:00"
+        ])
+      }))
+
     test("a pause leaves out what comes meanwhile, for good; a run by hand still starts", ({ ids, moveTo, outcomes, run, service }) =>
       Effect.gen(function*() {
         yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "allow" })])
