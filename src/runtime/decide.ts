@@ -62,7 +62,8 @@ export const blocked = ({ eventId, problem, reason }: Omit<BlockReport, "build">
 /** What happens to a signal that blocks its instance, for people. */
 export const untilSetAside = ({ unreadableSignalTimeout }: Pick<Settings, "unreadableSignalTimeout">): string =>
   Duration.isFinite(unreadableSignalTimeout)
-    ? `; the signal is set aside if no process reads it within ${Duration.format(unreadableSignalTimeout)}`
+    ? `; the signal is set aside if no process reads it within ${Duration.format(unreadableSignalTimeout)} ` +
+      "(unreadableSignalTimeout)"
     : ""
 
 /** Whether an instance continues without a signal that it cannot read; `block` is what blocks it so far. */

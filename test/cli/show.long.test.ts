@@ -147,7 +147,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
 
   it.effect("signals that were not taken", () =>
     Effect.gen(function*() {
-      assert.deepStrictEqual(yield* section("Signals not taken", "show decided"), [
+      assert.deepStrictEqual(yield* section("Signals and questions not taken", "show decided"), [
         "NAME EVENT SINCE",
         "Notes #7 TIME, AGE ago"
       ])

@@ -221,8 +221,8 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
       ),
       ...titled(
         untaken.length > mostWaits && !full
-          ? `Signals not taken (the first ${mostWaits} of ${count(untaken.length)})`
-          : "Signals not taken",
+          ? `Signals and questions not taken (the first ${mostWaits} of ${count(untaken.length)})`
+          : "Signals and questions not taken",
         untaken.length === 0 ? [] : table(full ? untaken : untaken.slice(0, mostWaits), [
           { title: "NAME", value: ({ name }) => name },
           { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },

@@ -139,7 +139,9 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       ],
       [
         "health",
-        status,
+        status === "healthy" && backlog !== null && backlog.blockedInstances > 0
+          ? "healthy, apart from blocked instances"
+          : status,
         status === "healthy" ? style.green : style.red
       ]
     ], style)
