@@ -213,9 +213,10 @@ export const make = Effect.fnUntraced(function*(
         const waiting: Array<Row> = []
         const due: Array<Row> = []
         for (const row of served.toSorted((a, b) => (a.lookMs ?? 0) - (b.lookMs ?? 0))) {
-          const isWaiting = row.queued !== null && row.pause === null && (yield* isRunning(row))
+          const mayStart = row.queued !== null && (row.pause === null || row.queued.kind === "Manual")
+          const isWaiting = mayStart && (yield* isRunning(row))
           if (isWaiting) waiting.push(row)
-          const isFreed = row.queued !== null && row.pause === null && !isWaiting
+          const isFreed = mayStart && !isWaiting
           if (row.lookMs !== null && row.lookMs <= nowMs || isFreed) due.push(row)
         }
         const claimed = due.slice(0, limit)

@@ -6776,7 +6776,8 @@ BEGIN
   freed AS MATERIALIZED (
     SELECT s.name, s.look_at, COALESCE(octet_length(s.payload), 0) AS bytes
     FROM schedules AS s
-    WHERE s.queued IS NOT NULL AND s.paused_at IS NULL AND (s.look_at <= v_now) IS NOT TRUE
+    WHERE s.queued IS NOT NULL AND (s.paused_at IS NULL OR s.queued ->> 'kind' = 'Manual')
+      AND (s.look_at <= v_now) IS NOT TRUE
       AND (s.code IS NULL OR s.code = ANY (p_codes))
       AND NOT dx_is_schedule_running(s.last_instance_id, s.last_task_id)
     LIMIT p_limit
@@ -6829,7 +6830,8 @@ BEGIN
           'name', s.name, 'instanceId', s.last_instance_id, 'taskId', s.last_task_id
         ))
         FROM schedules AS s
-        WHERE s.queued IS NOT NULL AND s.paused_at IS NULL AND (s.code IS NULL OR s.code = ANY (p_codes))
+        WHERE s.queued IS NOT NULL AND (s.paused_at IS NULL OR s.queued ->> 'kind' = 'Manual')
+          AND (s.code IS NULL OR s.code = ANY (p_codes))
           AND dx_is_schedule_running(s.last_instance_id, s.last_task_id)
       ),
       '[]'

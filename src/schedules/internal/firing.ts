@@ -38,7 +38,8 @@ export const decide = Effect.fnUntraced(function*(
     const plan = plans.make(definition, occurrences.success, { ...claimed, nowMs }, { most, refused })
     const known = refused.size
     for (const { id, kind, occurrenceMs, outcome } of plan.runs) {
-      if (outcome !== "Started" || payloads.has(id)) continue
+      // Nothing is interrupted, and nothing waits, for a run without a payload.
+      if (outcome !== "Started" && outcome !== "Queued" || payloads.has(id)) continue
       const made = yield* Effect.exit(
         Effect.suspend(() => payloadOf({ schedule: name, at: new Date(occurrenceMs), kind }))
       )

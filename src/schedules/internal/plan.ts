@@ -86,6 +86,8 @@ export const make = (
     if (overlap === "skip" || overlap === "queue" && queued !== null) {
       return settle({ ...run, outcome: "Skipped", note: queued === null ? isRunningNote : isQueuedNote })
     }
+    const problem = refused.get(run.id)
+    if (problem !== undefined) return settle({ ...run, outcome: "Refused", note: problem })
     // The newest takes the place of the one that waits.
     const isInterrupted = queued?.isInterrupted ?? false
     if (queued !== null) settle({ ...runOf(queued), number: queued.number, outcome: "Skipped", note: isReplacedNote })
@@ -95,7 +97,8 @@ export const make = (
 
   const hasRoom = () => runs.length < most
 
-  if (queued !== null && !isBusy && !isPaused) {
+  // A run by hand starts also during a pause.
+  if (queued !== null && !isBusy && (!isPaused || queued.kind === "Manual")) {
     const { number } = queued
     const run = runOf(queued)
     queued = null

@@ -337,6 +337,60 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.deepStrictEqual(yield* outcomes(), ["Manual Started 10:10", "Started 11:00"])
       }))
 
+    for (const overlap of ["queue", "interrupt"] as const) {
+      test(`during a pause, a run by hand that waits for the last run starts when that has ended (overlap ${overlap})`, ({ end, ids, interrupted, moveTo, outcomes, run, service }) =>
+        Effect.gen(function*() {
+          yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap })])
+          yield* moveTo("09:00:00")
+          yield* run()
+          yield* service.pause("hourly")
+          const id = yield* service.runNow("hourly")
+          yield* run()
+          assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Manual Queued 09:00"])
+          assert.deepStrictEqual(yield* interrupted, overlap === "interrupt" ? [hour(9)] : [])
+          yield* end()
+          assert.strictEqual(yield* run(), 1)
+          assert.deepStrictEqual(yield* ids, [hour(9), id])
+          assert.strictEqual(Option.getOrThrow(yield* service.get("hourly")).state, "Paused")
+        }))
+    }
+
+    test("an occurrence that waits for the last run when a pause begins starts after the pause", ({ end, moveTo, outcomes, run, service }) =>
+      Effect.gen(function*() {
+        yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "queue" })])
+        for (const time of ["09:00:00", "10:00:00"]) {
+          yield* moveTo(time)
+          yield* run()
+        }
+        yield* service.pause("hourly")
+        yield* end()
+        assert.strictEqual(yield* run(), 0)
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Queued 10:00"])
+        yield* service.resume("hourly")
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Started 10:00"])
+      }))
+
+    test("overlap interrupt: for an occurrence without a payload nothing is interrupted", ({ interrupted, moveTo, outcomes, run }) =>
+      Effect.gen(function*() {
+        const schedules = [Schedules.make("hourly", {
+          timing: hourly,
+          start: Report,
+          overlap: "interrupt",
+          payload: ({ at }) => {
+            if (at.getUTCHours() > 9) throw new Error("no data")
+            return day
+          }
+        })]
+        yield* run(schedules)
+        for (const time of ["09:00:00", "10:00:00"]) {
+          yield* moveTo(time)
+          yield* run(schedules)
+        }
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Refused 10:00"])
+        assert.deepStrictEqual(yield* interrupted, [])
+      }))
+
     test("a run by hand follows the rule for overlaps", ({ end, ids, moveTo, outcomes, run, service }) =>
       Effect.gen(function*() {
         yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "queue" })])
