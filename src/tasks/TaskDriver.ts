@@ -144,7 +144,7 @@ export interface NewTask {
   readonly delayMs?: number | undefined
   /** The execution that waits for its end. */
   readonly replyTo?: Caller | undefined
-  /** Its end is announced, as that of a task for which `await` has asked. Defaults to false. */
+  /** Announce its end, as if `await` had asked for it already. Defaults to false. */
   readonly isAwaited?: boolean | undefined
   readonly traceContext?: string | undefined
 }

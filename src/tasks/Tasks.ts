@@ -176,7 +176,7 @@ export {
 export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | Scope.Scope> = Effect.gen(
   function*() {
     const driver = yield* sealedDriver.driver
-    const { isWaitedFor, wait } = yield* waits.make(driver)
+    const { hasRecentWait, wait } = yield* waits.make(driver)
     const { announced, deliveries, written } = yield* waking(driver)
     const redrive: typeof driver.redrive = (...which) =>
       Effect.tap(driver.redrive(...which), (ids) => ids.length > 0 ? announced([Topic.outbox]) : Effect.void)
@@ -186,9 +186,9 @@ export const make: Effect.Effect<Tasks["Service"], never, TaskDriver | Topics | 
     return Tasks.of(service.make({
       store: {
         ...store,
-        // Not of many: 10,000 announcements cost more than the looks that find their ends.
+        // Not when many are created at once: announcing 10,000 ends costs more than the looks that find them.
         create: (tasks) =>
-          store.create(tasks.length === 1 && isWaitedFor() ? [{ ...tasks[0]!, isAwaited: true }] : tasks)
+          store.create(tasks.length === 1 && hasRecentWait() ? [{ ...tasks[0]!, isAwaited: true }] : tasks)
       },
       wait,
       written

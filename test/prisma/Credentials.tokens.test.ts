@@ -53,8 +53,8 @@ const ask = (request: Partial<CredentialsModule.Request> = {}) =>
 
 /**
  * Requests to `@azure/identity` for a token: when one began, when the token came, and until when the package says that
- * it is valid. That is a second too early when the request lasts past the middle of one of the clock's seconds: the
- * package rounds once before and once after.
+ * it is valid. The last may be a second too early, if the middle of a second of the clock falls within the request: the
+ * package rounds to whole seconds once before and once after it.
  */
 const requestsOfTokens = Effect.acquireRelease(
   Effect.sync(() => {

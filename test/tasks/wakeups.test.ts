@@ -9,7 +9,6 @@ import { Queue } from "duroxide-prisma/queue"
 import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -111,7 +110,7 @@ describe("wake-ups of new tasks", () => {
       assert.deepStrictEqual(yield* stored, { outbox: 3, messages: 0 })
     }))
 
-  it.live("a task that is created while callers wait is awaited at once, so that no look locks it when it is claimed", () =>
+  it.live("a task that is created within a second after a caller began to wait is awaited from the start", () =>
     Effect.gen(function*() {
       const { sql, tasks } = yield* open(Local)
       const isAwaited = (id: string) =>
@@ -122,10 +121,11 @@ describe("wake-ups of new tasks", () => {
       const created = Effect.flatMap(tasks.create(Double, { payload: 1 }), isAwaited)
       const first = yield* tasks.create(Double, { payload: 1 })
       assert.isFalse(yield* isAwaited(first))
-      const waiter = yield* Effect.forkChild(tasks.wait(Double, first))
+      const begun = Effect.forkChild(tasks.wait(Double, first), { startImmediately: true })
+      yield* begun
       yield* waitUntil(isAwaited(first))
+      yield* begun
       assert.isTrue(yield* created)
-      yield* Fiber.interrupt(waiter)
       yield* waitUntil(Effect.map(created, (isAwaited) => !isAwaited))
     }))
 

@@ -61,7 +61,7 @@ BEGIN
           CASE WHEN v_ignores[item.at] THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
         FROM (SELECT array_position(v_ids, w.id) AS at OFFSET 0) AS item
       )
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE w.id = ANY (v_ids);
 
   IF p_items @? '$[*].block' THEN

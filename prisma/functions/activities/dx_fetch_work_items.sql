@@ -149,7 +149,7 @@ BEGIN
         FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
         ORDER BY candidate.position
       ) AS candidate
-      -- A join may read the whole queue where statistics call it empty.
+      -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
       CROSS JOIN LATERAL (
         SELECT w.id, w.session_id FROM worker_queue AS w
         WHERE w.id = candidate.id
@@ -159,7 +159,7 @@ BEGIN
           END
         FOR UPDATE SKIP LOCKED
       ) AS activity
-      LIMIT v_missing
+      LIMIT v_missing -- in the order of the candidates; no further row is locked
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN

@@ -22,7 +22,7 @@ DECLARE
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_until bigint;
+  v_end_ms bigint;
   v_sessions text[] := '{}';
   v_row record;
   v_previous bigint;
@@ -74,11 +74,12 @@ BEGIN
     END IF;
   END LOOP;
 
-  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
-  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
-    UPDATE worker_queue AS w SET locked_until = v_until
+  -- As a rule one round: all locks of a process are extended by the same time. Not a plain join: planned while
+  -- statistics call the queue empty, it would read all of it.
+  FOR v_end_ms IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE worker_queue AS w SET locked_until = v_end_ms
     WHERE w.id = ANY (ARRAY(
-      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_until
+      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_end_ms
     ));
   END LOOP;
 

@@ -99,7 +99,7 @@ BEGIN
         WHEN v_ignores[array_position(v_instances, q.instance_id)] THEN greatest(q.attempt_count - 1, 0)
         ELSE q.attempt_count
       END
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE q.id = ANY (ARRAY(
     SELECT message.id FROM unnest(v_instances, v_secrets, v_claimed_ms) AS claimed (instance_id, lock_token, locked_at)
     CROSS JOIN LATERAL (

@@ -16,7 +16,7 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_until bigint;
+  v_end_ms bigint;
   v_lock record;
   v_previous text;
 BEGIN
@@ -42,9 +42,10 @@ BEGIN
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
-  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
-    UPDATE orchestrator_queue AS q SET locked_until = v_until
+  -- As a rule one round: all locks of a process are extended by the same time. Not a plain join: planned while
+  -- statistics call the queue empty, it would read all of it.
+  FOR v_end_ms IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE orchestrator_queue AS q SET locked_until = v_end_ms
     WHERE q.id = ANY (ARRAY(
       SELECT message.id
       FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms)
@@ -56,7 +57,7 @@ BEGIN
           AND m.lock_token = claimed.lock_token
         OFFSET 0
       ) AS message
-      WHERE claimed.until_ms = v_until
+      WHERE claimed.until_ms = v_end_ms
     ));
   END LOOP;
   RETURN v_outcomes;

@@ -97,7 +97,7 @@ BEGIN
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE w.id = ANY (ARRAY(
     SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)

@@ -33,7 +33,7 @@ BEGIN
   )
   UPDATE orchestrator_queue AS q
   SET route = (SELECT changed.route FROM changed WHERE changed.instance_id = q.instance_id)
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE q.id = ANY (ARRAY(
     SELECT message.id FROM changed
     CROSS JOIN LATERAL (

@@ -33,6 +33,7 @@ BEGIN
   freed AS MATERIALIZED (
     SELECT s.name, s.look_at, COALESCE(octet_length(s.payload), 0) AS bytes
     FROM schedules AS s
+    -- A run by hand starts also during a pause.
     WHERE s.queued IS NOT NULL AND (s.paused_at IS NULL OR s.queued ->> 'kind' = 'Manual')
       AND (s.look_at <= v_now) IS NOT TRUE
       AND (s.code IS NULL OR s.code = ANY (p_codes))

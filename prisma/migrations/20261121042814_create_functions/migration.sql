@@ -165,7 +165,7 @@ BEGIN
         WHEN v_ignores[array_position(v_instances, q.instance_id)] THEN greatest(q.attempt_count - 1, 0)
         ELSE q.attempt_count
       END
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE q.id = ANY (ARRAY(
     SELECT message.id FROM unnest(v_instances, v_secrets, v_claimed_ms) AS claimed (instance_id, lock_token, locked_at)
     CROSS JOIN LATERAL (
@@ -271,7 +271,7 @@ BEGIN
           CASE WHEN v_ignores[item.at] THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
         FROM (SELECT array_position(v_ids, w.id) AS at OFFSET 0) AS item
       )
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE w.id = ANY (v_ids);
 
   IF p_items @? '$[*].block' THEN
@@ -1474,7 +1474,7 @@ BEGIN
         FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
         ORDER BY candidate.position
       ) AS candidate
-      -- A join may read the whole queue where statistics call it empty.
+      -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
       CROSS JOIN LATERAL (
         SELECT w.id, w.session_id FROM worker_queue AS w
         WHERE w.id = candidate.id
@@ -1484,7 +1484,7 @@ BEGIN
           END
         FOR UPDATE SKIP LOCKED
       ) AS activity
-      LIMIT v_missing
+      LIMIT v_missing -- in the order of the candidates; no further row is locked
     ) AS locked;
 
     IF v_wanted IS NOT NULL THEN
@@ -2909,7 +2909,7 @@ BEGIN
   )
   UPDATE orchestrator_queue AS q
   SET route = (SELECT changed.route FROM changed WHERE changed.instance_id = q.instance_id)
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE q.id = ANY (ARRAY(
     SELECT message.id FROM changed
     CROSS JOIN LATERAL (
@@ -6776,6 +6776,7 @@ BEGIN
   freed AS MATERIALIZED (
     SELECT s.name, s.look_at, COALESCE(octet_length(s.payload), 0) AS bytes
     FROM schedules AS s
+    -- A run by hand starts also during a pause.
     WHERE s.queued IS NOT NULL AND (s.paused_at IS NULL OR s.queued ->> 'kind' = 'Manual')
       AND (s.look_at <= v_now) IS NOT TRUE
       AND (s.code IS NULL OR s.code = ANY (p_codes))
@@ -7718,7 +7719,7 @@ BEGIN
   DELETE FROM attributes AS a WHERE a.instance_id = ANY (p_instance_ids);
   PERFORM dx_delete_streams_of(p_instance_ids);
   DELETE FROM worker_queue AS w
-  -- A join may read the whole queue where statistics call it empty.
+  -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
   WHERE w.id = ANY (ARRAY(
     SELECT locked.id FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
@@ -11175,7 +11176,7 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_until bigint;
+  v_end_ms bigint;
   v_lock record;
   v_previous text;
 BEGIN
@@ -11201,9 +11202,10 @@ BEGIN
   FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
   WHERE l.instance_id = a.instance_id;
 
-  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
-  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
-    UPDATE orchestrator_queue AS q SET locked_until = v_until
+  -- As a rule one round: all locks of a process are extended by the same time. Not a plain join: planned while
+  -- statistics call the queue empty, it would read all of it.
+  FOR v_end_ms IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE orchestrator_queue AS q SET locked_until = v_end_ms
     WHERE q.id = ANY (ARRAY(
       SELECT message.id
       FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms)
@@ -11215,7 +11217,7 @@ BEGIN
           AND m.lock_token = claimed.lock_token
         OFFSET 0
       ) AS message
-      WHERE claimed.until_ms = v_until
+      WHERE claimed.until_ms = v_end_ms
     ));
   END LOOP;
   RETURN v_outcomes;
@@ -11364,7 +11366,7 @@ DECLARE
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_until bigint;
+  v_end_ms bigint;
   v_sessions text[] := '{}';
   v_row record;
   v_previous bigint;
@@ -11416,11 +11418,12 @@ BEGIN
     END IF;
   END LOOP;
 
-  -- The locks of a process last equally long. A join may read the whole queue where statistics call it empty.
-  FOR v_until IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
-    UPDATE worker_queue AS w SET locked_until = v_until
+  -- As a rule one round: all locks of a process are extended by the same time. Not a plain join: planned while
+  -- statistics call the queue empty, it would read all of it.
+  FOR v_end_ms IN SELECT DISTINCT item.until_ms FROM unnest(v_until_ms) AS item (until_ms) LOOP
+    UPDATE worker_queue AS w SET locked_until = v_end_ms
     WHERE w.id = ANY (ARRAY(
-      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_until
+      SELECT item.id FROM unnest(v_ids, v_until_ms) AS item (id, until_ms) WHERE item.until_ms = v_end_ms
     ));
   END LOOP;
 

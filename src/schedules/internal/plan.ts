@@ -81,8 +81,11 @@ export const make = (
     isBusy = overlap !== "allow"
   }
 
+  /** During a pause only runs by hand start. */
+  const mayStart = ({ kind }: { readonly kind: RunKind }) => !isPaused || kind === "Manual"
+
   const offer = (run: Pick<PlannedRun, "kind" | "occurrenceMs" | "id">) => {
-    if (overlap === "allow" || !isBusy && queued === null) return start(run)
+    if (overlap === "allow" || !isBusy && (queued === null || !mayStart(queued))) return start(run)
     if (overlap === "skip" || overlap === "queue" && queued !== null) {
       return settle({ ...run, outcome: "Skipped", note: queued === null ? isRunningNote : isQueuedNote })
     }
@@ -97,8 +100,7 @@ export const make = (
 
   const hasRoom = () => runs.length < most
 
-  // A run by hand starts also during a pause.
-  if (queued !== null && !isBusy && (!isPaused || queued.kind === "Manual")) {
+  if (queued !== null && !isBusy && mayStart(queued)) {
     const { number } = queued
     const run = runOf(queued)
     queued = null
@@ -159,11 +161,11 @@ export const make = (
     return []
   })
 
-  const interrupts = overlap === "interrupt" && queued !== null && !queued.isInterrupted && state.isRunning &&
-    last === null
+  const isAwaited = overlap === "interrupt" && queued !== null && mayStart(queued)
+  const interrupts = isAwaited && !queued!.isInterrupted && state.isRunning && last === null
   if (interrupts) queued = { ...queued!, isInterrupted: true }
   // What this plan starts can be interrupted by the next one.
-  const isUnfinished = isCut || left.length > 0 || (overlap === "interrupt" && queued !== null && last !== null)
+  const isUnfinished = isCut || left.length > 0 || (isAwaited && last !== null)
   return {
     runs,
     firedUntilMs,

@@ -22,11 +22,11 @@ export type Wait = (taskId: string) => Effect.Effect<EndedTask, ProviderError>
 export interface Waits {
   readonly wait: Wait
   /**
-   * Whether a caller has begun to wait within the last second. A task that is created meanwhile is marked as awaited at
-   * once: the mark of a first look would lock it at the moment when a worker claims it, which passes over locked tasks
-   * and comes back for each.
+   * Whether a caller of this process began to wait within the last second. A task created then is marked as awaited at
+   * once. Otherwise the first look of its caller would lock the row to mark it, just when a worker claims it; the
+   * worker would pass over it and have to come back.
    */
-  readonly isWaitedFor: () => boolean
+  readonly hasRecentWait: () => boolean
 }
 
 export const make = Effect.fnUntraced(function*(
@@ -109,7 +109,7 @@ export const make = Effect.fnUntraced(function*(
         const ended = waitOnce(taskId.toLowerCase())
         return isSubscribed ? ended : Effect.andThen(subscribe, ended)
       }),
-    isWaitedFor: () => monotonicMs(clock) - begunMs < 1_000
+    hasRecentWait: () => monotonicMs(clock) - begunMs < 1_000
   }
 })
 

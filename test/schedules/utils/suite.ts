@@ -366,9 +366,14 @@ export const suite = (name: string, store: OpenStore): void => {
         yield* end()
         assert.strictEqual(yield* run(), 0)
         assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Queued 10:00"])
+        // It does not hold up a run by hand, which starts at once.
+        yield* service.runNow("hourly")
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Queued 10:00", "Manual Started 10:00"])
+        yield* end()
         yield* service.resume("hourly")
         assert.strictEqual(yield* run(), 1)
-        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Started 10:00"])
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Started 10:00", "Manual Started 10:00"])
       }))
 
     test("overlap interrupt: for an occurrence without a payload nothing is interrupted", ({ interrupted, moveTo, outcomes, run }) =>
