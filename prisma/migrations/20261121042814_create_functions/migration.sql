@@ -1469,19 +1469,12 @@ BEGIN
     INTO v_ids, v_wanted
     FROM (
       SELECT activity.id, activity.session_id
-      FROM (
-        SELECT candidate.id
-        FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
-        ORDER BY candidate.position
-      ) AS candidate
+      FROM unnest(v_candidates) AS candidate (id)
       -- Not a plain join: planned while statistics call the queue empty, it would read all of it.
       CROSS JOIN LATERAL (
         SELECT w.id, w.session_id FROM worker_queue AS w
         WHERE w.id = candidate.id
-          AND CASE
-            WHEN w.visible_at > v_now THEN false
-            ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms)
-          END
+          AND CASE WHEN w.visible_at > v_now THEN false ELSE dx_is_free(w.lock_token, w.locked_until, v_expired_ms) END
         FOR UPDATE SKIP LOCKED
       ) AS activity
       LIMIT v_missing -- in the order of the candidates; no further row is locked
@@ -1507,8 +1500,7 @@ BEGIN
     SELECT
       claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count, claimed.limit_name IS NOT NULL,
       NULL::bigint
-    FROM claimed
-    ORDER BY array_position(v_candidates, claimed.id);
+    FROM claimed ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing = 0;
