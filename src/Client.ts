@@ -48,7 +48,12 @@ import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import type * as ProgressStream from "./ProgressStream.ts"
 import { Provider } from "./provider/Provider.ts"
-import { InstanceEnded as Ended, InstanceNotFound, InvalidInput, ProviderError } from "./provider/ProviderError.ts"
+import {
+  InstanceEnded as InstanceEndedReason,
+  InstanceNotFound,
+  InvalidInput,
+  ProviderError
+} from "./provider/ProviderError.ts"
 import type { Reason } from "./provider/ProviderError.ts"
 import { endOf } from "./provider/shared/endOf.ts"
 import { readStream } from "./provider/shared/readStream.ts"
@@ -553,7 +558,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     const refuse = (reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
     const found = yield* provider.readInstance(instanceId)
     if (Option.isNone(found)) return yield* refuse(new InstanceNotFound({ instanceId }))
-    if (endOf(found.value) !== undefined) return yield* refuse(new Ended({ instanceId }))
+    if (endOf(found.value) !== undefined) return yield* refuse(new InstanceEndedReason({ instanceId }))
     const executionId = execution ?? found.value.executionId
     const events = yield* provider.readWithExecution(instanceId, executionId)
     const message = setAsideMessages(events).get(eventId)

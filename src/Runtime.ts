@@ -24,7 +24,7 @@ import { Provider } from "./provider/Provider.ts"
 import { ConfigurationInvalid, ProviderError } from "./provider/ProviderError.ts"
 import { checkRuntimes } from "./replay/programs.ts"
 import { Retention } from "./Retention.ts"
-import { retryBlocked } from "./runtime/blocked.ts"
+import { wakeBlocked } from "./runtime/blocked.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
 import * as activitiesHeld from "./runtime/heldActivities.ts"
@@ -183,7 +183,7 @@ export const layer = <
           build: given.build ?? fingerprint([...registry.names, ...handlers.keys()])
         }
         const orchestrations = [...new Set(registry.serves.map(({ name }) => name))]
-        yield* Effect.forkScoped(retryBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
+        yield* Effect.forkScoped(wakeBlocked(provider, { orchestrations, activities: [...handlers.keys()] }))
         /** Until the dispatchers are made, none. */
         const slotsInUse = { ofOrchestrations: () => 0, ofActivities: () => 0 }
         yield* provider.announceProcess(

@@ -37,10 +37,6 @@ export const isOwnSignal = ({ name }: { readonly name: string }): boolean => kin
 export const isOfAttributes = (event: Event.Event): boolean =>
   event._tag === "KeyValueSet" && event.key === attributes.recordKey
 
-/** Whether it is a question, a wait for one, or an answer. */
-export const isOfRequest = (event: Event.Event): boolean =>
-  "name" in event ? requestSignal.isName(event.name) : "key" in event && requestSignal.isAnswerKey(event.key)
-
 /** Messages and values of requests. */
 const kindsOfRequests: { readonly [type: string]: string } = {
   ExternalSubscribedPersistent: "request awaited",
@@ -182,6 +178,10 @@ export const describe = (event: Event.Event, { hidesPayloads }: Visibility = all
 }
 
 // internal
+
+/** Whether it is a question, a wait for one, or an answer. */
+const isOfRequest = (event: Event.Event): boolean =>
+  "name" in event ? requestSignal.isName(event.name) : "key" in event && requestSignal.isAnswerKey(event.key)
 
 /** The id of a request, for the key of an answer. */
 const keyOf = (key: string): string => requestSignal.isAnswerKey(key) ? requestSignal.idOfAnswer(key) : key

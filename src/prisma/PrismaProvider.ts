@@ -220,17 +220,6 @@ export const layerDatabase = (
 ): Layer.Layer<DatabaseServices, ProviderError | MigrationError> => opened(options, Database.layer(options))
 
 /**
- * `layerDatabase` with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
- *
- * @category layers
- * @since 0.2.0
- */
-export const layerDatabaseConfig = (
-  options: Config.Wrap<DatabaseOptions>
-): Layer.Layer<DatabaseServices, ProviderError | MigrationError | Config.ConfigError> =>
-  Layer.unwrap(Effect.map(Config.unwrap(options), layerDatabase))
-
-/**
  * The options of `layerDatabase`, by the environment variables of `docs/configuration.md`, as `environment`.
  *
  * @category configuration

@@ -473,12 +473,12 @@ export interface ForkedInstance
 }
 
 /**
- * `Changed`: the history is not the one that the caller has read. `Held`: a process runs the instance.
+ * `Changed`: the history is not the one that the caller has read. `Locked`: a process runs the instance.
  *
  * @category models
  * @since 0.2.0
  */
-export type CutOutcome = "Cut" | "Changed" | "Held"
+export type CutOutcome = "Cut" | "Changed" | "Locked"
 
 type Call<A> = Effect.Effect<A, ProviderError>
 

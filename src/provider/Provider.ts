@@ -58,11 +58,11 @@ export type * from "./calls/turns.ts"
  *
  * **How often a call is sent**
  *
- * Claims, acks of turns, renewals, sweeps of messages and reads repeat a retryable failure after 50, 100 and 150
- * milliseconds, so they are sent up to four times. All other calls are sent once: a repeated enqueue could deliver
- * twice, and the caller that acks an activity keeps its outcome and acks again itself. Calls share statements. When a
- * shared statement fails because of one call, it has stored nothing, and each call is then sent alone, once or up to
- * four times as above. While another transaction locks what a call writes, the call is sent again until
+ * Claims, acks of turns, renewals, sweeps of messages, `wakeBlocked` and reads repeat a retryable failure after 50, 100
+ * and 150 milliseconds, so they are sent up to four times. All other calls are sent once: a repeated enqueue could
+ * deliver twice, and the caller that acks an activity keeps its outcome and acks again itself. Calls share statements.
+ * When a shared statement fails because of one call, it has stored nothing, and each call is then sent alone, once or
+ * up to four times as above. While another transaction locks what a call writes, the call is sent again until
  * `statementTimeout` is over, then fails with `Contention`. The ack of a turn gives up after half a second, because its
  * caller keeps other instances from their turns. Nothing above the provider repeats a failed call at once: the runtime
  * pauses the instance, or keeps the outcome, and comes back after 100 milliseconds or more.
@@ -73,8 +73,6 @@ export type * from "./calls/turns.ts"
  * a quarter of its lock, as on a slow link, the next one asks for half as much, down to 64 KiB; after quick full
  * claims, for twice as much, up to 16 MiB. The lock of a slow claim is renewed before the instance is handed out;
  * without that renewal it is not handed out.
- *
- * A call takes ids, tokens and what is stored by position. A call with a time or another setting takes a single object.
  *
  * **Input**
  *
@@ -137,7 +135,7 @@ export class Provider extends Context.Service<Provider, {
    * Lets processes claim blocked instances of these orchestrations at once, and activities of these names that block
    * their instances. Returns how many had to wait.
    */
-  readonly retryBlocked: (options: {
+  readonly wakeBlocked: (options: {
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }) => Effect.Effect<number, ProviderError>
@@ -289,8 +287,8 @@ export class Provider extends Context.Service<Provider, {
 
   /**
    * Appends chunks of a claimed activity to a stream of its instance. Sent once: after a failure they may be stored,
-   * and a call with `isRepeat` stores those that are missing. `LockLost` is an answer here, not a failure. After `Held`
-   * the call is to be repeated.
+   * and a call with `isRepeat` stores those that are missing. `LockLost` is an answer here, not a failure. After
+   * `Locked` the call is to be repeated.
    */
   readonly appendChunks: (append: ChunksAppend) => Effect.Effect<ChunksAppended, ProviderError>
 

@@ -105,7 +105,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * Ends the pauses of blocked instances of these orchestrations, and the delays of activities of these names that
    * block their instances. Forgets the blocks of instances that have continued. Returns how many it ended.
    */
-  readonly retryBlocked: (options: {
+  readonly wakeBlocked: (options: {
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }) => Call<number>
@@ -176,7 +176,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   ) => Call<ReadonlyArray<Settled>>
   /**
    * `ackWorkItems` of one item by a statement on a connection of the application, in its transaction: the answer counts
-   * once that commits. Until then the row of the activity stays locked, so that a renewal answers `Held`. Optional:
+   * once that commits. Until then the row of the activity stays locked, so that a renewal answers `Locked`. Optional:
    * without it, no activity can be transactional.
    */
   readonly ackWorkItemWithin?: (

@@ -56,8 +56,8 @@ export const make = (provider: Pick<Provider["Service"], "appendChunks" | "resum
               lose(delivery)
               return Effect.interrupt
             }
-            writing.isRepeat = appended === "Held" && isRepeat
-            if (appended === "Held") return Effect.delay(settle(delivery, writing), heldPauseMs)
+            writing.isRepeat = appended === "Locked" && isRepeat
+            if (appended === "Locked") return Effect.delay(settle(delivery, writing), lockedPauseMs)
             writing.next += set.length
             writing.unsettled = unsettled.slice(set.length)
             return settle(delivery, writing)
@@ -150,6 +150,6 @@ const again = <A>(error: ProviderError, call: Effect.Effect<A>): Effect.Effect<A
     )
     : Effect.die(error)
 
-const heldPauseMs = 10
+const lockedPauseMs = 10
 
 const repeatPauseMs = 200

@@ -11,11 +11,11 @@ import type { Provider } from "../provider/Provider.ts"
  * Lets the blocked instances of what this process serves be claimed at once: it may have the code that fits. Repeated
  * until the store has answered.
  */
-export const retryBlocked = (
+export const wakeBlocked = (
   provider: Provider["Service"],
-  served: Parameters<Provider["Service"]["retryBlocked"]>[0]
+  served: Parameters<Provider["Service"]["wakeBlocked"]>[0]
 ): Effect.Effect<void> =>
-  provider.retryBlocked(served).pipe(
+  provider.wakeBlocked(served).pipe(
     Effect.tapError((error) => Effect.logDebug("Runtime: blocked instances not tried yet", error)),
     Effect.retry(Schedule.spaced(Duration.seconds(5))),
     Effect.orDie,

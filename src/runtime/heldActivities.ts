@@ -102,7 +102,7 @@ export const make = Effect.fnUntraced(function*(
   const clock = yield* Clock.Clock
   const all = new Set<Held>()
   /** Activities of instances that another process has changed, and activities for which the store has not answered. */
-  const suspects = new Set<Held>()
+  const toCheck = new Set<Held>()
   const bell = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
@@ -141,7 +141,7 @@ export const make = Effect.fnUntraced(function*(
       }
     })
 
-  /** Suspects; and if one is due, all that will be due before long. */
+  /** Those to check; and if one is due, all that will be due before long. */
   const next = (): ReadonlyArray<Held> => {
     const now = monotonicMs(clock)
     const isDue = (held: Held) => held.checkedAtMs + checksOf(held).intervalMs <= now
@@ -150,7 +150,7 @@ export const make = Effect.fnUntraced(function*(
       return intervalMs === frequent.intervalMs || held.checkedAtMs + intervalMs / 2 <= now
     }
     const held = [...all]
-    return held.some(isDue) ? held.filter((held) => suspects.has(held) || willBeDue(held)) : [...suspects]
+    return held.some(isDue) ? held.filter((held) => toCheck.has(held) || willBeDue(held)) : [...toCheck]
   }
 
   /** Fails when the store did not answer for one of them. */
@@ -159,7 +159,7 @@ export const make = Effect.fnUntraced(function*(
     const asked = next()
     for (const held of asked) {
       held.checkedAtMs = now
-      suspects.delete(held)
+      toCheck.delete(held)
     }
     const answers = yield* Effect.forEach(asked, checkOne, { concurrency: "unbounded" })
     const errors = answers.filter((answer) => answer !== undefined)
@@ -167,7 +167,7 @@ export const make = Effect.fnUntraced(function*(
     if (unanswered.length > 0 && unanswered.length === answers.length) inTouch.closeUnsafe()
     else inTouch.openUnsafe()
     if (errors.length === 0) return
-    asked.forEach((held, i) => answers[i] !== undefined && all.has(held) && suspects.add(held))
+    asked.forEach((held, i) => answers[i] !== undefined && all.has(held) && toCheck.add(held))
     return yield* Effect.fail(errors[0]!)
   }).pipe(
     Effect.tapError((error) =>
@@ -178,7 +178,7 @@ export const make = Effect.fnUntraced(function*(
   /** Waits until an activity is to be checked. */
   const untilDue: Effect.Effect<void> = Effect.suspend(() => {
     bell.closeUnsafe()
-    if (suspects.size > 0) return Effect.void
+    if (toCheck.size > 0) return Effect.void
     wakesAtMs = Infinity
     for (const held of all) wakesAtMs = Math.min(wakesAtMs, held.checkedAtMs + checksOf(held).intervalMs)
     const pauseMs = wakesAtMs - monotonicMs(clock)
@@ -198,8 +198,8 @@ export const make = Effect.fnUntraced(function*(
   })
 
   yield* provider.onChanged((hasChanged) => {
-    for (const held of all) if (hasChanged(held.item.instance)) suspects.add(held)
-    if (suspects.size > 0) bell.openUnsafe()
+    for (const held of all) if (hasChanged(held.item.instance)) toCheck.add(held)
+    if (toCheck.size > 0) bell.openUnsafe()
   })
 
   yield* Effect.andThen(untilDue, renewal.untilAnswered(check, pace)).pipe(
@@ -223,7 +223,7 @@ export const make = Effect.fnUntraced(function*(
     },
     leave: (held) => {
       all.delete(held)
-      suspects.delete(held)
+      toCheck.delete(held)
       if (all.size === 0) inTouch.openUnsafe()
     },
     isLocked: (held) => monotonicMs(clock) < held.lockedUntilMs,

@@ -96,29 +96,6 @@ export class TurnSpan {
   }
 }
 
-/** Begins the span of a turn. */
-export const openTurn = (context: Context.Context<never>, cause: TurnCause): TurnSpan =>
-  new TurnSpan(tracing.openUnsafe(context, () => {
-    const { attemptCount, executionId, instanceId, messages, name, traceparent } = cause
-    return {
-      name: `turn ${name}`,
-      traceparent,
-      kind: "consumer",
-      describe: (span, clock) => {
-        tracing.describeMessaging(span, context, {
-          operation: "turn",
-          type: "process",
-          destination: name,
-          instanceId
-        })
-        span.attribute("messaging.batch.message_count", messages.length)
-        span.attribute("duroxide.execution_id", executionId)
-        markRedelivery(span, clock, attemptCount)
-      },
-      links: () => linksOf(cause)
-    }
-  }))
-
 /** Runs a turn in a span. */
 export const inTurn = <A>(cause: TurnCause, turn: (span: TurnSpan) => Effect.Effect<A>): Effect.Effect<A> =>
   Effect.withFiber((fiber) => {
@@ -207,6 +184,29 @@ export const endAttempt = (
 }
 
 // internal
+
+/** Begins the span of a turn. */
+const openTurn = (context: Context.Context<never>, cause: TurnCause): TurnSpan =>
+  new TurnSpan(tracing.openUnsafe(context, () => {
+    const { attemptCount, executionId, instanceId, messages, name, traceparent } = cause
+    return {
+      name: `turn ${name}`,
+      traceparent,
+      kind: "consumer",
+      describe: (span, clock) => {
+        tracing.describeMessaging(span, context, {
+          operation: "turn",
+          type: "process",
+          destination: name,
+          instanceId
+        })
+        span.attribute("messaging.batch.message_count", messages.length)
+        span.attribute("duroxide.execution_id", executionId)
+        markRedelivery(span, clock, attemptCount)
+      },
+      links: () => linksOf(cause)
+    }
+  }))
 
 /**
  * The span of a delivery that a crash has ended is lost with its process, so the next delivery says that there was one.

@@ -133,15 +133,6 @@ const embed = Effect.fn("DatabaseServer.makeEmbedded")(
 export const layer = (options?: Options): Layer.Layer<DatabaseServer, DatabaseServerError> =>
   Layer.effect(DatabaseServer, make(options))
 
-/**
- * Provides the server of `makeEmbedded`.
- *
- * @category layers
- * @since 0.1.0
- */
-export const layerEmbedded = (options?: Options): Layer.Layer<DatabaseServer, DatabaseServerError> =>
-  Layer.effect(DatabaseServer, makeEmbedded(options))
-
 // -----------------------------------------------------------------------------
 // internal: the folder
 // -----------------------------------------------------------------------------

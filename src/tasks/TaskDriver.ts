@@ -69,8 +69,11 @@ export class TaskDriver extends Context.Service<TaskDriver, {
    * the ids of those that had taken something and now hold nothing.
    */
   readonly returnClaims: (workerId: string, claimIds: ReadonlyArray<number>) => Call<ReadonlyArray<number>>
-  /** Extends the leases of attempts. */
-  readonly renew: (leases: ReadonlyArray<Renewal>) => Call<ReadonlyArray<"Done" | "Lost">>
+  /**
+   * Extends the leases of attempts. `Locked`: a transaction has locked the task, as that of its handler may have; the
+   * lease was not extended, but no other attempt begins until that transaction ends.
+   */
+  readonly renew: (leases: ReadonlyArray<Renewal>) => Call<ReadonlyArray<"Done" | "Locked" | "Lost">>
   readonly complete: (completions: ReadonlyArray<Completion>) => Call<ReadonlyArray<Completed>>
   /** Ends attempts that have not succeeded. */
   readonly fail: (ends: ReadonlyArray<AttemptEnd>) => Call<ReadonlyArray<"Retried" | "Dead" | "Stale">>

@@ -1,6 +1,6 @@
 /**
- * Renewal of locks while work runs under them: whenever half of the lock is left, or more often if the caller asks for
- * it; after a renewal without an answer, again after a tenth of the lock.
+ * Renewal of locks while work runs under them: whenever half of the lock is left, sooner after a claim that took long,
+ * or more often if the caller asks for it; after a renewal without an answer, again after a tenth of the lock.
  *
  * A passing database error does not lose a lock: only the store's own answer ends its renewal.
  */

@@ -33,7 +33,7 @@ export interface WorkQueue {
    * The look under way has left what a later one may find: for example, other transactions have locked some, and
    * nothing announces when they end.
    */
-  readonly metHeld: () => void
+  readonly metLocked: () => void
   /** This process has stored work that is due then, milliseconds since the Unix epoch by the store's clock. */
   readonly wakeAt: (timeMs: number, isAnnounced: boolean) => void
   /** What the store has answered: when its next work is due, and its clock. */
@@ -307,7 +307,7 @@ export const make = (options: Options): WorkQueue => {
 
     wake: (reason) => wake(reason),
 
-    metHeld: () => {
+    metLocked: () => {
       hasMetHeld = true
       alarm("held", growingMs(firstHeldPauseMs, longestHeldPauseMs, heldLooks), () => wake("More"))
     },

@@ -53,8 +53,8 @@ describe("claims:", () => {
       yield* other("SELECT pg_advisory_xact_lock(hashtext('a'))")
       const claim = Effect.gen(function*() {
         let held = 0
-        const onHeld = () => void held++
-        const options = { limit: 10, lockTimeoutMs: 30_000, versions: null, orphans: true, onHeld }
+        const onLocked = () => void held++
+        const options = { limit: 10, lockTimeoutMs: 30_000, versions: null, orphans: true, onLocked }
         const claimed = yield* test.driver.fetchOrchestrationItems(options)
         return [...claimed.map(({ instanceId }) => instanceId), held]
       })

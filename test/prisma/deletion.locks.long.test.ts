@@ -90,7 +90,7 @@ describe("while a deletion is under way,", () => {
       const renewal = test.driver.renewWorkItemLocks([{ lockToken: activity, extendForMs: 60_000 }])
       const other = yield* session(test)
       yield* other(removeSql, [["a"]])
-      assert.deepStrictEqual(yield* renewal, ["Held"])
+      assert.deepStrictEqual(yield* renewal, ["Locked"])
       yield* other("COMMIT")
       assert.deepStrictEqual(yield* renewal, ["LockLost"])
     }))

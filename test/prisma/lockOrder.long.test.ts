@@ -260,7 +260,7 @@ describe("turns without a claim", () => {
         const holder = yield* session(test)
         yield* holder("SELECT FROM worker_queue WHERE activity_id = 2 FOR UPDATE")
         const renewed = test.driver.renewWorkItemLocks(one!.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
-        assert.deepStrictEqual(yield* renewed, ["Held", "Done", "Done"])
+        assert.deepStrictEqual(yield* renewed, ["Locked", "Done", "Done"])
         const answer = yield* test.driver.advanceOrchestrations!([
           Test.optimistic("one", results.map((i) => one![i]!), {
             cancelledActivities: cancels.map((i) => ({ instanceId: "one", executionId: 1, activityId: i + 2 }))

@@ -63,7 +63,7 @@ describe("The streams of an instance", () => {
       const lockToken = yield* begin(test, "a")
       const other = yield* session(test)
       yield* other("DELETE FROM instances WHERE instance_id = 'a'")
-      assert.strictEqual(yield* append(test, lockToken, "a"), "Held")
+      assert.strictEqual(yield* append(test, lockToken, "a"), "Locked")
       yield* other("COMMIT")
       assert.strictEqual(yield* append(test, lockToken, "a"), "LockLost")
       assert.deepStrictEqual(yield* rows(test), { streams: 0, chunks: 0 })

@@ -233,7 +233,7 @@ export const run = Effect.fnUntraced(function*(seed: number) {
 
   // The cure of all that is blocked, and the signals that are missing.
   const open = Effect.gen(function*() {
-    yield* provider.retryBlocked({ orchestrations: ["Work", "Part"], activities: [] })
+    yield* provider.wakeBlocked({ orchestrations: ["Work", "Part"], activities: [] })
     const { instances: running } = yield* admin.list({ status: "Running", limit: 1_000 })
     for (const { instanceId } of running) {
       if (!instanceId.includes("::")) yield* Effect.ignore(client.send(Go, instanceId, "go"))

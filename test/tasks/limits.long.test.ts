@@ -6,8 +6,8 @@ import { MemoryQueue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as fc from "fast-check"
 import * as PgServer from "../utils/PgServer.ts"
-import * as model from "./utils/limitsModel.ts"
 import { limitSuite } from "./utils/limitSuite.ts"
+import * as model from "./utils/taskLimitsModel.ts"
 import { queues } from "./utils/tasks.ts"
 
 limitSuite("MemoryQueue", MemoryQueue.layer({ queues }))

@@ -275,6 +275,42 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(lockAgain.rows, [{ is_newest: false }])
     }))
 
+  test("that spans a heartbeat keeps its lease: the next one comes soon after it", (app) =>
+    Effect.gen(function*() {
+      const { client } = yield* prepare(app)
+      const Slow = Task.make("Slow", { lease: "6 seconds" })
+      const ended = gate()
+      const isOlderThan = (age: string) =>
+        Effect.map(
+          app.sql("SELECT FROM queue_tasks WHERE clock_timestamp() > started_at + $1::interval", [age]),
+          ({ length }) => length === 1
+        )
+      yield* app.worker(
+        { gracePeriod: 0, tasks: [Slow] },
+        Slow.toLayer(() =>
+          Effect.gen(function*() {
+            const attempt = yield* Task.Attempt
+            yield* Effect.orDie(transaction(
+              client,
+              attempt.lock(client).pipe(Effect.andThen(waitUntil(isOlderThan("3.5 seconds"))))
+            ))
+            yield* ended.await
+          })
+        )
+      )
+      const id = yield* app.tasks.create(Slow, {})
+      const heartbeat = app.sql<{ seconds: number }>(
+        `SELECT extract(epoch FROM heartbeat_at - started_at)::float8 AS seconds FROM queue_tasks
+        WHERE heartbeat_at > started_at + interval '3 seconds'`
+      )
+      yield* waitUntil(Effect.map(heartbeat, ({ length }) => length === 1))
+      // Without that, when the lease ends.
+      assert.isBelow((yield* heartbeat)[0]!.seconds, 5)
+      yield* ended.open
+      yield* app.tasks.wait(Slow, id)
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
+    }))
+
   test("is refused a result that is not of the Schema, and the task has its next attempt", (app) =>
     Effect.gen(function*() {
       const { client } = yield* prepare(app)

@@ -3,8 +3,8 @@
 -- but the session counts as active now.
 --
 -- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, or if the
--- activity was cancelled; Held if another transaction has locked or just changed the row, which is to be asked again. A
--- wait for it would let the locks of the others run out.
+-- activity was cancelled; Locked if another transaction has locked or just changed the row, which is to be asked again.
+-- A wait for it would let the locks of the others run out.
 --
 -- A worker calls this more often than its lock needs, to learn of a cancellation. A lock that is live for sufficient_ms
 -- or longer is only read: with one call a second, 14 of 15 write nothing. The lock of an activity with a session is
@@ -63,7 +63,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS activity ON true
   LOOP
-    v_outcomes[v_row.position] := CASE WHEN v_row.id IS NULL THEN 'Held' ELSE 'Done' END;
+    v_outcomes[v_row.position] := CASE WHEN v_row.id IS NULL THEN 'Locked' ELSE 'Done' END;
     CONTINUE WHEN v_row.id IS NULL;
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;

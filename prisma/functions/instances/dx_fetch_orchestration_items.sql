@@ -126,7 +126,7 @@ BEGIN
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF starts_with(v_candidate.instance_route, '~') THEN
         v_met := dx_meet_parked(v_candidate.instance_id);
-        v_held := v_held OR v_met = 'Held';
+        v_held := v_held OR v_met = 'Locked';
         CONTINUE WHEN v_met <> 'Released';
         -- Its messages may be older than those that come now.
         v_after_at := '-infinity';

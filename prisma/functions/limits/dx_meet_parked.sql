@@ -2,7 +2,7 @@
 -- cancellation or an interruption lets the instance go at once, without a slot, because it only ends. A part of
 -- dx_fetch_orchestration_items.
 --
--- Returns Released if it goes, Waits if not; Held if it has a slot meanwhile, or another transaction has locked it.
+-- Returns Released if it goes, Waits if not; Locked if it has a slot meanwhile, or another transaction has locked it.
 -- Bound: the queued messages of the instance. Locks: the instance (skip locked), then these messages.
 CREATE OR REPLACE FUNCTION dx_meet_parked(p_instance_id text) RETURNS text LANGUAGE plpgsql
 -- settings of the caller
@@ -13,7 +13,7 @@ BEGIN
   SELECT i.limit_route INTO v_route FROM instances AS i WHERE i.instance_id = p_instance_id FOR UPDATE SKIP LOCKED;
   IF v_route IS NULL THEN
     -- It has a slot meanwhile, or gets one.
-    RETURN 'Held';
+    RETURN 'Locked';
   END IF;
   -- The quotes of a payload are escaped.
   IF EXISTS (

@@ -1,8 +1,8 @@
 -- Removes the last events of the current execution of an instance, so that it runs again from there. The removed events
 -- are kept in removed_events. An instance that has ended is Running again.
 --
--- Returns Cut; Changed if the execution has another history than the caller has read; or Held while a process runs the
--- instance. Only Cut changes anything.
+-- Returns Cut; Changed if the execution has another history than the caller has read; or Locked while a process runs
+-- the instance. Only Cut changes anything.
 --
 -- The messages get in front of all that wait for the instance, in the order given.
 --
@@ -36,7 +36,7 @@ BEGIN
     SELECT FROM instance_locks AS l
     WHERE l.instance_id = p_instance_id AND l.lock_token <> '' AND l.locked_until > v_now_ms
   ) THEN
-    RETURN 'Held';
+    RETURN 'Locked';
   END IF;
 
   PERFORM FROM instances AS i

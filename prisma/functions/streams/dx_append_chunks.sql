@@ -1,9 +1,9 @@
 -- Appends chunks of running activities to streams of their instances.
 --
 -- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the
--- activity was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity
--- or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a
--- renewal.
+-- activity was cancelled, or if its instance has ended or is gone; Locked if another transaction has locked the
+-- activity or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough,
+-- as for a renewal.
 --
 -- Of an item with is_repeat, chunks are left out that an earlier call has stored, whose answer was lost.
 --
@@ -73,7 +73,7 @@ BEGIN
     IF v_item.held IS NULL OR v_item.stream_id IS NULL THEN
       v_outcomes[v_item.position] := CASE
         WHEN (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_item.instance_id) IS NULL THEN 'LockLost'
-        ELSE 'Held'
+        ELSE 'Locked'
       END;
       CONTINUE;
     END IF;

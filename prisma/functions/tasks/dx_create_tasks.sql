@@ -1,8 +1,8 @@
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
--- or whose given id, exists already stays as it is.
+-- Creates tasks and their wake-ups, in the transaction of the caller. A task whose key, or whose given id, exists
+-- already stays as it is.
 --
--- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row
--- of the outbox, which would be inserted, claimed and deleted first.
+-- A wake-up becomes a row of the outbox. That of a task that can begin at once, in a queue of p_queues, becomes a
+-- message of that queue: the row would be inserted, claimed and deleted first.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.

@@ -2,8 +2,8 @@
 -- other attempt has begun.
 --
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
--- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
--- passed over: it is being settled, and no other attempt can begin.
+-- because the task has ended, was cancelled, or its execution has ended. Locked if another transaction has locked the
+-- task, as that of its handler may have: its lease is as before, but no other attempt can begin while it is locked.
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
@@ -30,7 +30,7 @@ BEGIN
       OFFSET 0
     ) AS task
   LOOP
-    v_outcomes[v_row.position] := 'Done';
+    v_outcomes[v_row.position] := 'Locked';
   END LOOP;
 
   FOR v_row IN
@@ -39,7 +39,7 @@ BEGIN
       SELECT i.*
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, lease_ms bigint))
         WITH ORDINALITY AS i (task_id, attempt, lease_ms, position)
-      WHERE v_outcomes[i.position] = 'Done'
+      WHERE v_outcomes[i.position] = 'Locked'
       ORDER BY i.task_id
     ) AS item
     CROSS JOIN LATERAL (
@@ -56,6 +56,7 @@ BEGIN
       v_outcomes[v_row.position] := 'Lost';
       v_cancelled := v_cancelled || v_row.id;
     ELSE
+      v_outcomes[v_row.position] := 'Done';
       v_ids := v_ids || v_row.id;
       v_until_ms := v_until_ms || v_row.until_ms;
     END IF;

@@ -3819,7 +3819,7 @@ $$;
 -- cancellation or an interruption lets the instance go at once, without a slot, because it only ends. A part of
 -- dx_fetch_orchestration_items.
 --
--- Returns Released if it goes, Waits if not; Held if it has a slot meanwhile, or another transaction has locked it.
+-- Returns Released if it goes, Waits if not; Locked if it has a slot meanwhile, or another transaction has locked it.
 -- Bound: the queued messages of the instance. Locks: the instance (skip locked), then these messages.
 CREATE OR REPLACE FUNCTION dx_meet_parked(p_instance_id text) RETURNS text LANGUAGE plpgsql
 -- settings of the caller
@@ -3830,7 +3830,7 @@ BEGIN
   SELECT i.limit_route INTO v_route FROM instances AS i WHERE i.instance_id = p_instance_id FOR UPDATE SKIP LOCKED;
   IF v_route IS NULL THEN
     -- It has a slot meanwhile, or gets one.
-    RETURN 'Held';
+    RETURN 'Locked';
   END IF;
   -- The quotes of a payload are escaped.
   IF EXISTS (
@@ -4328,7 +4328,7 @@ BEGIN
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF starts_with(v_candidate.instance_route, '~') THEN
         v_met := dx_meet_parked(v_candidate.instance_id);
-        v_held := v_held OR v_met = 'Held';
+        v_held := v_held OR v_met = 'Locked';
         CONTINUE WHEN v_met <> 'Released';
         -- Its messages may be older than those that come now.
         v_after_at := '-infinity';
@@ -5938,9 +5938,9 @@ $$;
 -- Appends chunks of running activities to streams of their instances.
 --
 -- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, if the
--- activity was cancelled, or if its instance has ended or is gone; Held if another transaction has locked the activity
--- or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough, as for a
--- renewal.
+-- activity was cancelled, or if its instance has ended or is gone; Locked if another transaction has locked the
+-- activity or the instance, which is to be asked again. A lock that has expired and was not taken over is good enough,
+-- as for a renewal.
 --
 -- Of an item with is_repeat, chunks are left out that an earlier call has stored, whose answer was lost.
 --
@@ -6016,7 +6016,7 @@ BEGIN
     IF v_item.held IS NULL OR v_item.stream_id IS NULL THEN
       v_outcomes[v_item.position] := CASE
         WHEN (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = v_item.instance_id) IS NULL THEN 'LockLost'
-        ELSE 'Held'
+        ELSE 'Locked'
       END;
       CONTINUE;
     END IF;
@@ -6131,11 +6131,11 @@ BEGIN
 END
 $$;
 
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key,
--- or whose given id, exists already stays as it is.
+-- Creates tasks and their wake-ups, in the transaction of the caller. A task whose key, or whose given id, exists
+-- already stays as it is.
 --
--- The wake-up of a task that can begin at once, in a queue of p_queues, becomes a message of that queue without a row
--- of the outbox, which would be inserted, claimed and deleted first.
+-- A wake-up becomes a row of the outbox. That of a task that can begin at once, in a queue of p_queues, becomes a
+-- message of that queue: the row would be inserted, claimed and deleted first.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the
 -- indexes.
@@ -7318,8 +7318,8 @@ $$;
 -- Removes the last events of the current execution of an instance, so that it runs again from there. The removed events
 -- are kept in removed_events. An instance that has ended is Running again.
 --
--- Returns Cut; Changed if the execution has another history than the caller has read; or Held while a process runs the
--- instance. Only Cut changes anything.
+-- Returns Cut; Changed if the execution has another history than the caller has read; or Locked while a process runs
+-- the instance. Only Cut changes anything.
 --
 -- The messages get in front of all that wait for the instance, in the order given.
 --
@@ -7359,7 +7359,7 @@ BEGIN
     SELECT FROM instance_locks AS l
     WHERE l.instance_id = p_instance_id AND l.lock_token <> '' AND l.locked_until > v_now_ms
   ) THEN
-    RETURN 'Held';
+    RETURN 'Locked';
   END IF;
 
   PERFORM FROM instances AS i
@@ -11253,8 +11253,8 @@ $$;
 -- other attempt has begun.
 --
 -- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
--- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
--- passed over: it is being settled, and no other attempt can begin.
+-- because the task has ended, was cancelled, or its execution has ended. Locked if another transaction has locked the
+-- task, as that of its handler may have: its lease is as before, but no other attempt can begin while it is locked.
 -- Bound: the rows given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_renew_tasks(
   p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
@@ -11287,7 +11287,7 @@ BEGIN
       OFFSET 0
     ) AS task
   LOOP
-    v_outcomes[v_row.position] := 'Done';
+    v_outcomes[v_row.position] := 'Locked';
   END LOOP;
 
   FOR v_row IN
@@ -11296,7 +11296,7 @@ BEGIN
       SELECT i.*
       FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, lease_ms bigint))
         WITH ORDINALITY AS i (task_id, attempt, lease_ms, position)
-      WHERE v_outcomes[i.position] = 'Done'
+      WHERE v_outcomes[i.position] = 'Locked'
       ORDER BY i.task_id
     ) AS item
     CROSS JOIN LATERAL (
@@ -11313,6 +11313,7 @@ BEGIN
       v_outcomes[v_row.position] := 'Lost';
       v_cancelled := v_cancelled || v_row.id;
     ELSE
+      v_outcomes[v_row.position] := 'Done';
       v_ids := v_ids || v_row.id;
       v_until_ms := v_until_ms || v_row.until_ms;
     END IF;
@@ -11333,8 +11334,8 @@ $$;
 -- but the session counts as active now.
 --
 -- Returns one outcome per item, in order: Done; LockLost if the token is unknown, superseded or settled, or if the
--- activity was cancelled; Held if another transaction has locked or just changed the row, which is to be asked again. A
--- wait for it would let the locks of the others run out.
+-- activity was cancelled; Locked if another transaction has locked or just changed the row, which is to be asked again.
+-- A wait for it would let the locks of the others run out.
 --
 -- A worker calls this more often than its lock needs, to learn of a cancellation. A lock that is live for sufficient_ms
 -- or longer is only read: with one call a second, 14 of 15 write nothing. The lock of an activity with a session is
@@ -11399,7 +11400,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS activity ON true
   LOOP
-    v_outcomes[v_row.position] := CASE WHEN v_row.id IS NULL THEN 'Held' ELSE 'Done' END;
+    v_outcomes[v_row.position] := CASE WHEN v_row.id IS NULL THEN 'Locked' ELSE 'Done' END;
     CONTINUE WHEN v_row.id IS NULL;
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;
@@ -11535,70 +11536,6 @@ BEGIN
   SELECT COALESCE(max(c.number), 0), COALESCE(array_agg(c.chunk ORDER BY c.chunk_offset), '{}')
   FROM of_call AS c
   WHERE c.chunk_offset >= COALESCE((SELECT max(first.chunk_offset) FROM of_call AS first WHERE first.number = 1), 0);
-END
-$$;
-
--- Lets blocked instances of these orchestrations, and blocked activities, be claimed at once, and deletes the blocks of
--- instances that have continued, have ended or were deleted.
---
--- Returns how many pauses it ended. Called when a process starts, which may have the code that fits.
--- Bound: the rows of blocked_instances. Locks: pauses by instance, worker rows by id, rows of blocked_instances by
--- instance (all skip locked).
-CREATE OR REPLACE FUNCTION dx_retry_blocked(
-  p_orchestrations text[], p_activities text[], p_now_ms bigint DEFAULT NULL
-) RETURNS bigint LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_instances bigint;
-  v_activities bigint;
-BEGIN
-  WITH pause AS (
-    SELECT l.instance_id
-    FROM dx_present_blocks() AS b
-    JOIN instance_locks AS l ON l.instance_id = b.instance_id
-    WHERE b.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
-      AND l.locked_until < dx_no_end() -- an operator has paused it
-    ORDER BY l.instance_id COLLATE "C"
-    FOR UPDATE OF l SKIP LOCKED
-  )
-  DELETE FROM instance_locks AS l USING pause WHERE l.instance_id = pause.instance_id;
-  GET DIAGNOSTICS v_instances = ROW_COUNT;
-
-  WITH delayed AS (
-    SELECT w.id
-    FROM dx_present_blocks() AS b
-    JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
-    WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
-      AND w.visible_at < 'infinity' -- it waits for a slot of a limit
-      -- The route is the name, and the tag if it has one.
-      AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
-    ORDER BY w.id
-    FOR UPDATE OF w SKIP LOCKED
-  )
-  UPDATE worker_queue AS w SET visible_at = v_now FROM delayed WHERE w.id = delayed.id;
-  GET DIAGNOSTICS v_activities = ROW_COUNT;
-
-  WITH passed AS (
-    SELECT b.instance_id
-    FROM blocked_instances AS b
-    WHERE NOT EXISTS (
-      SELECT FROM instances AS i
-      WHERE i.instance_id = b.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
-    )
-    ORDER BY b.instance_id COLLATE "C"
-    FOR UPDATE OF b SKIP LOCKED
-  )
-  DELETE FROM blocked_instances AS b USING passed WHERE b.instance_id = passed.instance_id;
-  RETURN v_instances + v_activities;
 END
 $$;
 
@@ -12401,5 +12338,69 @@ BEGIN
     GET DIAGNOSTICS v_count = ROW_COUNT;
     out_is_full := v_count >= 500;
   END IF;
+END
+$$;
+
+-- Lets blocked instances of these orchestrations, and blocked activities, be claimed at once, and deletes the blocks of
+-- instances that have continued, have ended or were deleted.
+--
+-- Returns how many pauses it ended. Called when a process starts, which may have the code that fits.
+-- Bound: the rows of blocked_instances. Locks: pauses by instance, worker rows by id, rows of blocked_instances by
+-- instance (all skip locked).
+CREATE OR REPLACE FUNCTION dx_wake_blocked(
+  p_orchestrations text[], p_activities text[], p_now_ms bigint DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_instances bigint;
+  v_activities bigint;
+BEGIN
+  WITH pause AS (
+    SELECT l.instance_id
+    FROM dx_present_blocks() AS b
+    JOIN instance_locks AS l ON l.instance_id = b.instance_id
+    WHERE b.orchestration_name = ANY (p_orchestrations) AND l.lock_token = '' AND l.locked_until > v_now_ms
+      AND l.locked_until < dx_no_end() -- an operator has paused it
+    ORDER BY l.instance_id COLLATE "C"
+    FOR UPDATE OF l SKIP LOCKED
+  )
+  DELETE FROM instance_locks AS l USING pause WHERE l.instance_id = pause.instance_id;
+  GET DIAGNOSTICS v_instances = ROW_COUNT;
+
+  WITH delayed AS (
+    SELECT w.id
+    FROM dx_present_blocks() AS b
+    JOIN worker_queue AS w ON w.instance_id = b.instance_id AND w.activity_id = b.event_id
+    WHERE w.execution_id = b.execution_id AND w.visible_at > v_now
+      AND w.visible_at < 'infinity' -- it waits for a slot of a limit
+      -- The route is the name, and the tag if it has one.
+      AND left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_activities)
+    ORDER BY w.id
+    FOR UPDATE OF w SKIP LOCKED
+  )
+  UPDATE worker_queue AS w SET visible_at = v_now FROM delayed WHERE w.id = delayed.id;
+  GET DIAGNOSTICS v_activities = ROW_COUNT;
+
+  WITH passed AS (
+    SELECT b.instance_id
+    FROM blocked_instances AS b
+    WHERE NOT EXISTS (
+      SELECT FROM instances AS i
+      WHERE i.instance_id = b.instance_id AND dx_is_blocked(b, i.current_execution_id, i.created_at)
+    )
+    ORDER BY b.instance_id COLLATE "C"
+    FOR UPDATE OF b SKIP LOCKED
+  )
+  DELETE FROM blocked_instances AS b USING passed WHERE b.instance_id = passed.instance_id;
+  RETURN v_instances + v_activities;
 END
 $$;

@@ -11,6 +11,7 @@ import { Admin } from "../../provider/Admin.ts"
 import { misused } from "../internal/failure.ts"
 import * as Filters from "../internal/filters.ts"
 import { placeJson } from "../internal/instances.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import * as Progress from "../internal/Progress.ts"
 import * as Store from "../internal/store.ts"
@@ -23,7 +24,7 @@ export const explain = Command.make("explain", {
   limit: Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Most instances to look at, without an id. Defaults to 1000, the oldest"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    noLessThan(1),
     Flag.withDefault(1000)
   )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(

@@ -3,6 +3,7 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import { Admin } from "../../provider/Admin.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
@@ -12,7 +13,7 @@ export const fork = Command.make("fork", {
   at: Flag.Int("at").pipe(
     Flag.withMetavar("<event>"),
     Flag.withDescription("The last event that the fork has"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`)
+    noLessThan(1)
   ),
   as: Flag.String("as").pipe(Flag.withMetavar("<id>"), Flag.withDescription("Id of the fork"))
 }, (flags) => Effect.provide(run(flags), Store.layerForChanges)).pipe(

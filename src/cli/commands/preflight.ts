@@ -8,6 +8,7 @@ import { count, counted } from "../../model/shared/quantities.ts"
 import { withoutRuntimes } from "../../replay/programs.ts"
 import { CommandError } from "../internal/failure.ts"
 import type { Group } from "../internal/findings.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
 import * as Preflight from "../internal/preflight.ts"
@@ -32,7 +33,7 @@ export const preflight = Command.make("preflight", {
   sample: Flag.Int("sample").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Replay at most so many of each definition, evenly chosen by their ids. Defaults to all"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    noLessThan(1),
     Flag.optional
   ),
   ignoreUnserved: Flag.ChoiceWithValue("ignore-unserved", [["names", "names"], ["all", "all"]] as const).pipe(

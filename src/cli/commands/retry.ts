@@ -8,6 +8,7 @@ import { toRetry } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { RetriedActivity, RetriedInstance } from "../../provider/Admin.ts"
 import { CommandError, misused } from "../internal/failure.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import * as Selection from "../internal/selection.ts"
 import * as Store from "../internal/store.ts"
@@ -18,7 +19,7 @@ export const retry = Command.make("retry", {
   from: Flag.Int("from").pipe(
     Flag.withMetavar("<event>"),
     Flag.withDescription("The last event that stays. Defaults to the one before what ended the instance"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    noLessThan(1),
     Flag.optional
   ),
   reason: Flag.String("reason").pipe(
@@ -61,7 +62,7 @@ const run = Effect.fnUntraced(function*({ from, reason: given, ...flags }: Selec
       verb: "retry",
       done: "retried",
       selectable: toRetry,
-      check: findEnded,
+      check: checkRetryable,
       run: (id) => Effect.asVoid(admin.retry(id, { reason })),
       foresee: (items, total) =>
         Effect.map(RetryPlan.planMany(items), (sum) => ({ json: { plan: sum }, text: summed(sum, total) }))
@@ -118,7 +119,7 @@ const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstanc
 }
 
 /** Fails if its row says that it cannot be retried. */
-const findEnded = Effect.fnUntraced(function*(id: string) {
+const checkRetryable = Effect.fnUntraced(function*(id: string) {
   const { block, status } = yield* (yield* Admin).getInstanceInfo(id)
   if (status === "Failed" || block !== null) return
   return yield* new CommandError({

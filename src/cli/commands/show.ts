@@ -17,6 +17,7 @@ import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import type { Wait } from "../../provider/Explanation.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
 import { marked, markedState, placeJson, shownPause, shownStatus, toJson } from "../internal/instances.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { fields, oneLine, shortened, table } from "../internal/table.ts"
@@ -27,13 +28,13 @@ export const show = Command.make("show", {
   execution: Flag.Int("execution").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Execution to show the history of. Defaults to the current one"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    noLessThan(1),
     Flag.optional
   ),
   events: Flag.Int("events").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Most events to show, the last ones. Defaults to 50"),
-    Flag.filter((n) => n >= 0, (n) => `a number of at least 0, not ${n}`),
+    noLessThan(0),
     Flag.withDefault(50)
   ),
   full: Flag.Boolean("full").pipe(

@@ -13,6 +13,7 @@ import type { Item, Tally } from "../../operating/bulk.ts"
 import type { Refusal as Refused } from "../../operating/Refusal.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { CommandError } from "./failure.ts"
+import { noLessThan } from "./numbers.ts"
 import { Output } from "./Output.ts"
 import * as Progress from "./Progress.ts"
 import { oneLine } from "./table.ts"
@@ -21,7 +22,7 @@ export const flags = {
   limit: Flag.Int("limit").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("Most to take. Defaults to all that match"),
-    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    noLessThan(1),
     Flag.optional
   ),
   dryRun: Flag.Boolean("dry-run").pipe(

@@ -273,7 +273,7 @@ export interface HeldRow {
 /** The claimed rows. For each other one, calls the function for its reason why a later claim may find more. */
 export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   rows: ReadonlyArray<Row | HeldRow>,
-  onHeld: (() => void) | undefined,
+  onLocked: (() => void) | undefined,
   onNext?: (timeMs: number) => void,
   onAwaited?: () => void
 ): ReadonlyArray<Row> => {
@@ -281,7 +281,7 @@ export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   for (const row of rows) {
     if (isClaimed(row)) claimed.push(row)
     else if (row.out_is_limited === true) onAwaited?.()
-    else if (row.out_next_ms === undefined || row.out_next_ms === null) onHeld?.()
+    else if (row.out_next_ms === undefined || row.out_next_ms === null) onLocked?.()
     else onNext?.(Number(row.out_next_ms))
   }
   return claimed

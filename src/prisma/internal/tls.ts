@@ -39,7 +39,7 @@ export interface Protection {
 }
 
 /** The parameters of the URL that are read here. */
-export const parameterNames = [
+const parameterNames = [
   "ssl",
   "sslmode",
   "sslrootcert",

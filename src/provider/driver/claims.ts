@@ -63,7 +63,7 @@ export interface FetchOrchestrationItems {
    * Called if the call claims fewer than `limit`, and a later one may claim more: other transactions may have locked
    * some.
    */
-  readonly onHeld?: () => void
+  readonly onLocked?: () => void
   /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form
    * its next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
@@ -150,7 +150,7 @@ export interface FetchWorkItems {
    * Called if the call claims fewer than `limit`, and a later one may claim more: other transactions may have locked
    * some.
    */
-  readonly onHeld?: () => void
+  readonly onLocked?: () => void
   /** Called if an activity waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
   readonly onNext?: (timeMs: number) => void
   /**
@@ -200,13 +200,13 @@ export interface ClaimedWorkItem {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
- * The answer of a driver to a renewal of an activity's lock. `Held`: another transaction has locked its row, so nothing
- * was changed, and the caller asks again soon.
+ * The answer of a driver to a renewal of an activity's lock. `Locked`: another transaction has locked its row, so
+ * nothing was changed, and the caller asks again soon.
  *
  * @category models
  * @since 0.2.0
  */
-export type WorkItemRenewed = "Done" | "LockLost" | "Held"
+export type WorkItemRenewed = "Done" | "LockLost" | "Locked"
 
 /**
  * A claim to abandon.

@@ -38,12 +38,12 @@ export interface ChunksAppend extends Omit<NewChunk, "chunk"> {
 
 /**
  * The answer to an append. `LockLost`: the activity was cancelled or taken over, or its instance has ended or is gone.
- * `Held`: another transaction holds the activity or the instance, so the call is to be repeated.
+ * `Locked`: another transaction holds the activity or the instance, so the call is to be repeated.
  *
  * @category models
  * @since 0.3.0
  */
-export type ChunksAppended = "Done" | "LockLost" | "Held"
+export type ChunksAppended = "Done" | "LockLost" | "Locked"
 
 /**
  * What a reader asks for.

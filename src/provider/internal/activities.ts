@@ -126,7 +126,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
   })
 }
 
-/** One statement; rows this version cannot read are set aside. */
+/** One statement; rows this version cannot read are abandoned. */
 const claim = Effect.fnUntraced(
   function*({ count, driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
@@ -136,7 +136,7 @@ const claim = Effect.fnUntraced(
       Metrics.dequeueWorkerDuration,
       driver.fetchWorkItems({
         ...request,
-        onHeld: () => wakeups.metHeld("worker"),
+        onLocked: () => wakeups.metLocked("worker"),
         onNext: (timeMs) => wakeups.workDueAt("worker", timeMs),
         onAwaited: () => {
           isAwaited = true
@@ -249,7 +249,7 @@ const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ ext
             return Effect.sync(() => parts.suspects.renew(lockToken, extendForMs))
           case "LockLost":
             return Effect.andThen(release(parts, lockToken), failUnlessDone("renewWorkItemLock", lockToken, answer))
-          case "Held":
+          case "Locked":
             return Effect.fail(new ProviderError({ operation: "renewWorkItemLock", reason: heldElsewhere }))
         }
       })

@@ -98,7 +98,7 @@ const renews = (queue: Queue) => ({
   answered: (items: ReadonlyArray<Renewed>, answers: ReadonlyArray<Settled | WorkItemRenewed>, locks: Locks) => {
     items.forEach(({ extendForMs, lockToken, sufficientMs = extendForMs }, i) => {
       if (answers[i] === "Done") locks[queue].hold(lockToken, Math.min(sufficientMs, extendForMs))
-      else if (answers[i] !== "Held") locks[queue].release(lockToken)
+      else if (answers[i] !== "Locked") locks[queue].release(lockToken)
     })
   }
 })
@@ -135,7 +135,7 @@ export const operations: Operations = {
   fetchOrchestrationItems: { ...claims("orchestrator"), label: "fetch" },
   ackOrchestrationItems: { ...settles("orchestrator"), label: "ack_orch", repeats: "set", countsRepeats: true },
   abandonOrchestrationItems: { ...settles("orchestrator"), label: "abandon_orch" },
-  retryBlocked: { kind: "write", repeats: "always" },
+  wakeBlocked: { kind: "write", repeats: "always" },
   registerProcess: plain,
   removeProcess: plain,
   renewOrchestrationItemLocks: { ...renews("orchestrator"), label: "renew_orch" },

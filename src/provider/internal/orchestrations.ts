@@ -92,7 +92,7 @@ export const make = Effect.fnUntraced(function*(
     ackOrchestrationItem: ackOrchestrationItem(parts),
     dropOrchestrationItem: dropOrchestrationItem(parts),
     abandonOrchestrationItem: abandonOrchestrationItem(parts),
-    retryBlocked: retryBlocked(parts),
+    wakeBlocked: wakeBlocked(parts),
     renewOrchestrationItemLock: renewOrchestrationItemLock(parts)
   }
 })
@@ -168,7 +168,7 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
     Effect.onError(() => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })))
   )
 
-/** One statement; instances and messages that cannot be delivered are set aside. */
+/** One statement; instances whose messages cannot be delivered are abandoned. */
 const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: Claim) {
   let begunMs = 0
   let maxBytes = 0
@@ -181,7 +181,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       return parts.driver.fetchOrchestrationItems({
         ...request,
         maxBytes,
-        onHeld: () => parts.wakeups.metHeld("orchestrator")
+        onLocked: () => parts.wakeups.metLocked("orchestrator")
       })
     }))
   ))
@@ -211,7 +211,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       else for (const { workItem } of claim.messages) texts.push(workItem)
       parts.suspects.lock(lockToken, attemptCount - 1, request.lockTimeoutMs)
       items.push({ item, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
-    } else yield* setAside(parts, claim, assembled)
+    } else yield* abandonUndelivered(parts, claim, assembled)
   }
   claimed(texts)
   return { items, more: isCut || items.length < claims.length }
@@ -253,7 +253,11 @@ const deferUnreadable = ({ sendDeferral, wakeups }: Parts, { lockToken }: Claime
   )
 
 /** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
-const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
+const abandonUndelivered = (
+  parts: Parts,
+  claim: ClaimedInstance,
+  assembled: Exclude<Assembled, { readonly _tag: "Item" }>
+) => {
   const { instanceId, lockToken } = claim
   const beginsFirst = assembled._tag === "Orphan"
   const delayMs = beginsFirst ? orphanPauseMs : null
@@ -315,7 +319,7 @@ const ackOrchestrationItem = (parts: Parts): Service["ackOrchestrationItem"] => 
 const dropOrchestrationItem = (parts: Parts): Service["dropOrchestrationItem"] => (lockToken) =>
   checked("dropOrchestrationItem", [check.text("lockToken", lockToken)], () =>
     parts.sendAck(emptyAck(lockToken)).pipe(
-      Effect.flatMap((settled) => failUnlessDone("ackOrchestrationItem", lockToken, settled)),
+      Effect.flatMap((settled) => failUnlessDone("dropOrchestrationItem", lockToken, settled)),
       Effect.onExit(() => Effect.sync(() => release(parts, lockToken)))
     ))
 
@@ -344,12 +348,12 @@ const abandonOrchestrationItem =
         )
     )
 
-const retryBlocked = ({ driver, wakeups }: Parts): Service["retryBlocked"] => ({ activities, orchestrations }) =>
+const wakeBlocked = ({ driver, wakeups }: Parts): Service["wakeBlocked"] => ({ activities, orchestrations }) =>
   checked(
-    "retryBlocked",
+    "wakeBlocked",
     [check.texts("orchestrations", orchestrations), check.texts("activities", activities)],
     () =>
-      Effect.tap(driver.retryBlocked({ orchestrations, activities }), (count) =>
+      Effect.tap(driver.wakeBlocked({ orchestrations, activities }), (count) =>
         Effect.sync(() => {
           if (count === 0) return
           wakeups.workAbandoned("orchestrator", null)

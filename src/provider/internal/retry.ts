@@ -47,9 +47,9 @@ export const retries = (driver: Driver): Pick<Service, "retry"> => ({
 // internal
 
 /** Two seconds. A process that tries a blocked instance holds it for some milliseconds. */
-const whileHeld = {
+const untilFree = {
   schedule: Schedule.spaced("100 millis"),
-  while: (outcome: CutOutcome) => outcome === "Held",
+  while: (outcome: CutOutcome) => outcome === "Locked",
   times: 20
 }
 
@@ -100,11 +100,13 @@ const retryTree = Effect.fnUntraced(function*(
     waiting.push(...child.children)
   }
   for (const { cut } of options.dryRun === true ? [] : cuts) {
-    const outcome = yield* Effect.repeat(driver.cutHistory(cut), whileHeld)
+    const outcome = yield* Effect.repeat(driver.cutHistory(cut), untilFree)
     if (outcome === "Cut") continue
     return yield* refuse(
       cut.instanceId,
-      outcome === "Held" ? "a process runs it right now; repeat the call" : "it has changed meanwhile; repeat the call"
+      outcome === "Locked"
+        ? "a process runs it right now; repeat the call"
+        : "it has changed meanwhile; repeat the call"
     )
   }
   return { instances: cuts.map(({ retried }) => retried) }

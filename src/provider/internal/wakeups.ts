@@ -85,8 +85,8 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly activity: Effect.Effect<number>
   /** A look has left work that this process has no caller for. */
   readonly leftSome: (queue: Queue) => void
-  /** A claim has left what a later one may find: the driver has called `onHeld`. */
-  readonly metHeld: (queue: Queue) => void
+  /** A claim has left what a later one may find: the driver has called `onLocked`. */
+  readonly metLocked: (queue: Queue) => void
   /** With the number of its activities that this process holds already. */
   readonly turnStored: (turn: Turn, handedOver: number) => void
   /** The turn of this token is settled, or its instance is no longer held. */
@@ -314,7 +314,7 @@ export const make = Effect.fnUntraced(function*(
     },
     activity: Effect.sync(() => hints.isConnected() ? activity : ++activity),
     leftSome: (queue) => announce(queue),
-    metHeld: (queue) => byName(queue).metHeld(),
+    metLocked: (queue) => byName(queue).metLocked(),
     workAbandoned: (queue, delayMs) => {
       if (delayMs === null || delayMs === 0) return workStored(queue)
       const timeMs = afterNow(delayMs)

@@ -335,7 +335,7 @@ const ofDeletions = (store: tables.Tables) => {
       tables.statement((now): CutOutcome => {
         const { executionId, instanceId, keep } = cut
         const lock = locks.get(instanceId)
-        if (lock !== undefined && lock.token !== "" && lock.untilMs > now) return "Held"
+        if (lock !== undefined && lock.token !== "" && lock.untilMs > now) return "Locked"
         const instance = instances.get(instanceId)
         const isRead = instance?.executionId === executionId && cut.lastEventId > 0 &&
           tables.lastEventId(store, instanceId, executionId) === cut.lastEventId &&

@@ -31,7 +31,7 @@ export const make = (store: tables.Tables) =>
         })
       ),
 
-    retryBlocked: ({ activities, orchestrations }) =>
+    wakeBlocked: ({ activities, orchestrations }) =>
       tables.statement((now) => {
         let count = 0
         for (const instanceId of store.blocks.keys()) {

@@ -39,17 +39,6 @@ export const rowOf = (
 /** Whether it waits for a slot. */
 export const isParked = ({ place }: tables.Instance): boolean => place?.isParked === true
 
-/** Lets an instance begin: with a slot, or without a limit. */
-export const unpark = (store: tables.Tables, instanceId: string, hasSlot: boolean): void => {
-  const instance = store.instances.get(instanceId)!
-  if (hasSlot) instance.place!.isParked = false
-  else {
-    delete instance.limitName
-    delete instance.place
-  }
-  for (const message of store.messages.values()) if (message.instanceId === instanceId) delete message.waits
-}
-
 /**
  * Decides on visible messages of an instance that waits for a slot: they wait with it, but a cancellation lets it go.
  * Returns whether it goes.
@@ -161,6 +150,17 @@ export const waitOf = (store: tables.Tables, instanceId: string) => {
 }
 
 // internal
+
+/** Lets an instance begin: with a slot, or without a limit. */
+const unpark = (store: tables.Tables, instanceId: string, hasSlot: boolean): void => {
+  const instance = store.instances.get(instanceId)!
+  if (hasSlot) instance.place!.isParked = false
+  else {
+    delete instance.limitName
+    delete instance.place
+  }
+  for (const message of store.messages.values()) if (message.instanceId === instanceId) delete message.waits
+}
 
 const limitOf = ({ limits }: tables.Tables, { orchestrationName, pinnedVersion }: StartedInstance) =>
   pinnedVersion.major > 0 ? limits.orchestration.get(orchestrationName) : undefined

@@ -183,8 +183,10 @@ export const make = (
 export const idOf = (name: string, occurrenceMs: number): string =>
   `schedule/${name}/${new Date(occurrenceMs).toISOString()}`
 
+// internal
+
 /** From 0 to `jitterMs`; every process computes the same. */
-export const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): number => {
+const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): number => {
   if (jitterMs === 0) return 0
   // FNV-1a, and a mix of its bits: names and times differ in their last characters.
   let hash = 0x811c9dc5
@@ -194,8 +196,6 @@ export const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): 
   hash = Math.imul(hash ^ (hash >>> 16), 0x45d9f3b)
   return ((hash ^ (hash >>> 16)) >>> 0) % (jitterMs + 1)
 }
-
-// internal
 
 const isRunningNote = "the last run had not ended"
 

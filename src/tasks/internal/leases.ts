@@ -21,7 +21,7 @@ export interface Held {
   readonly onLost: () => void
   /** Monotonic milliseconds of the next renewal. */
   dueMs: number
-  /** Monotonic milliseconds until which it is certain to be live. */
+  /** Monotonic milliseconds until which it is live, or its task was locked. */
   untilMs: number
 }
 
@@ -46,6 +46,7 @@ export const make = Effect.fnUntraced(function*(
   const newest = new Map<string, Held>()
   /** Opened when a renewal was answered, or a lease is released. */
   const kept = Latch.makeUnsafe()
+  const soonMs = ({ leaseMs }: Held) => monotonicMs(clock) + Math.min(leaseMs / 10, longestRetryMs)
   const renew = (due: ReadonlyArray<Held>) =>
     Effect.suspend(() => {
       const startMs = monotonicMs(clock)
@@ -54,16 +55,18 @@ export const make = Effect.fnUntraced(function*(
           Effect.map((outcomes) => {
             for (const [i, lease] of due.entries()) {
               if (!leases.has(lease)) continue
-              lease.dueMs = startMs + lease.leaseMs / 2
+              const outcome = outcomes[i]
+              // A locked task cannot be taken, but when its transaction ends: its lease may have ended by then.
+              lease.dueMs = outcome === "Locked" ? soonMs(lease) : startMs + lease.leaseMs / 2
               lease.untilMs = startMs + lease.leaseMs
-              if (outcomes[i] === "Done") continue
+              if (outcome !== "Lost") continue
               leases.delete(lease)
               lease.onLost()
             }
             kept.openUnsafe()
           }),
           Effect.catch((error) => {
-            for (const lease of due) lease.dueMs = monotonicMs(clock) + Math.min(lease.leaseMs / 10, longestRetryMs)
+            for (const lease of due) lease.dueMs = soonMs(lease)
             return Effect.logWarning("Task worker: leases not renewed yet").pipe(
               ours({ leases: due.length, error: error.message })
             )

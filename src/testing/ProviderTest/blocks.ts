@@ -91,14 +91,14 @@ export const blocks = topic("blocks", {
   }),
 
   retry_ends_the_pauses_of_served_instances: Effect.gen(function*() {
-    const { readInstance, retryBlocked } = yield* Provider
+    const { readInstance, wakeBlocked } = yield* Provider
     yield* create("i")
     yield* poke("i", "go")
     yield* blockFor("i", "1 hour")
     const { orchestrationName } = Option.getOrThrow(yield* readInstance("i"))
-    assert.strictEqual(yield* retryBlocked({ orchestrations: ["another"], activities: [] }), 0)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: ["another"], activities: [] }), 0)
     yield* expectNoOrchestration()
-    assert.strictEqual(yield* retryBlocked({ orchestrations: [orchestrationName], activities: [] }), 1)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: [orchestrationName], activities: [] }), 1)
     assert.isNotNull(yield* blockOf("i"))
     // A pause of another kind stays.
     yield* abandon((yield* claimInstance("i")).lockToken, { delay: 500 })
@@ -106,12 +106,12 @@ export const blocks = topic("blocks", {
     yield* ack(yield* claimInstance("i"), { events: [activityScheduled(2)] })
     yield* poke("i", "next")
     yield* abandon((yield* claimInstance("i")).lockToken, { delay: "1 hour" })
-    assert.strictEqual(yield* retryBlocked({ orchestrations: [orchestrationName], activities: [] }), 0)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: [orchestrationName], activities: [] }), 0)
     yield* expectNoOrchestration()
   }),
 
   activity_blocks_its_instance: Effect.gen(function*() {
-    const { retryBlocked } = yield* Provider
+    const { wakeBlocked } = yield* Provider
     yield* create("i")
     yield* turn("i", {
       executionId: 1,
@@ -124,9 +124,9 @@ export const blocks = topic("blocks", {
     yield* abandonWork(claimed.lockToken, { delay: "1 hour", ignoreAttempt: true, block: unread })
     assert.deepInclude(yield* blockOf("i"), { ...unread, tries: 1 })
     yield* expectNoWork({ tags })
-    assert.strictEqual(yield* retryBlocked({ orchestrations: ["TestOrch"], activities: ["Another"] }), 0)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: ["TestOrch"], activities: ["Another"] }), 0)
     yield* expectNoWork({ tags })
-    assert.strictEqual(yield* retryBlocked({ orchestrations: [], activities: ["TestActivity"] }), 1)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: [], activities: ["TestActivity"] }), 1)
     assert.strictEqual((yield* claimWork({ tags })).attemptCount, 1)
   }),
 

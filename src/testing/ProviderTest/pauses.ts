@@ -98,7 +98,7 @@ export const pauses = topic("pauses", {
   }),
 
   retry_of_blocked_instances_leaves_the_pause: Effect.gen(function*() {
-    const { readInstance, retryBlocked } = yield* Provider
+    const { readInstance, wakeBlocked } = yield* Provider
     yield* create("i")
     yield* poke("i", "go")
     const { lockToken } = yield* claimInstance("i")
@@ -106,7 +106,7 @@ export const pauses = topic("pauses", {
     yield* abandon(lockToken, { delay: "1 hour", ignoreAttempt: true, block })
     yield* pause("i")
     const { orchestrationName } = Option.getOrThrow(yield* readInstance("i"))
-    assert.strictEqual(yield* retryBlocked({ orchestrations: [orchestrationName], activities: [] }), 0)
+    assert.strictEqual(yield* wakeBlocked({ orchestrations: [orchestrationName], activities: [] }), 0)
     yield* expectNoOrchestration()
     // The resume ends the pause of the block as well.
     yield* resume("i")

@@ -162,7 +162,7 @@ export type Operation =
   | { readonly call: "ackOrchestrationItems"; readonly turns: ReadonlyArray<Turn> }
   | { readonly call: "abandonOrchestrationItems"; readonly items: ReadonlyArray<Abandon> }
   | {
-    readonly call: "retryBlocked"
+    readonly call: "wakeBlocked"
     readonly orchestrations: ReadonlyArray<string>
     readonly activities: ReadonlyArray<string>
   }

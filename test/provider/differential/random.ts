@@ -283,7 +283,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "sweepMessages", { maxAgeMs: ms }),
   call(9, "ackOrchestrationItems", { turns: some(turn) }),
   call(3, "abandonOrchestrationItems", { items: instanceAbandons }),
-  call(1, "retryBlocked", {
+  call(1, "wakeBlocked", {
     orchestrations: fc.subarray(["One", "Other"]),
     activities: fc.subarray(["One", "One #gpu"])
   }),

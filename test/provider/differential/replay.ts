@@ -206,8 +206,8 @@ const perform = Effect.fnUntraced(function*(
           ...(item.beginsFirst === true && length > 1 && { beginsFirst: index === 0 })
         }))
       )
-    case "retryBlocked":
-      return yield* driver.retryBlocked(operation)
+    case "wakeBlocked":
+      return yield* driver.wakeBlocked(operation)
     case "setLimit":
       return [yield* admin.setLimit(operation), yield* limitsOf(side)]
     case "removeLimit":

@@ -105,7 +105,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     appendChunks: unused("appendChunks"),
     readChunks: unused("readChunks"),
     resumeChunks: unused("resumeChunks"),
-    retryBlocked: () => Effect.succeed(0),
+    wakeBlocked: () => Effect.succeed(0),
     registerProcess: () => Effect.succeed(null),
     removeProcess: () => Effect.void,
     readPaused: Effect.succeed([]),

@@ -22,9 +22,9 @@ import {
   history,
   isRefused,
   refused,
-  retryBlocked,
   untilDropped,
-  waiting
+  waiting,
+  wakeBlocked
 } from "./words.ts"
 import type { Services, Test } from "./words.ts"
 
@@ -265,7 +265,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Does, { instanceId, payload: "await a promise later" })
       yield* blocked(client, instanceId, "NotDurable")
       yield* client.interrupt(instanceId, "stop", { deadline: 0 })
-      yield* retryBlocked(App.Does)
+      yield* wakeBlocked(App.Does)
       // Its next try may come before the deadline has passed: the interruption ends what it awaits.
       yield* cancelled(client.wait(App.Does, instanceId), /^stop( \(past its deadline\))?$/)
       const other = `${instanceId}, other`
@@ -531,7 +531,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       )
       // The old code is back, and nothing is lost.
       App.edited.delete(instanceId)
-      yield* retryBlocked(App.Edited)
+      yield* wakeBlocked(App.Edited)
       yield* client.wait(App.Edited, instanceId)
     }),
     "start a child under an id that begins with `sub::`": deedFails(

@@ -61,10 +61,10 @@ export const blocked = Effect.fnUntraced(function*(
 })
 
 /** Lets blocked instances be tried at once, as the start of a process does. */
-export const retryBlocked = (...definitions: ReadonlyArray<{ readonly name: string }>) =>
+export const wakeBlocked = (...definitions: ReadonlyArray<{ readonly name: string }>) =>
   Effect.flatMap(
     Provider.Provider,
-    (provider) => provider.retryBlocked({ orchestrations: definitions.map(({ name }) => name), activities: [] })
+    (provider) => provider.wakeBlocked({ orchestrations: definitions.map(({ name }) => name), activities: [] })
   )
 
 /** The program `deed` blocks its instance, until it is cancelled. */
@@ -73,7 +73,7 @@ export const deedBlocks = (deed: App.Deed, reason: Block.BlockReason, ...said: A
     yield* client.start(App.Does, { instanceId, payload: String(deed) })
     yield* blocked(client, instanceId, reason, ...said)
     yield* client.terminate(instanceId, "enough")
-    yield* retryBlocked(App.Does)
+    yield* wakeBlocked(App.Does)
     yield* cancelled(client.wait(App.Does, instanceId), "enough")
   })
 

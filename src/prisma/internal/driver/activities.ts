@@ -35,7 +35,7 @@ export interface Within {
 export const activities = ({ answer, rows, settle }: Calls, within?: Within) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*(
-      { activities, isThorough, limit, lockTimeoutMs, onAwaited, onHeld, onNext, session, suspects, tags, takesOver }:
+      { activities, isThorough, limit, lockTimeoutMs, onAwaited, onLocked, onNext, session, suspects, tags, takesOver }:
         FetchWorkItems
     ) {
       if (tags._tag === "None") return []
@@ -51,7 +51,7 @@ export const activities = ({ answer, rows, settle }: Calls, within?: Within) => 
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ], claiming)
-      return claimedRows(found, onHeld, onNext, onAwaited).map(claimedWorkItem)
+      return claimedRows(found, onLocked, onNext, onAwaited).map(claimedWorkItem)
     }
   ),
 

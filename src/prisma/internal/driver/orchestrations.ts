@@ -52,7 +52,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         limit,
         lockTimeoutMs,
         maxBytes,
-        onHeld,
+        onLocked,
         orphans,
         serves,
         suspects,
@@ -79,7 +79,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         ],
         claiming
       )
-      return yield* Effect.forEach(claimedRows(found, onHeld), claimedInstance)
+      return yield* Effect.forEach(claimedRows(found, onLocked), claimedInstance)
     }
   ),
 
@@ -134,9 +134,9 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
     }
   ),
 
-  retryBlocked: ({ activities, orchestrations }) =>
+  wakeBlocked: ({ activities, orchestrations }) =>
     Effect.map(
-      answer<bigint>("retryBlocked", "dx_retry_blocked", [
+      answer<bigint>("wakeBlocked", "dx_wake_blocked", [
         Prisma.sql`${[...orchestrations]}::text[]`,
         Prisma.sql`${[...activities]}::text[]`
       ], plain),

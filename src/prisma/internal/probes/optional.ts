@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import { creating, lockName, reading } from "./probe.ts"
 import type { Probe } from "./probe.ts"
 
-export const sessionLocks: Probe = {
+const sessionLocks: Probe = {
   name: "locks of sessions",
   use: "a dead process is noticed at once, one migration at a time",
   without: "a dead process is noticed after three minutes; run one migration at a time",

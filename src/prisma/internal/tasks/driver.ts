@@ -64,10 +64,15 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
         Prisma.sql`${[...claimIds]}::integer[]`
       ], { isQuiet: true }),
     renew: (leases) =>
-      answer<ReadonlyArray<"Done" | "Lost">>("renewTasks", "dx_renew_tasks", [json(leases.map(renewalRow))], {
-        items: leases.length,
-        isRenewal: true
-      }),
+      answer<ReadonlyArray<"Done" | "Locked" | "Lost">>(
+        "renewTasks",
+        "dx_renew_tasks",
+        [json(leases.map(renewalRow))],
+        {
+          items: leases.length,
+          isRenewal: true
+        }
+      ),
     complete: (completions) => complete(on, completions, false),
     fail: (ends) =>
       answer<ReadonlyArray<"Retried" | "Dead" | "Stale">>("failTasks", "dx_fail_tasks", [json(ends.map(endRow))], {
@@ -170,9 +175,9 @@ export interface CreatedRow {
   readonly out_is_new: boolean
 }
 
-export const createdOf = ({ out_id, out_is_new }: CreatedRow): Created => ({ id: out_id, isNew: out_is_new })
-
 // internal
+
+const createdOf = ({ out_id, out_is_new }: CreatedRow): Created => ({ id: out_id, isNew: out_is_new })
 
 /** On the pool, or within a transaction. */
 const creating = ({ collected }: Pick<Statements, "collected">): Pick<TaskDriver["Service"], "create"> => ({

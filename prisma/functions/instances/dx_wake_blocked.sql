@@ -4,7 +4,7 @@
 -- Returns how many pauses it ended. Called when a process starts, which may have the code that fits.
 -- Bound: the rows of blocked_instances. Locks: pauses by instance, worker rows by id, rows of blocked_instances by
 -- instance (all skip locked).
-CREATE OR REPLACE FUNCTION dx_retry_blocked(
+CREATE OR REPLACE FUNCTION dx_wake_blocked(
   p_orchestrations text[], p_activities text[], p_now_ms bigint DEFAULT NULL
 ) RETURNS bigint LANGUAGE plpgsql
 -- settings of the hot path

@@ -4,23 +4,22 @@ import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Client from "../../Client.ts"
+import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
 import { oneLine } from "../internal/table.ts"
-
-const atLeastOne = [(n: number) => n >= 1, (n: number) => `a number of at least 1, not ${n}`] as const
 
 export const redrive = Command.make("redrive", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
   event: Flag.Int("event").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("The event of the signal, as \"show\" lists it"),
-    Flag.filter(...atLeastOne)
+    noLessThan(1)
   ),
   execution: Flag.Int("execution").pipe(
     Flag.withMetavar("<n>"),
     Flag.withDescription("The execution of the event. Defaults to the current one"),
-    Flag.filter(...atLeastOne),
+    noLessThan(1),
     Flag.optional
   )
 }, (flags) => Effect.provide(run(flags), Store.layerForChanges)).pipe(
