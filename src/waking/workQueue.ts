@@ -193,6 +193,11 @@ export const make = (options: Options): WorkQueue => {
       return
     }
     due.splice(index, 0, entry)
+    // When the last one has come, the store knows of later ones.
+    if (due.length > maxDue) {
+      due.pop()
+      due[maxDue - 1] = { ...due[maxDue - 1]!, hasMore: true }
+    }
     if (index === 0) { for (const pump of pumps) pump.ring() }
   }
 
@@ -332,9 +337,6 @@ export const make = (options: Options): WorkQueue => {
       lastHintMs = arrivedMs
       if (hint._tag === "Work") {
         if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived", hint.only?.id, arrivedMs)
-        // The store is asked for the next time anyway when this one has come.
-        const isLast = due.length > 0 && hint.visibleAtMs > due.at(-1)!.timeMs
-        if (due.length >= maxDue && isLast) return
         return addDue({ timeMs: hint.visibleAtMs, isOwn: false, hasMore: true }, true)
       }
       if (hint._tag === "Taken") {
@@ -430,8 +432,8 @@ const heardMs = 20
 /** After one look for nothing twice as long, and so on. */
 const shortestHintPauseMs = 5
 
-/** Times in the future that are remembered for other processes. */
-const maxDue = 1_000
+/** Times in the future that are remembered, the nearest ones. */
+const maxDue = 10_000
 
 /** An estimate of the store's clock is late at most, never early; this covers the difference of the clocks' speeds. */
 const knownClockGraceMs = 5

@@ -7,6 +7,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
+import { Hint } from "../../src/waking/Notifier.ts"
 import * as pumps from "../../src/waking/pump.ts"
 import type { WorkQueue } from "../../src/waking/workQueue.ts"
 import * as Clocks from "../utils/clock.ts"
@@ -62,6 +63,24 @@ const long = Duration.minutes(10)
 const settle = TestClock.adjust(0)
 
 describe("Pump", () => {
+  it.effect("due times: the nearest are remembered; the store is asked for later ones when these have come", () =>
+    Effect.gen(function*() {
+      let asked = 0
+      const queue = yield* queueOf({}, { findNextDue: () => asked++ })
+      const count = 12_000
+      for (let i = 0; i < count; i++) queue.wakeAt(1_000 * (i + 1), false)
+      // One that comes before all others, and one after all.
+      queue.wakeAt(500, false)
+      queue.received({ hint: Hint.Work({ queue: "worker", visibleAtMs: 1_000 * (count + 1) }), sender: "b" }, 0)
+      yield* TestClock.setTime(9_900_000)
+      queue.wakeForDue()
+      assert.strictEqual(asked, 0)
+      yield* TestClock.setTime(1_000 * (count + 2))
+      queue.wakeForDue()
+      assert.strictEqual(asked, 1)
+      assert.strictEqual(queue.untilDue(), Infinity)
+    }))
+
   it.effect("take: all waiting callers share one statement", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup(["a", "b", "c"])

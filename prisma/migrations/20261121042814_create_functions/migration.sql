@@ -6023,7 +6023,8 @@ BEGIN
     CONTINUE WHEN NOT dx_is_execution_running(v_item.instance_id, v_item.found);
     v_outcomes[v_item.position] := 'Done';
     IF v_item.is_repeat THEN
-      SELECT count(*) INTO v_stored FROM progress_chunks AS c
+      -- The first of them may have been removed since.
+      SELECT COALESCE(max(c.number) + 1 - v_item.number, 0) INTO v_stored FROM progress_chunks AS c
       WHERE c.stream_id = v_item.stream_id AND c.writer = v_item.writer AND c.number >= v_item.number;
       CONTINUE WHEN v_stored >= cardinality(v_item.chunks);
     ELSE

@@ -80,9 +80,11 @@ const append = (store: tables.Tables, item: ChunksAppend, now: number): ChunksAp
   }
   if (tables.executionOf(store, instanceId, activity.executionId ?? 0)?.status !== "Running") return "LockLost"
   const stream = streamOf(store, instanceId, name, now)
-  const stored = isRepeat
-    ? stream.chunks.filter((chunk) => chunk.writer === writer && chunk.number >= number).length
-    : 0
+  // The first of them may have been removed since.
+  const last = isRepeat
+    ? stream.chunks.findLast((chunk) => chunk.writer === writer && chunk.number >= number)
+    : undefined
+  const stored = last === undefined ? 0 : last.number + 1 - number
   insert(stream, writer, number + stored, chunks.slice(stored), item, now)
   return "Done"
 }

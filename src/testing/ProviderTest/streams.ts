@@ -170,6 +170,15 @@ export const streams = topic("streams", {
     yield* expect("i", ["a", "b", "c", "d", "e", "f"])
   }),
 
+  a_repeated_append_stores_nothing_that_was_removed_since: Effect.gen(function*() {
+    yield* withActivity("i")
+    const work = yield* claimActivity(2)
+    yield* append(work, ["a", "b", "c", "d"], { keepChunks: 2 })
+    yield* append(work, ["a", "b", "c", "d"], { keepChunks: 2, isRepeat: true })
+    yield* append(work, ["b", "c", "d", "e"], { keepChunks: 2, isRepeat: true, number: 2 })
+    yield* expect("i", ["d", "e"], 3)
+  }),
+
   appends_at_the_same_time_leave_no_gap: Effect.gen(function*() {
     const ids = [2, 3, 4, 5, 6]
     yield* withActivity("i", ids)
