@@ -223,7 +223,8 @@ export const make = Effect.fnUntraced(function*(
         } else yield* buryForeign(queue, { id: String(id), token })
       }
       const count = ids?.length ?? 0
-      return { items: messages, more: count === limit || (count === 0 && died > 0), nextMs }
+      // Behind those that died, and those that the statement of another room took, there may be others.
+      return { items: messages, more: count === limit || died > 0 || nextMs === nowMs, nextMs }
     }
   )
 

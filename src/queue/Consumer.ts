@@ -208,8 +208,9 @@ const handling = <R>(
         }))
     })
 
-  const handle = (received: Received) => {
-    const { deliveryCount, payload, receipt } = received
+  /** `payload` is that of the message, opened. What goes to the dead letters stays as it was received. */
+  const handle = (received: Received, payload: Received["payload"]) => {
+    const { deliveryCount, receipt } = received
     const handler = handlers.get(payload.kind)
     if (handler === undefined) return settling.refuse(received, `no handler for messages of kind "${payload.kind}"`)
     return Effect.uninterruptibleMask((restore) =>
@@ -234,9 +235,9 @@ const handling = <R>(
   }
   return (received: Received) => {
     const payload = opened(received.payload)
-    if (payload === undefined) return handle(received)
+    if (payload === undefined) return handle(received, received.payload)
     return Effect.matchEffect(payload, {
-      onSuccess: (payload) => handle({ ...received, payload }),
+      onSuccess: (payload) => handle(received, payload),
       // Another process may have its key, or the object store answer again.
       onFailure: ({ problem }) =>
         Effect.andThen(

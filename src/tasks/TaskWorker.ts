@@ -163,16 +163,17 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         Attempts,
         attempts.make({ driver, served, watch: rights.watch, workerId }).pipe(withHarmlessLoggers)
       )
+      const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const sweep = Layer.effectDiscard(Effect.flatMap(Attempts, ({ inTouch }) =>
         withHarmlessLoggers(sweeps.run({
           driver,
           isBusy: () => running > 0,
           inTouch,
           names: [...served.keys()],
+          queues,
           shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
           keeping: { endedMs: keepEndedMs, deadMs: keepDeadMs }
         }))))
-      const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const consume = Effect.fnUntraced(function*(queue: string) {
         const settings = yield* consuming.readSettings({
           queue,

@@ -213,16 +213,20 @@ export const layer: Layer.Layer<Tasks, never, TaskDriver | Topics> = Layer.effec
  * @since 0.2.0
  */
 export const sweeper: Layer.Layer<never, never, TaskDriver | Topics> = Layer.effectDiscard(
-  Effect.flatMap(TaskDriver, (driver) =>
-    withHarmlessLoggers(sweeps.run({
+  Effect.gen(function*() {
+    const driver = yield* TaskDriver
+    const { deliveries = {} } = yield* waking(driver)
+    yield* withHarmlessLoggers(sweeps.run({
       driver,
       names: [],
+      queues: Object.keys(deliveries),
       shortestLease: Duration.seconds(30),
       keeping: undefined,
       lateMs: 5_000,
       isBusy: () => false,
       inTouch: Effect.void
-    })))
+    }))
+  })
 )
 
 /**

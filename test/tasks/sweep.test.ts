@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import * as sweeps from "../../src/tasks/internal/sweep.ts"
-import { Topics } from "../../src/waking/Topics.ts"
+import { Topic, Topics } from "../../src/waking/Topics.ts"
 import type { Subscriber } from "../../src/waking/Topics.ts"
 
 const nothing: TaskDriver.Swept = {
@@ -33,10 +33,10 @@ const open = Effect.fnUntraced(function*(
   const begin = yield* Clock.currentTimeMillis
   const at: Array<number> = []
   const asked: Array<readonly [wakeups: number, serving: TaskDriver.Serving | undefined]> = []
-  const subscribers: Array<Subscriber> = []
+  const subscribers = new Map<Topic, Subscriber>()
   const topics = Topics.of({
     announce: () => Effect.void,
-    subscribe: (_, subscriber) => Effect.sync(() => void subscribers.push(subscriber)),
+    subscribe: (topic, subscriber) => Effect.sync(() => void subscribers.set(topic, subscriber)),
     isConnected: () => isConnected
   })
   yield* sweeps.run({
@@ -55,10 +55,11 @@ const open = Effect.fnUntraced(function*(
     keeping: { endedMs: 604_800_000, deadMs: 2_592_000_000 },
     isBusy: () => isBusy,
     inTouch: Effect.void,
-    names: ["T"]
+    names: ["T"],
+    queues: ["q"]
   }).pipe(Effect.provideService(Topics, topics))
   yield* TestClock.adjust(0)
-  return { at, asked, hint: () => subscribers.forEach(({ received }) => received(0, "o")) }
+  return { at, asked, hint: (topic: Topic = Topic.outbox) => subscribers.get(topic)?.received(0, "o") }
 })
 
 describe("a worker looks for lost attempts", () => {
@@ -71,6 +72,16 @@ describe("a worker looks for lost attempts", () => {
       yield* TestClock.adjust("5 seconds")
       hint() // another one, which does not put it off
       yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(at, [0, 30.5])
+    })))
+
+  it.effect("also when its wake-up was stored in a queue, without a row of the outbox", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { at, hint } = yield* open(() => nothing)
+      yield* TestClock.adjust("20 seconds")
+      hint(Topic.messages("another"))
+      hint(Topic.messages("q"))
+      yield* TestClock.adjust("11 seconds")
       assert.deepStrictEqual(at, [0, 30.5])
     })))
 

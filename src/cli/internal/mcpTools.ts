@@ -125,7 +125,7 @@ export const commandTools: ReadonlyArray<CommandTool> = [
   ),
   make("queues", "What waits in each queue, and for how long", {}),
   make("processes", "The processes of the store: what they serve, and how busy they are", {}),
-  make("tasks", "Lists tasks, newest first, a page at a time", {
+  make("tasks", "Lists tasks, dead ones first, then those that wait or run, a page at a time", {
     name: text("Only tasks of this name"),
     status: choice("Only these", ["pending", "running", "completed", "dead", "cancelled"]),
     limit: number("Most tasks, 1 to 100. Defaults to 20", 1, 100),

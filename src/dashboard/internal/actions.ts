@@ -23,6 +23,7 @@ import * as RetryPlan from "../../operating/retryPlan.ts"
 import { findRunning } from "../../operating/running.ts"
 import * as Orchestration from "../../Orchestration.ts"
 import * as PgQueue from "../../prisma/PgQueue.ts"
+import * as QueueReport from "../../prisma/shared/queueReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { Retried } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -411,13 +412,14 @@ const mostAtOnce = 500
 /** What dies again meanwhile is not taken again. */
 const redriveMessages = Effect.fnUntraced(function*(name: string, limit: number) {
   const queue = yield* PgQueue.make({ queues: { [name]: {} } })
+  const most = Math.min(limit, yield* QueueReport.countDead(name))
   let done = 0
   let moved: number
   do {
-    moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, limit - done) }).pipe(
+    moved = yield* queue.redrive(name, { limit: Math.min(mostAtOnce, most - done) }).pipe(
       halfWay(() => `redriven ${counted(done, "message")}`)
     )
     done += moved
-  } while (moved === mostAtOnce && done < limit)
+  } while (moved > 0 && done < most)
   return done
 }, Effect.scoped)

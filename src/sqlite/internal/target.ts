@@ -158,7 +158,10 @@ export const hold = ({ run }: Target, fingerprint: string, ids: ReadonlyArray<st
 export const remove = Effect.fnUntraced(function*({ run }: Target, ids: ReadonlyArray<string>) {
   if (ids.length === 0) return
   yield* advisory(run, ids)
-  for (const table of tables) yield* run(`DELETE FROM ${table} WHERE instance_id = ANY($1)`, [ids])
+  for (const table of [...tables, ...ownTables]) {
+    yield* run(`DELETE FROM ${table} WHERE instance_id = ANY($1)`, [ids])
+  }
+  yield* run("DELETE FROM paused WHERE target = 'instance' AND name = ANY($1)", [ids])
 })
 
 /** Inserts rows with strings for texts; messages of an instance from the last to the first. */
@@ -236,6 +239,9 @@ export const noTag = ({ run }: Target) =>
   Effect.map(run("SELECT dx_no_tag() AS tag"), ([row]) => row!["tag"] as string | null)
 
 // internal
+
+/** What the file does not have. */
+const ownTables = ["attributes", "removed_events", "blocked_instances"]
 
 /** Those with rows of an instance. */
 const tables = [

@@ -104,8 +104,9 @@ export const make = Effect.fnUntraced(function*({ driver, leaseMsOf, topics }: {
         counts: options.counts
       })
     ).pipe(
-      // A task that is dead may have left a slot of a limit to another one.
-      Effect.tap((answer) => answer === "Stale" ? Effect.void : topics.announce([{ topic: Topic.outbox }]))
+      // A task that is dead may have left a slot of a limit to another one. Stale is also what a repetition is answered
+      // whose first try has stored the next attempt.
+      Effect.tap(topics.announce([{ topic: Topic.outbox }]))
     )
 
   /** Logs and counts a result that came too late. */

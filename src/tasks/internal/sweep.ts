@@ -23,98 +23,104 @@ import * as dueLoop from "../../waking/dueLoop.ts"
 import { Topic, Topics } from "../../waking/Topics.ts"
 import type { Swept, TaskBacklog, TaskDriver } from "../TaskDriver.ts"
 
-export const run = Effect.fnUntraced(function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, shortestLease }: {
-  readonly driver: Pick<TaskDriver["Service"], "sweep" | "clean" | "readBacklog">
-  /** Names of the tasks that this process serves. */
-  readonly names: ReadonlyArray<string>
-  readonly shortestLease: Duration.Duration
-  /** How long ended tasks are kept; undefined for a process that deletes none. */
-  readonly keeping: { readonly endedMs: number; readonly deadMs: number } | undefined
-  /** How much later than others this process sweeps, so that it finds only what they have missed. */
-  readonly lateMs?: number
-  /** Whether handlers run in this process. */
-  readonly isBusy: () => boolean
-  /** Waits while this process cannot renew its leases. */
-  readonly inTouch: Effect.Effect<void>
-}): Effect.fn.Return<void, never, Topics | Scope.Scope> {
-  const topics = yield* Topics
-  const clock = yield* Clock.Clock
-  const leaseMs = Duration.toMillis(shortestLease)
-  /** Monotonic milliseconds. */
-  let nextMs = lateMs === 0 ? 0 : monotonicMs(clock) + lateMs
-  let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + cleanMs
-  let isOutage = false
-  let isFull = false
-  let isStarting = names.length > 0
-  /** Start of the first sweep that was answered, monotonic milliseconds. */
-  let servingMs: number | undefined
-  let wakeups = limit
-  const sweep = Effect.suspend(() => {
-    const startMs = monotonicMs(clock)
-    // A sweep that continues the last one must not find this worker busy with the tasks that the last one woke. Tasks
-    // that no worker has served wait for this one, however busy it is.
-    if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
-    const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
-    return Effect.matchEffect(driver.sweep(limit, wakeups, serving), {
-      onFailure: (error) => {
-        isFull = false
-        isOutage = true
-        nextMs = monotonicMs(clock) + retryMs
-        return Effect.logWarning("Tasks: cannot look for lost work; it tries again").pipe(
+export const run = Effect.fnUntraced(
+  function*({ driver, inTouch, isBusy, keeping, lateMs = 0, names, queues, shortestLease }: {
+    readonly driver: Pick<TaskDriver["Service"], "sweep" | "clean" | "readBacklog">
+    /** Names of the tasks that this process serves. */
+    readonly names: ReadonlyArray<string>
+    /** Queues in which wake-ups may be stored without a row of the outbox. */
+    readonly queues: ReadonlyArray<string>
+    readonly shortestLease: Duration.Duration
+    /** How long ended tasks are kept; undefined for a process that deletes none. */
+    readonly keeping: { readonly endedMs: number; readonly deadMs: number } | undefined
+    /** How much later than others this process sweeps, so that it finds only what they have missed. */
+    readonly lateMs?: number
+    /** Whether handlers run in this process. */
+    readonly isBusy: () => boolean
+    /** Waits while this process cannot renew its leases. */
+    readonly inTouch: Effect.Effect<void>
+  }): Effect.fn.Return<void, never, Topics | Scope.Scope> {
+    const topics = yield* Topics
+    const clock = yield* Clock.Clock
+    const leaseMs = Duration.toMillis(shortestLease)
+    /** Monotonic milliseconds. */
+    let nextMs = lateMs === 0 ? 0 : monotonicMs(clock) + lateMs
+    let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + cleanMs
+    let isOutage = false
+    let isFull = false
+    let isStarting = names.length > 0
+    /** Start of the first sweep that was answered, monotonic milliseconds. */
+    let servingMs: number | undefined
+    let wakeups = limit
+    const sweep = Effect.suspend(() => {
+      const startMs = monotonicMs(clock)
+      // A sweep that continues the last one must not find this worker busy with the tasks that the last one woke. Tasks
+      // that no worker has served wait for this one, however busy it is.
+      if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
+      const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
+      return Effect.matchEffect(driver.sweep(limit, wakeups, serving), {
+        onFailure: (error) => {
+          isFull = false
+          isOutage = true
+          nextMs = monotonicMs(clock) + retryMs
+          return Effect.logWarning("Tasks: cannot look for lost work; it tries again").pipe(
+            ours({ error: error.message })
+          )
+        },
+        onSuccess: (swept) => {
+          servingMs ??= startMs
+          isFull = swept.isFull
+          // Those that another transaction holds are tried again soon.
+          isStarting = isStarting && (isFull || swept.hasUnserved)
+          const isIdle = swept.nextMs === null && topics.isConnected()
+          nextMs = startMs + Math.max(
+            isFull ? 0 : betweenMs,
+            Math.min((swept.nextMs ?? Infinity) + lateMs, isStarting ? heldMs : isIdle ? idleMs : leaseMs + lateMs)
+          )
+          return Effect.andThen(count(swept.backlog), found(swept, topics))
+        }
+      })
+    })
+
+    const cleanAll: Effect.Effect<unknown, ProviderError> = keeping === undefined
+      ? driver.readBacklog
+      : Effect.repeat(driver.clean(keeping.endedMs, keeping.deadMs, cleanLimit), {
+        until: (deleted) => deleted < cleanLimit
+      })
+    const clean = cleanAll.pipe(
+      Effect.andThen(Effect.sync(() => {
+        if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
+        isOutage = false
+      })),
+      Effect.catch((error) =>
+        Effect.logWarning("Tasks: cannot delete ended tasks; it tries again").pipe(
           ours({ error: error.message })
         )
-      },
-      onSuccess: (swept) => {
-        servingMs ??= startMs
-        isFull = swept.isFull
-        // Those that another transaction holds are tried again soon.
-        isStarting = isStarting && (isFull || swept.hasUnserved)
-        const isIdle = swept.nextMs === null && topics.isConnected()
-        nextMs = startMs + Math.max(
-          isFull ? 0 : betweenMs,
-          Math.min((swept.nextMs ?? Infinity) + lateMs, isStarting ? heldMs : isIdle ? idleMs : leaseMs + lateMs)
-        )
-        return Effect.andThen(count(swept.backlog), found(swept, topics))
-      }
-    })
-  })
-
-  const cleanAll: Effect.Effect<unknown, ProviderError> = keeping === undefined
-    ? driver.readBacklog
-    : Effect.repeat(driver.clean(keeping.endedMs, keeping.deadMs, cleanLimit), {
-      until: (deleted) => deleted < cleanLimit
-    })
-  const clean = cleanAll.pipe(
-    Effect.andThen(Effect.sync(() => {
-      if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
-      isOutage = false
-    })),
-    Effect.catch((error) =>
-      Effect.logWarning("Tasks: cannot delete ended tasks; it tries again").pipe(
-        ours({ error: error.message })
       )
     )
-  )
 
-  const loop = yield* dueLoop.make({
-    nextMs: () => Math.min(nextMs, nextCleanMs),
-    act: Effect.suspend(() => {
-      const nowMs = monotonicMs(clock)
-      // After an outage it cleans first: holders may be about to renew leases that have ended.
-      if (nowMs < nextCleanMs && !isOutage) return Effect.andThen(inTouch, sweep)
-      nextCleanMs = nowMs + cleanMs
-      nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))
-      return clean
-    })
-  }).pipe(Effect.provideService(InBackground, true))
+    const loop = yield* dueLoop.make({
+      nextMs: () => Math.min(nextMs, nextCleanMs),
+      act: Effect.suspend(() => {
+        const nowMs = monotonicMs(clock)
+        // After an outage it cleans first: holders may be about to renew leases that have ended.
+        if (nowMs < nextCleanMs && !isOutage) return Effect.andThen(inTouch, sweep)
+        nextCleanMs = nowMs + cleanMs
+        nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))
+        return clean
+      })
+    }).pipe(Effect.provideService(InBackground, true))
 
-  // A task was created, or has failed.
-  const received = () => {
-    nextMs = Math.min(nextMs, monotonicMs(clock) + leaseMs + graceMs + lateMs)
-    loop.wake(nextMs)
+    // A task was created, or has failed.
+    const received = () => {
+      nextMs = Math.min(nextMs, monotonicMs(clock) + leaseMs + graceMs + lateMs)
+      loop.wake(nextMs)
+    }
+    for (const topic of [Topic.outbox, ...queues.map(Topic.messages)]) {
+      yield* topics.subscribe(topic, { received, connected: received })
+    }
   }
-  yield* topics.subscribe(Topic.outbox, { received, connected: received })
-})
+)
 
 // internal
 
