@@ -366,8 +366,21 @@ describe("onConflict", () => {
   it.live("replace: deletes the instance of the target with its work; a worker of it has lost its lock", () =>
     Effect.gen(function*() {
       const { file, options, target, tokens } = yield* prepared
+      yield* target.sql("INSERT INTO paused VALUES ('instance', 'b', '', 'broken', now())")
+      yield* target.sql(
+        "INSERT INTO blocked_instances VALUES ('b', 1, 1, 'HistoryDiffers', 'it differs', 1, '', now(), now(), 1)"
+      )
+      yield* target.sql("INSERT INTO removed_events VALUES ('b', 1, now(), 1, '', '{}')")
+      yield* target.sql("INSERT INTO attributes VALUES ('b', 'tenant', 'a', NULL, NULL, now())")
       const report = yield* SqliteImport.importFile({ ...options, onConflict: "replace" })
       assert.deepInclude(report, { kept: [], replaced: 1 })
+      assert.deepStrictEqual(
+        yield* target.sql(
+          `SELECT instance_id FROM blocked_instances UNION ALL SELECT instance_id FROM removed_events
+          UNION ALL SELECT instance_id FROM attributes UNION ALL SELECT name FROM paused`
+        ),
+        []
+      )
       yield* equal(file, target)
       assert.deepStrictEqual(yield* target.driver.ackWorkItems([{ lockToken: tokens["b"]![0]!, completion: null }]), [
         "LockLost"
