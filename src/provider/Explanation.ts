@@ -165,7 +165,7 @@ export const Cause = Data.taggedEnum<Cause>()
 export interface Explanation {
   readonly instanceId: string
   readonly status: InstanceStatus
-  /** In one sentence, for people; it has no payloads but the text of an error, and what a heartbeat said. */
+  /** In one sentence, for people; it has no payloads but the text of an error. */
   readonly sentence: string
   readonly cause: Cause
   /** All that could continue it, in the order they began; one of them is enough. */

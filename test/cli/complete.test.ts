@@ -13,6 +13,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 import * as Cli from "./cli.ts"
 
 const Approve = External.make("Approve", {
@@ -41,7 +42,8 @@ it.live("complete and fail end a call by its token, once", () =>
             Effect.flatMap(Activity.Call, ({ instanceId }) => Deferred.succeed(tokens.get(instanceId)!, token))
           )
         ]),
-        Layer.merge(Client.layer),
+        Layer.merge(Completion.layer()),
+        Layer.provideMerge(Client.layer),
         Layer.provide([
           Completion.layerKeys([Redacted.make(key)]),
           PrismaProvider.layer({ url, migrate: "verify" })
@@ -55,6 +57,14 @@ it.live("complete and fail end a call by its token, once", () =>
 
     for (const id of tokens.keys()) yield* client.start(Spend, { instanceId: id })
     const [one, two] = [yield* Deferred.await(tokens.get("one")!), yield* Deferred.await(tokens.get("two")!)]
+
+    yield* Context.get(services, Completion.Completion).heartbeat(one, { canary: 7 })
+    const explained = (...flags: ReadonlyArray<string>) =>
+      Effect.map(run(["explain", "one", ...flags]), (o) => o.stdout)
+    yield* waitUntil(Effect.map(explained(), (stdout) => stdout.includes("canary")))
+    const hidden = yield* explained("--hide-payloads")
+    assert.notInclude(hidden, "canary")
+    assert.include(hidden, "the last heartbeat came")
 
     const completed = yield* run(["complete", one, "{\"by\":\"Ada\"}"])
     assert.deepStrictEqual(

@@ -26,6 +26,11 @@ export const explain = Command.make("explain", {
     Flag.withDescription("Most instances to look at, without an id. Defaults to 1000, the oldest"),
     noLessThan(1),
     Flag.withDefault(1000)
+  ),
+  hidePayloads: Flag.Boolean("hide-payloads").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Do not show what the last heartbeat of an outside activity said"),
+    Flag.withDefault(false)
   )
 }, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
   Command.withShortDescription("Say why an instance, or each of many, does not continue"),
@@ -45,7 +50,8 @@ export const explain = Command.make("explain", {
 
 const longestReason = 72
 
-const run = Effect.fnUntraced(function*({ id, limit, ...filter }: Filters.Filter & {
+const run = Effect.fnUntraced(function*({ hidePayloads, id, limit, ...filter }: Filters.Filter & {
+  readonly hidePayloads: boolean
   readonly id: Option.Option<string>
   readonly limit: number
 }) {
@@ -53,7 +59,7 @@ const run = Effect.fnUntraced(function*({ id, limit, ...filter }: Filters.Filter
   if (Filters.isGiven(filter)) {
     return yield* misused("name one instance by its id, or select many with filters, not both")
   }
-  return yield* runOne(id.value)
+  return yield* runOne(id.value, hidePayloads)
 })
 
 const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: number) {
@@ -89,11 +95,15 @@ const runMany = Effect.fnUntraced(function*(filter: Filters.Filter, limit: numbe
   })
 })
 
-const runOne = Effect.fnUntraced(function*(id: string) {
+const runOne = Effect.fnUntraced(function*(id: string, hidePayloads: boolean) {
   const { cause, instanceId, interruption, sentence, status, untaken, waits } = yield* (yield* Admin).explain(id)
     .pipe(orMessages(id))
   const { answer } = yield* Output
-  const { _tag, ...parts } = cause
+  const heartbeat = cause._tag === "Completion" ? cause.heartbeat : null
+  const said = hidePayloads || heartbeat?.details === "null" ? undefined : heartbeat?.details
+  const { _tag, ...parts } = heartbeat === null
+    ? cause
+    : { ...cause, heartbeat: { ...heartbeat, details: said ?? null } }
   yield* answer({
     json: {
       instanceId,
@@ -113,6 +123,6 @@ const runOne = Effect.fnUntraced(function*(id: string) {
       untaken: untaken.map(({ eventId, name, sinceMs }) => ({ name, eventId, since: isoTime(sinceMs) })),
       interrupted: interruption === null ? null : { since: isoTime(interruption.sinceMs), reason: interruption.reason }
     },
-    text: [oneLine(sentence)]
+    text: [oneLine(sentence), ...(said === undefined ? [] : [oneLine(`The last heartbeat said ${said}`)])]
   })
 })

@@ -121,7 +121,11 @@ export const commandTools: ReadonlyArray<CommandTool> = [
       status: choice("Only these", statuses),
       limit: number("Most instances to look at without an id, 1 to 1000", 1, 1_000)
     },
-    ({ id, ...params }) => ["explain", ...flagsOf(params), ...(id === undefined ? [] : ["--", String(id)])]
+    ({ id, ...params }, hidesPayloads) => [
+      "explain",
+      ...flagsOf({ ...params, "hide-payloads": hidesPayloads }),
+      ...(id === undefined ? [] : ["--", String(id)])
+    ]
   ),
   make("queues", "What waits in each queue, and for how long", {}),
   make("processes", "The processes of the store: what they serve, and how busy they are", {}),

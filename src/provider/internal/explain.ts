@@ -541,13 +541,7 @@ const predicateOf = (
     Completion: ({ heartbeat, name, sinceMs, untilMs }) =>
       `waits for a completion of activity ${name} from outside ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? "" : `, until ${at(untilMs, nowMs)}`
-      }${
-        heartbeat === null
-          ? ""
-          : `; the last heartbeat ${ago(heartbeat.atMs, nowMs)}${
-            heartbeat.details === "null" ? "" : ` said ${heartbeat.details}`
-          }`
-      }`,
+      }${heartbeat === null ? "" : `; the last heartbeat came ${ago(heartbeat.atMs, nowMs)}`}`,
     Signal: ({ name, sinceMs, untilMs }) =>
       `waits for signal ${name} ${sinceTime(sinceMs, nowMs)}${
         untilMs === null ? ", without a timeout" : `, and for a timer at ${at(untilMs, nowMs)}`
