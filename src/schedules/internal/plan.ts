@@ -79,6 +79,8 @@ export const make = (
     if (run.kind === "Backfill") return
     last = run.number ?? runCount
     isBusy = overlap !== "allow"
+    // It was the run before this one that was asked to end.
+    if (queued !== null) queued = { ...queued, isInterrupted: false }
   }
 
   /** During a pause only runs by hand start. */

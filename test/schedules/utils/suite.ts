@@ -376,6 +376,58 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.deepStrictEqual(yield* outcomes(), ["Started 09:00", "Started 10:00", "Manual Started 10:00"])
       }))
 
+    test("overlap interrupt: during a pause, one run by hand asks another one to end", ({ end, ids, interrupted, moveTo, outcomes, run, service }) =>
+      Effect.gen(function*() {
+        yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "interrupt" })])
+        for (const time of ["09:00:00", "10:00:00"]) {
+          yield* moveTo(time)
+          yield* run()
+        }
+        yield* service.pause("hourly")
+        yield* end()
+        const first = yield* service.runNow("hourly")
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* interrupted, [hour(9)])
+        const second = yield* service.runNow("hourly")
+        yield* run()
+        assert.deepStrictEqual(yield* interrupted, [hour(9), first], "for the one by hand that follows")
+        yield* end()
+        assert.strictEqual(yield* run(), 1)
+        yield* service.resume("hourly")
+        yield* moveTo("11:00:00")
+        yield* run()
+        assert.deepStrictEqual(yield* interrupted, [hour(9), first, second])
+        yield* end()
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* ids, [hour(9), hour(11), first, second].sort())
+        assert.deepStrictEqual(yield* outcomes(), [
+          "Started 09:00",
+          "Skipped 10:00",
+          "Manual Started 10:00",
+          "Manual Started 10:00",
+          "Started 11:00"
+        ])
+      }))
+
+    test("overlap interrupt: after a pause, what waits since before it asks a run by hand to end", ({ end, ids, interrupted, moveTo, run, service }) =>
+      Effect.gen(function*() {
+        yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "interrupt" })])
+        for (const time of ["09:00:00", "10:00:00"]) {
+          yield* moveTo(time)
+          yield* run()
+        }
+        yield* service.pause("hourly")
+        yield* end()
+        const id = yield* service.runNow("hourly")
+        yield* run()
+        yield* service.resume("hourly")
+        yield* run()
+        assert.deepStrictEqual(yield* interrupted, [hour(9), id])
+        yield* end()
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* ids, [hour(9), hour(10), id])
+      }))
+
     test("overlap interrupt: for an occurrence without a payload nothing is interrupted", ({ interrupted, moveTo, outcomes, run }) =>
       Effect.gen(function*() {
         const schedules = [Schedules.make("hourly", {
