@@ -99,6 +99,40 @@ describe("the occurrences of a cron expression that are due:", () => {
     }
   })
 
+  it("daylight saving: the last one before a time is one of those that follow an earlier time", () => {
+    const nights = [
+      ["Europe/Berlin", "2026-03-29T00:00:00Z"],
+      ["Europe/Berlin", "2026-10-25T00:00:00Z"],
+      ["Australia/Lord_Howe", "2026-10-03T14:00:00Z"],
+      ["Australia/Lord_Howe", "2026-04-04T14:00:00Z"],
+      ["Antarctica/Troll", "2026-03-29T00:00:00Z"],
+      ["Africa/Cairo", "2026-04-23T21:00:00Z"]
+    ] as const
+    const times = ["30 2", "10,40 2", "*/15 2", "5,20,40 2", "15 0,1,2,3", "*/20 0-3", "0,30 0", "*/20 *", "0 */2"]
+    for (const [zone, night] of nights) {
+      for (const time of times) {
+        const all = nextOf(cron(`${time} * * *`, zone), at(night) - 36 * 3_600_000, 200)
+        for (let ms = at(night); ms < at(night) + 6 * 3_600_000; ms += 7 * 60_000) {
+          const label = `${time}, ${zone}, ${shown(ms)}`
+          assert.strictEqual(cron(`${time} * * *`, zone).atOrBefore(ms), all.findLast((one) => one <= ms), label)
+        }
+      }
+    }
+  })
+
+  it("daylight saving: of several times that the clocks leave out, the one that is due is also the newest", () => {
+    const { runs } = planOf(
+      "10,40 2 * * *",
+      "last",
+      at("2026-03-28T12:00:00Z"),
+      at("2026-03-29T06:00:00Z"),
+      "Europe/Berlin"
+    )
+    assert.deepStrictEqual(runs.map(({ occurrenceMs, outcome }) => [outcome, shown(occurrenceMs)]), [
+      ["Started", "2026-03-29T01:10:00Z"]
+    ])
+  })
+
   it("daylight saving: the hour of the wall clock stays, each day once", () => {
     const days = (expression: string, from: string, until: string) =>
       due(expression, "all", from, until, "Europe/Berlin")

@@ -55,10 +55,17 @@ const occurrencesOf = (cron: Cron.Cron): Occurrences => {
     return next
   }
 
-  const atOrBefore = (ms: number): number | undefined =>
+  const atOrBefore = (ms: number): number | undefined => {
+    const pair = known.find(([at, next]) => at <= ms && ms < next)
+    if (pair !== undefined) return pair[0]
     // Occurrences are whole seconds, and the search excludes the time that it begins with.
-    known.find(([at, next]) => at <= ms && ms < next)?.[0] ??
-      found(() => Cron.prev(cron, new Date((Math.floor(ms / 1000) + 1) * 1000)))
+    const before = found(() => Cron.prev(cron, new Date((Math.floor(ms / 1000) + 1) * 1000)))
+    // Of several times that the clocks leave out, it finds the last one: the first follows a time before that hour.
+    if (before === undefined || Cron.match(cron, new Date(before))) return before
+    let at: number | undefined
+    for (let next = nextOf(before - longestGapMs); next !== undefined && next <= ms; next = nextOf(next)) at = next
+    return at
+  }
 
   return {
     atOrBefore,
@@ -75,6 +82,9 @@ const occurrencesOf = (cron: Cron.Cron): Occurrences => {
 }
 
 const mostKnown = 4
+
+/** What clocks go forward by, at most. */
+const longestGapMs = 2 * 3_600_000
 
 /** A search throws if no date fits. */
 const found = (search: () => Date): number | undefined => {
