@@ -5,6 +5,7 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { Definition, Listed, RunKind, RunOutcome, StoredRun } from "../ScheduleDriver.ts"
 import * as definitions from "./definition.ts"
+import { jitterOf, lateMs } from "./plan.ts"
 import { nextOf, occurrencesOf } from "./timing.ts"
 
 /**
@@ -71,7 +72,11 @@ export const scheduleOf = (listed: Listed, nowMs: number, count: number): Schedu
   const occurrences = definition === undefined ? undefined : Result.getOrUndefined(occurrencesOf(definition.timing))
   const isPaused = pausedMs !== null
   const next = isPaused || occurrences === undefined ? [] : nextOf(occurrences, listed.firedUntilMs, Math.max(1, count))
-  const isOverdue = lookMs !== null && lookMs < nowMs - overdueMs
+  // A scheduler that claims it and cannot fire it moves the look, not the occurrence.
+  const dueMs = definition === undefined || next[0] === undefined
+    ? Infinity
+    : next[0] + jitterOf(listed.name, next[0], definition.jitterMs)
+  const isOverdue = Math.min(lookMs ?? Infinity, dueMs) < nowMs - lateMs
   return {
     name: listed.name,
     state: isOverdue ? "Overdue" : isPaused ? "Paused" : next.length === 0 && lookMs === null ? "Ended" : "Active",
@@ -123,8 +128,7 @@ export const runOf = (
 
 // internal
 
-const overdueMs = 60_000
-
 const noScheduler = "no process runs a scheduler, or it cannot fire this schedule: see the log of Schedules.layer"
 
-const noCode = "its payload is made by code, and no process that runs has that code in Schedules.layer"
+const noCode = "its payload is made by code, and no process that runs has that code in Schedules.layer, or it cannot " +
+  "fire this schedule: see its log"

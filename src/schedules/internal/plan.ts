@@ -185,10 +185,8 @@ export const make = (
 export const idOf = (name: string, occurrenceMs: number): string =>
   `schedule/${name}/${new Date(occurrenceMs).toISOString()}`
 
-// internal
-
 /** From 0 to `jitterMs`; every process computes the same. */
-const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): number => {
+export const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): number => {
   if (jitterMs === 0) return 0
   // FNV-1a, and a mix of its bits: names and times differ in their last characters.
   let hash = 0x811c9dc5
@@ -198,6 +196,8 @@ const jitterOf = (name: string, occurrenceMs: number, jitterMs: number): number 
   hash = Math.imul(hash ^ (hash >>> 16), 0x45d9f3b)
   return ((hash ^ (hash >>> 16)) >>> 0) % (jitterMs + 1)
 }
+
+// internal
 
 const isRunningNote = "the last run had not ended"
 

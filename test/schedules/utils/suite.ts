@@ -541,6 +541,27 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.deepStrictEqual(yield* started, [{ id: hour(9), payload: `{"day":"2030-01-01"}` }])
       }))
 
+    test("a schedule that schedulers claim and cannot fire is overdue by when it was due", (open) =>
+      Effect.gen(function*() {
+        const { moveTo, run, service } = open
+        yield* run([
+          Schedules.make("hourly", { timing: hourly, start: Report, payload: day, jitter: "1 minute" }),
+          Schedules.make("paused", { timing: hourly, start: Report, payload: day })
+        ])
+        yield* service.pause("paused")
+        const state = Effect.map(service.get("hourly"), (found) => Option.getOrThrow(found).state)
+        for (const [time, expected] of [["09:01:00", "Active"], ["09:02:01", "Overdue"]] as const) {
+          yield* moveTo(time)
+          const { schedules } = yield* driverOf(open).claim({ codes: [], limit: 10, holdMs: 5000 })
+          assert.deepStrictEqual(schedules.map(({ name }) => name), ["hourly"])
+          assert.strictEqual(yield* state, expected)
+        }
+        assert.strictEqual(Option.getOrThrow(yield* service.get("paused")).state, "Paused")
+        yield* moveTo("09:02:06")
+        yield* run()
+        assert.strictEqual(yield* state, "Active")
+      }))
+
     test("a payload that cannot be made is refused, with the reason and without the value, and the next one starts", ({ moveTo, outcomes, run, service }) =>
       Effect.gen(function*() {
         const schedules = [Schedules.make("hourly", {
