@@ -294,7 +294,8 @@ const noOthers: Parameters<typeof topics.make>[0] = {
 
 const newRow = (schedule: NewSchedule, nowMs: number): Row => ({
   ...schedule,
-  revision: 1,
+  // What was decided about an earlier one of the name does not fit.
+  revision: Math.floor(Math.random() * 2 ** 52),
   createdMs: nowMs,
   updatedMs: nowMs,
   firedUntilMs: nowMs,

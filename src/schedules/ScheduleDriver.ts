@@ -8,7 +8,8 @@
  * **Promises every driver keeps**
  *
  * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
- * - Each change of a schedule has its own `revision`. A `Fire` with an older one changes and starts nothing.
+ * - Each change of a schedule has its own `revision`, also after a schedule of the same name was deleted. A `Fire` with
+ *   another one changes and starts nothing.
  * - The runs of a `Fire`, what they start, and the state after it are stored together or not at all.
  *
  * @since 0.3.0

@@ -23,8 +23,12 @@ BEGIN
     ) WITH ORDINALITY AS s (name, definition, payload, text_at, code, position)
     ORDER BY s.name COLLATE "C"
   LOOP
-    INSERT INTO schedules (name, definition, payload, code, created_at, updated_at, fired_until, look_at)
-    VALUES (v_item.name, v_item.definition, v_item.payload, v_item.code, v_now, v_now, v_now, v_now)
+    -- Revisions begin anywhere: what was decided about an earlier schedule of the name does not fit.
+    INSERT INTO schedules (name, definition, payload, code, revision, created_at, updated_at, fired_until, look_at)
+    VALUES (
+      v_item.name, v_item.definition, v_item.payload, v_item.code, floor(random() * 4503599627370496)::bigint,
+      v_now, v_now, v_now, v_now
+    )
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
       v_outcomes[v_item.position] := 'Created';

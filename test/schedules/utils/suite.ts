@@ -656,6 +656,37 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.isTrue(Option.isNone(yield* service.get("no")))
       }))
 
+    test("what was decided about a schedule that was deleted leaves its successor of the same name as it is", (open) =>
+      Effect.gen(function*() {
+        const { ids, moveTo, outcomes, run, service } = open
+        const driver = driverOf(open)
+        const far = Date.parse("2031-01-01T00:00:00Z")
+        yield* service.create(
+          Schedules.make("hourly", { timing: Schedules.dates([new Date(far)]), start: Report, payload: day })
+        )
+        const { nowMs, schedules: [claimed] } = yield* driver.claim({ codes: [], limit: 10, holdMs: 5000 })
+        yield* service.delete("hourly")
+        yield* service.create(Schedules.make("hourly", { timing: hourly, start: Report, payload: day }))
+        const settled = yield* driver.fire([{
+          name: "hourly",
+          revision: claimed!.revision,
+          firedUntilMs: nowMs,
+          nextMs: far,
+          lookMs: far,
+          queued: null,
+          requests: [],
+          runCount: 0,
+          runs: [],
+          last: null,
+          interrupts: null
+        }])
+        assert.deepStrictEqual(settled, [false])
+        yield* moveTo("09:00:00")
+        assert.strictEqual(yield* run(), 1)
+        assert.deepStrictEqual(yield* ids, [hour(9)])
+        assert.deepStrictEqual(yield* outcomes(), ["Started 09:00"])
+      }))
+
     test("delete: nothing fires, and what it has started stays", ({ ids, moveTo, run, service }) =>
       Effect.gen(function*() {
         yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "allow" })])
