@@ -43,6 +43,8 @@ interface Row extends NewSchedule {
   pause: { readonly atMs: number; readonly reason: string | null } | null
   queued: QueuedRun | null
   requests: ReadonlyArray<Request>
+  /** Ids of all runs by hand. */
+  readonly asked: Set<string>
   runCount: number
   lastInstanceId: string | null
   lastTaskId: string | null
@@ -201,7 +203,10 @@ export const make = Effect.fnUntraced(function*(
         Effect.sync(() => {
           const row = rows.get(name)
           if (row === undefined) return "Missing"
+          // The answer to the first call was lost.
+          if (request.kind === "Manual" && row.asked.has(request.id)) return "Done"
           if (row.requests.length >= mostRequests) return "Full"
+          if (request.kind === "Manual") row.asked.add(request.id)
           change(row, { requests: [...row.requests, { ...request, atMs: nowMs }], lookMs: nowMs })
           return "Done"
         })
@@ -303,6 +308,7 @@ const newRow = (schedule: NewSchedule, nowMs: number): Row => ({
   pause: null,
   queued: null,
   requests: [],
+  asked: new Set(),
   runCount: 0,
   lastInstanceId: null,
   lastTaskId: null,

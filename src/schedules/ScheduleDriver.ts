@@ -49,7 +49,10 @@ export class ScheduleDriver extends Context.Service<ScheduleDriver, {
     name: string,
     pause: { readonly reason: string | null } | null
   ) => Call<"Done" | "Unchanged" | "Missing">
-  /** Asks for runs. A schedule holds at most 100 requests. */
+  /**
+   * Asks for runs. A schedule holds at most 100 requests. A run by hand whose id waits or has started is not asked for
+   * again.
+   */
   readonly request: (name: string, request: NewRequest) => Call<"Done" | "Full" | "Missing">
 
   /**

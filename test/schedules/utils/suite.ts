@@ -687,6 +687,32 @@ export const suite = (name: string, store: OpenStore): void => {
         assert.deepStrictEqual(yield* outcomes(), ["Started 09:00"])
       }))
 
+    for (const start of [Report, Resize]) {
+      const payload = { day: "any", size: 1 }
+      test(`a run by hand that is asked for again starts once (${start.name})`, (open) =>
+        Effect.gen(function*() {
+          const { end, ids, moveTo, outcomes, run } = open
+          yield* run([
+            Schedules.make("hourly", { timing: hourly, start: start as typeof Report, payload, overlap: "queue" })
+          ])
+          yield* moveTo("09:00:00")
+          const ask = (id: string) => driverOf(open).request("hourly", { kind: "Manual", id })
+          for (const id of ["a", "a", "b", "b", "a"]) assert.strictEqual(yield* ask(id), "Done")
+          assert.strictEqual(yield* run(), 1)
+          assert.strictEqual(yield* ask("a"), "Done", "the last run")
+          assert.strictEqual(yield* ask("b"), "Done", "it waits")
+          yield* run()
+          assert.deepStrictEqual(yield* outcomes(), ["Manual Started 09:00", "Manual Queued 09:00", "Skipped 09:00"])
+          yield* end()
+          assert.strictEqual(yield* run(), 1)
+          assert.strictEqual(yield* ask("a"), "Done", "an earlier run")
+          yield* end()
+          yield* run()
+          assert.deepStrictEqual(yield* ids, ["a", "b"])
+          assert.lengthOf(yield* outcomes(), 3)
+        }))
+    }
+
     test("delete: nothing fires, and what it has started stays", ({ ids, moveTo, run, service }) =>
       Effect.gen(function*() {
         yield* run([Schedules.make("hourly", { timing: hourly, start: Report, payload: day, overlap: "allow" })])
