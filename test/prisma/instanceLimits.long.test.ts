@@ -91,6 +91,51 @@ describe("limits of orchestrations:", () => {
       assert.sameMembers(claimed.map(({ instanceId }) => instanceId), ["z", "zz"])
     }))
 
+  it.live("a claim says when a token of a rate is back, of all keys or of the key that waits", () =>
+    Effect.gen(function*() {
+      const { admin, driver, sql } = yield* Test.open()
+      const rate: BoundRow = { concurrency: null, rate: 1, rateMs: 3_600_000, burst: 1 }
+      for (const changes of [{ total: rate }, { total: null, eachKey: rate }]) {
+        yield* admin.setLimit({ ...limit, changes })
+        yield* driver.startOrchestrations(["a", "b"].map((id) => job(id, "k")))
+        for (const ids of [["a"], []]) {
+          const times: Array<number> = []
+          const claimed = yield* driver.fetchOrchestrationItems({
+            limit: 10,
+            lockTimeoutMs: 30_000,
+            versions: null,
+            onLocked: () => assert.fail("no transaction has locked any"),
+            onNext: (timeMs) => void times.push(timeMs)
+          })
+          assert.deepStrictEqual(claimed.map(({ instanceId }) => instanceId), ids)
+          const [row] = yield* sql<{ next: string }>("SELECT next_ms AS next FROM limits")
+          assert.deepStrictEqual(times, [Number(row!.next)])
+        }
+        yield* sql(
+          "DELETE FROM orchestrator_queue; DELETE FROM instance_locks; DELETE FROM executions; DELETE FROM instances"
+        )
+      }
+    }))
+
+  it.live("a claim without a limit, or of which none waits for a token, says no time", () =>
+    Effect.gen(function*() {
+      const { admin, driver } = yield* Test.open()
+      const claimedIds = Effect.map(
+        driver.fetchOrchestrationItems({
+          limit: 10,
+          lockTimeoutMs: 30_000,
+          versions: null,
+          onNext: () => assert.fail("none waits for a token")
+        }),
+        (claimed) => claimed.map(({ instanceId }) => instanceId)
+      )
+      yield* driver.startOrchestrations([job("free", "k")])
+      assert.deepStrictEqual(yield* claimedIds, ["free"])
+      yield* admin.setLimit({ ...limit, changes: { total: bound(2) } })
+      yield* driver.startOrchestrations([job("a", "k"), job("b", "k")])
+      assert.deepStrictEqual(yield* claimedIds, ["a"])
+    }))
+
   it.live(
     "eight processes that claim at once exceed neither the bound of all nor that of a key",
     () =>

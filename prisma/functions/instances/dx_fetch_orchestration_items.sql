@@ -2,7 +2,8 @@
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
 -- instance is eligible. An instance that another transaction has locked is skipped in favour of the next one. A row of
--- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
+-- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark; with
+-- out_next_ms, a look at that time.
 -- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
 -- are returned as stored; this function does not parse them.
 --
@@ -27,8 +28,7 @@
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
-  p_max_version integer[],         -- newest pinned version to take, included
+  p_min_version integer[], p_max_version integer[], -- {major,minor,patch}, pinned versions to take; null: every one
   p_names text[] DEFAULT NULL, p_versions text[] DEFAULT NULL, -- orchestrations to take, pair by pair; null: all
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
@@ -48,7 +48,8 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
+  out_key_values json,             -- [{key, value, lastUpdatedAtMs}]; null without any
+  out_next_ms bigint               -- when a token of a limit is free; null with an instance
 ) LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
@@ -60,7 +61,7 @@ DECLARE
   v_secret text := gen_random_uuid()::text;
   v_routes text[];
   v_parked text[]; -- of instances that wait for limits, without the ~
-  v_admission record;
+  v_admitted text[]; -- routes of instances that got a slot
   v_met text;
   v_candidate record;
   v_after_at timestamptz := '-infinity';
@@ -68,15 +69,13 @@ DECLARE
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_seen text[] := '{}';
   v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
-  v_locked text[];
-  v_locked_routes text[];
+  v_locked text[]; v_locked_routes text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_held boolean := false; -- whether another transaction has locked some
   v_bytes bigint := 0;
   v_messages bigint[];
-  v_suspects integer := 0; -- that are claimed
-  v_most integer := 2147483647; -- suspects that may be
+  v_suspects integer := 0; v_most integer := 2147483647; -- suspects that are claimed, and that may be
   v_key text := -- what this claim asks for
     concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
   v_mark text[];
@@ -101,19 +100,21 @@ BEGIN
     WHERE EXISTS (SELECT FROM dx_parked_instance_routes()) AND starts_with(served.route, '~');
   END IF;
   IF v_parked IS NOT NULL THEN
-    SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
-    IF v_admission.out_routes IS NOT NULL THEN
+    SELECT * INTO v_admitted, out_next_ms, v_held FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
+    IF v_admitted IS NOT NULL THEN
       -- Their messages may be older than a mark.
       v_after_at := '-infinity';
-      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admission.out_routes));
+      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admitted));
     END IF;
-    v_held := v_admission.out_is_held;
+    IF out_next_ms IS NOT NULL THEN
+      RETURN NEXT;
+      out_next_ms := NULL;
+    END IF;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
     -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
-    v_locked := '{}';
-    v_locked_routes := '{}';
+    v_locked := '{}'; v_locked_routes := '{}';
     FOR v_candidate IN
       SELECT *
       FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
@@ -181,7 +182,7 @@ BEGIN
     SELECT
       batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
       turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
-      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values, NULL::bigint
     FROM batch
     CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
     ORDER BY array_position(v_seen, batch.instance_id);

@@ -16,6 +16,7 @@ CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_routes text[],                 -- on which the caller takes instances
   p_now_ms bigint,
   OUT out_routes text[],           -- of those that were admitted; null without any
+  OUT out_next_ms bigint,          -- when the first token is free that an instance waits for; null without one
   OUT out_is_held boolean          -- whether a later claim may admit more although nothing happens before
 ) LANGUAGE plpgsql
 -- settings of the caller
@@ -169,6 +170,7 @@ BEGIN
       UPDATE limits AS l
       SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'orchestration' AND l.name = v_name;
+      out_next_ms := least(out_next_ms, v_next_ms);
       PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
     END IF;
   END LOOP;

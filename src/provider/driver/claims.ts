@@ -64,6 +64,8 @@ export interface FetchOrchestrationItems {
    * some.
    */
   readonly onLocked?: () => void
+  /** Called if a start waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
+  readonly onNext?: (timeMs: number) => void
   /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form
    * its next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.

@@ -181,7 +181,8 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       return parts.driver.fetchOrchestrationItems({
         ...request,
         maxBytes,
-        onLocked: () => parts.wakeups.metLocked("orchestrator")
+        onLocked: () => parts.wakeups.metLocked("orchestrator"),
+        onNext: (timeMs) => parts.wakeups.workDueAt("orchestrator", timeMs)
       })
     }))
   ))

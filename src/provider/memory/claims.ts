@@ -120,10 +120,11 @@ const fetch = (
   options: FetchOrchestrationItems,
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
-  limitedInstances.admit(store, options, (instanceId) => {
+  const nextMs = limitedInstances.admit(store, options, (instanceId) => {
     const start = [...store.messages.values()].find((message) => message.instanceId === instanceId)
     return start !== undefined && isFor(store, start, options)
   }, now)
+  if (nextMs !== undefined) options.onNext?.(nextMs)
   const claimed = claimVisible(store, options, now)
   return claimed.length === 0 && bringForward(store, options, now) ? claimVisible(store, options, now) : claimed
 }

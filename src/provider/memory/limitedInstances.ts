@@ -53,13 +53,17 @@ export const meet = (store: tables.Tables, instanceId: string): boolean => {
   return false
 }
 
-/** Gives slots to instances that wait for one, as far as a claim has use for them. */
+/**
+ * Gives slots to instances that wait for one, as far as a claim has use for them. Returns when the first token is back
+ * that one waits for.
+ */
 export const admit = (
   store: tables.Tables,
   { limit: most }: FetchOrchestrationItems,
   isServed: (instanceId: string) => boolean,
   now: number
-): void => {
+): number | undefined => {
+  const next: Array<number> = []
   const served = [...store.instances].filter(([id, { limitName }]) => limitName !== undefined && isServed(id))
   const parked = served.filter(([, instance]) => isParked(instance))
   for (const name of [...new Set(parked.map(([, { limitName }]) => limitName!))].sort()) {
@@ -78,7 +82,7 @@ export const admit = (
     const notBegun = served.filter(([id, instance]) =>
       instance.limitName === name && instance.place?.isParked === false && (store.locks.get(id)?.untilMs ?? 0) <= now
     )
-    bounds.admitOf({
+    const nextMs = bounds.admitOf({
       name,
       limit,
       waiting: ofName.map(([id, instance]) => ({
@@ -92,7 +96,9 @@ export const admit = (
       notBegun: () => 0,
       room: most - notBegun.length
     }, now)
+    if (nextMs !== undefined) next.push(nextMs)
   }
+  return next.length === 0 ? undefined : Math.min(...next)
 }
 
 /** Puts the instances of a name under its limit: what runs has a slot, what has not begun waits for one. */

@@ -53,6 +53,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         lockTimeoutMs,
         maxBytes,
         onLocked,
+        onNext,
         orphans,
         serves,
         suspects,
@@ -79,7 +80,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         ],
         claiming
       )
-      return yield* Effect.forEach(claimedRows(found, onLocked), claimedInstance)
+      return yield* Effect.forEach(claimedRows(found, onLocked, onNext), claimedInstance)
     }
   ),
 
