@@ -91,6 +91,33 @@ describe("limits of orchestrations:", () => {
       assert.sameMembers(claimed.map(({ instanceId }) => instanceId), ["z", "zz"])
     }))
 
+  it.live("a start that waits is cancelled at once, however many messages have come with the cancellation", () =>
+    Effect.gen(function*() {
+      const { admin, driver, sql } = yield* Test.open()
+      yield* admin.setLimit({ ...limit, changes: { total: bound(1) } })
+      yield* driver.startOrchestrations(["a", "b", "c"].map((id) => job(id, "k")))
+      assert.deepStrictEqual((yield* claim(driver, 10)).map(({ instanceId }) => instanceId), ["a"])
+      // As Duroxide sends them, and as they are where no claim has met them.
+      yield* sql(
+        `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+         SELECT i.id, format('{"QueueMessage":{"instance":"%s","name":"Go","data":"null"}}', i.id), now(), now()
+         FROM (VALUES ('b'), ('c')) AS i (id), generate_series(1, 6);
+         INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+         VALUES ('b', '{"CancelInstance":{"instance":"b","reason":"test"}}', now(), now())`
+      )
+      const claimed = yield* claim(driver, 10)
+      assert.deepStrictEqual(
+        claimed.map(({ instanceId, messages }) => ({ instanceId, messages: messages.length })),
+        [{ instanceId: "b", messages: 8 }]
+      )
+      assert.lengthOf(yield* claim(driver, 10), 0)
+      // Those of the other one wait with it, out of the way of claims.
+      const waiting = yield* sql<{ n: number }>(
+        "SELECT count(*)::int AS n FROM orchestrator_queue WHERE instance_id = 'c' AND starts_with(route, '~')"
+      )
+      assert.deepStrictEqual(waiting, [{ n: 7 }])
+    }))
+
   it.live("a claim says when a token of a rate is back, of all keys or of the key that waits", () =>
     Effect.gen(function*() {
       const { admin, driver, sql } = yield* Test.open()

@@ -68,7 +68,7 @@ DECLARE
   v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_seen text[] := '{}';
-  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
+  v_crowded text[] := '{}'; -- with many messages: the scan leaves them out; not what waits for a slot and may be released
   v_locked text[]; v_locked_routes text[];
   v_missing integer := p_limit;
   v_claimed integer;
@@ -121,7 +121,7 @@ BEGIN
     LOOP
       v_after_at := v_candidate.visible_at;
       v_after_id := v_candidate.id;
-      IF v_candidate.messages > 4 THEN
+      IF v_candidate.messages > 4 AND starts_with(v_candidate.instance_route, '~') IS NOT TRUE THEN
         v_crowded := v_crowded || v_candidate.instance_id;
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
