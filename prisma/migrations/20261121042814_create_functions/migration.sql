@@ -4198,7 +4198,8 @@ $$;
 --
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
 -- instance is eligible. An instance that another transaction has locked is skipped in favour of the next one. A row of
--- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark.
+-- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark; with
+-- out_next_ms, a look at that time.
 -- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
 -- are returned as stored; this function does not parse them.
 --
@@ -4223,8 +4224,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
-  p_max_version integer[],         -- newest pinned version to take, included
+  p_min_version integer[], p_max_version integer[], -- {major,minor,patch}, pinned versions to take; null: every one
   p_names text[] DEFAULT NULL, p_versions text[] DEFAULT NULL, -- orchestrations to take, pair by pair; null: all
   p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
@@ -4244,7 +4244,8 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued
   out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null without any
+  out_key_values json,             -- [{key, value, lastUpdatedAtMs}]; null without any
+  out_next_ms bigint               -- when a token of a limit is free; null with an instance
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -4262,23 +4263,21 @@ DECLARE
   v_secret text := gen_random_uuid()::text;
   v_routes text[];
   v_parked text[]; -- of instances that wait for limits, without the ~
-  v_admission record;
+  v_admitted text[]; -- routes of instances that got a slot
   v_met text;
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_seen text[] := '{}';
-  v_crowded text[] := '{}'; -- instances with many messages; the scan itself leaves these out
-  v_locked text[];
-  v_locked_routes text[];
+  v_crowded text[] := '{}'; -- with many messages: the scan leaves them out; not what waits for a slot and may be released
+  v_locked text[]; v_locked_routes text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_held boolean := false; -- whether another transaction has locked some
   v_bytes bigint := 0;
   v_messages bigint[];
-  v_suspects integer := 0; -- that are claimed
-  v_most integer := 2147483647; -- suspects that may be
+  v_suspects integer := 0; v_most integer := 2147483647; -- suspects that are claimed, and that may be
   v_key text := -- what this claim asks for
     concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
   v_mark text[];
@@ -4303,26 +4302,28 @@ BEGIN
     WHERE EXISTS (SELECT FROM dx_parked_instance_routes()) AND starts_with(served.route, '~');
   END IF;
   IF v_parked IS NOT NULL THEN
-    SELECT * INTO v_admission FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
-    IF v_admission.out_routes IS NOT NULL THEN
+    SELECT * INTO v_admitted, out_next_ms, v_held FROM dx_admit_instances(p_limit, v_parked, v_now_ms);
+    IF v_admitted IS NOT NULL THEN
       -- Their messages may be older than a mark.
       v_after_at := '-infinity';
-      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admission.out_routes));
+      v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admitted));
     END IF;
-    v_held := v_admission.out_is_held;
+    IF out_next_ms IS NOT NULL THEN
+      RETURN NEXT;
+      out_next_ms := NULL;
+    END IF;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
     -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
-    v_locked := '{}';
-    v_locked_routes := '{}';
+    v_locked := '{}'; v_locked_routes := '{}';
     FOR v_candidate IN
       SELECT *
       FROM dx_next_instances(v_routes, v_after_at, v_after_id, v_crowded, v_rows, p_takes_over, v_now, v_now_ms)
     LOOP
       v_after_at := v_candidate.visible_at;
       v_after_id := v_candidate.id;
-      IF v_candidate.messages > 4 THEN
+      IF v_candidate.messages > 4 AND starts_with(v_candidate.instance_route, '~') IS NOT TRUE THEN
         v_crowded := v_crowded || v_candidate.instance_id;
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
@@ -4383,7 +4384,7 @@ BEGIN
     SELECT
       batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
       turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
-      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values, NULL::bigint
     FROM batch
     CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
     ORDER BY array_position(v_seen, batch.instance_id);
@@ -4445,6 +4446,7 @@ CREATE OR REPLACE FUNCTION dx_admit_instances(
   p_routes text[],                 -- on which the caller takes instances
   p_now_ms bigint,
   OUT out_routes text[],           -- of those that were admitted; null without any
+  OUT out_next_ms bigint,          -- when the first token is free that an instance waits for; null without one
   OUT out_is_held boolean          -- whether a later claim may admit more although nothing happens before
 ) LANGUAGE plpgsql
 -- settings of the caller
@@ -4598,6 +4600,7 @@ BEGIN
       UPDATE limits AS l
       SET last_key = v_limit.last_key, free_ms = COALESCE(v_limit.free_ms, 0), next_ms = v_next_ms
       WHERE l.kind = 'orchestration' AND l.name = v_name;
+      out_next_ms := least(out_next_ms, v_next_ms);
       PERFORM dx_clean_limit_keys(v_limit, p_now_ms);
     END IF;
   END LOOP;
@@ -11434,9 +11437,10 @@ BEGIN
 END
 $$;
 
--- Asks for runs of a schedule: one now, or those of earlier occurrences. A scheduler starts them.
+-- Asks for runs of a schedule: one now, or those of earlier occurrences. A scheduler starts them. A run by hand that
+-- waits already, or has started, is not asked for again: the answer to the first call was lost.
 --
--- Returns Done, Full if 100 requests wait already, or Missing. Bound: one row. Locks: that row.
+-- Returns Done, Full if 100 requests wait already, or Missing. Bound: one row and its runs. Locks: that row.
 CREATE OR REPLACE FUNCTION dx_request_runs(
   p_name text,
   p_request jsonb,                 -- {kind: Manual, id} or {kind: Backfill, afterMs, untilMs}; Manual gets the time as atMs
@@ -11453,11 +11457,21 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_most CONSTANT integer := 100;
+  v_id text := p_request ->> 'id';
   v_waiting integer;
+  v_is_known boolean;
 BEGIN
-  SELECT jsonb_array_length(s.requests) INTO v_waiting FROM schedules AS s WHERE s.name = p_name FOR NO KEY UPDATE;
+  SELECT jsonb_array_length(s.requests),
+    s.requests @> jsonb_build_array(jsonb_build_object('id', v_id)) OR s.queued ->> 'id' = v_id
+  INTO v_waiting, v_is_known
+  FROM schedules AS s WHERE s.name = p_name FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN 'Missing';
+  ELSIF v_is_known OR EXISTS (
+    SELECT FROM schedule_runs AS r LEFT JOIN queue_tasks AS t ON t.id = r.task_id
+    WHERE r.schedule_name = p_name AND v_id IN (r.instance_id, t.key)
+  ) THEN
+    RETURN 'Done';
   ELSIF v_waiting >= v_most THEN
     RETURN 'Full';
   END IF;
@@ -11811,8 +11825,12 @@ BEGIN
     ) WITH ORDINALITY AS s (name, definition, payload, text_at, code, position)
     ORDER BY s.name COLLATE "C"
   LOOP
-    INSERT INTO schedules (name, definition, payload, code, created_at, updated_at, fired_until, look_at)
-    VALUES (v_item.name, v_item.definition, v_item.payload, v_item.code, v_now, v_now, v_now, v_now)
+    -- Revisions begin anywhere: what was decided about an earlier schedule of the name does not fit.
+    INSERT INTO schedules (name, definition, payload, code, revision, created_at, updated_at, fired_until, look_at)
+    VALUES (
+      v_item.name, v_item.definition, v_item.payload, v_item.code, floor(random() * 4503599627370496)::bigint,
+      v_now, v_now, v_now, v_now
+    )
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
       v_outcomes[v_item.position] := 'Created';
