@@ -50,14 +50,23 @@ describe("the end of an activity with a slot", () => {
 
   it("of a cancelled activity counts alike, once this process has met a limit", () => {
     const slots = make()
-    assert.isFalse(slots.cancelled())
+    assert.isFalse(slots.ended())
     slots.taken("a")
-    assert.isTrue(slots.cancelled())
+    assert.isTrue(slots.ended())
     const claimed = slots.claiming()
-    assert.isTrue(slots.cancelled())
+    assert.isTrue(slots.ended())
     assert.isTrue(claimed(true))
     slots.claiming()(false)
-    assert.isFalse(slots.cancelled())
+    assert.isFalse(slots.ended())
+  })
+
+  it("of an instance is one once a claim has found others waiting", () => {
+    const slots = make()
+    assert.isFalse(slots.ended())
+    assert.isFalse(slots.claiming()(true))
+    assert.isTrue(slots.ended())
+    slots.claiming()(false)
+    assert.isFalse(slots.ended())
   })
 
   it("is a reason to look where what is stored leads to no look of this process", () => {

@@ -270,7 +270,7 @@ export interface HeldRow {
   readonly out_next_ms?: bigint | null
 }
 
-/** The claimed rows. For each other one, calls the function for its reason why a later claim may find more. */
+/** The claimed rows. For each other one, calls the functions for its reasons why a later claim may find more. */
 export const claimedRows = <Row extends { readonly out_lock_token: string }>(
   rows: ReadonlyArray<Row | HeldRow>,
   onLocked: (() => void) | undefined,
@@ -279,10 +279,14 @@ export const claimedRows = <Row extends { readonly out_lock_token: string }>(
 ): ReadonlyArray<Row> => {
   const claimed: Array<Row> = []
   for (const row of rows) {
-    if (isClaimed(row)) claimed.push(row)
-    else if (row.out_is_limited === true) onAwaited?.()
-    else if (row.out_next_ms === undefined || row.out_next_ms === null) onLocked?.()
-    else onNext?.(Number(row.out_next_ms))
+    if (isClaimed(row)) {
+      claimed.push(row)
+      continue
+    }
+    const hasTime = row.out_next_ms !== undefined && row.out_next_ms !== null
+    if (row.out_is_limited === true) onAwaited?.()
+    else if (!hasTime) onLocked?.()
+    if (hasTime) onNext?.(Number(row.out_next_ms))
   }
   return claimed
 }

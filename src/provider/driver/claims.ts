@@ -67,6 +67,11 @@ export interface FetchOrchestrationItems {
   /** Called if a start waits for a token of a rate: with when it may be claimed, milliseconds since the epoch. */
   readonly onNext?: (timeMs: number) => void
   /**
+   * Called if starts that this process serves wait for slots of limits. Without the call, the process assumes that none
+   * did when the claim was sent, and does not look when an instance ends.
+   */
+  readonly onAwaited?: () => void
+  /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form
    * its next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
    *

@@ -130,7 +130,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 const claim = Effect.fnUntraced(
   function*({ count, driver, sendAbandon, suspects, wakeups }: Parts, request: FetchWorkItems) {
     const claimed = wakeups.claiming("worker")
-    const claimedSlots = wakeups.claimingSlots()
+    const claimedSlots = wakeups.claimingSlots("worker")
     let isAwaited = false
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,

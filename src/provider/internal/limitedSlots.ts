@@ -1,21 +1,24 @@
 /**
- * Which activities of this process have a slot of a limit: the end of one lets another begin, for which a process has
- * to look. The store counts the slots; this only says when.
+ * Which activities of this process, or instances, have a slot of a limit: the end of one lets another begin, for which
+ * a process has to look. The store counts the slots; this only says when.
  *
- * Where no activity waits for a slot, nothing has to look: a claim has found none, and nothing was stored since.
+ * Where nothing waits for a slot, nothing has to look: a claim has found none, and nothing was stored since.
  */
 export interface LimitedSlots {
   /** A claimed activity, or one that was handed over. */
   readonly taken: (lockToken: string) => void
   /** Its row or its lock is gone; true if it had a slot that another one may wait for. */
   readonly freed: (lockToken: string) => boolean
-  /** A turn has cancelled activities, of which some may have had slots; true if another one may wait for one. */
-  readonly cancelled: () => boolean
-  /** Activities were stored, by this process or another one. */
+  /**
+   * Some have ended that may have had slots: an instance, or activities that a turn has cancelled. True if another one
+   * may wait for one.
+   */
+  readonly ended: () => boolean
+  /** Some were stored, by this process or another one. */
   readonly stored: () => void
   /**
-   * A claim is about to be sent. The returned function is called with whether activities wait for a slot. It says
-   * whether one of this process was freed meanwhile, which the claim may not have seen.
+   * A claim is about to be sent. The returned function is called with whether some wait for a slot. It says whether
+   * one of this process was freed meanwhile, which the claim may not have seen.
    */
   readonly claiming: () => (isAwaited: boolean) => boolean
 }
@@ -28,7 +31,7 @@ export const make = (looks: () => boolean): LimitedSlots => {
   /** None waited when so much had been stored. */
   let noneAt = -1
   let hasMetLimits = false
-  const cancelled = () => {
+  const ended = () => {
     freed++
     return hasMetLimits && (noneAt !== stored || !looks())
   }
@@ -37,8 +40,8 @@ export const make = (looks: () => boolean): LimitedSlots => {
       hasMetLimits = true
       tokens.add(lockToken)
     },
-    freed: (lockToken) => tokens.delete(lockToken) && cancelled(),
-    cancelled,
+    freed: (lockToken) => tokens.delete(lockToken) && ended(),
+    ended,
     stored: () => void stored++,
     claiming: () => {
       const before = { freed, stored }
@@ -47,6 +50,7 @@ export const make = (looks: () => boolean): LimitedSlots => {
           noneAt = Math.max(noneAt, before.stored)
           return false
         }
+        hasMetLimits = true
         stored++ // An older answer says no longer that none waits.
         return freed !== before.freed
       }

@@ -173,6 +173,8 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
   let begunMs = 0
   let maxBytes = 0
   const claimed = parts.wakeups.claiming("orchestrator")
+  const claimedSlots = parts.wakeups.claimingSlots("orchestrator")
+  let isAwaited = false
   const { claimSpan, found: claims } = yield* tracing.claiming(measured(
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
@@ -182,10 +184,14 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
         ...request,
         maxBytes,
         onLocked: () => parts.wakeups.metLocked("orchestrator"),
-        onNext: (timeMs) => parts.wakeups.workDueAt("orchestrator", timeMs)
+        onNext: (timeMs) => parts.wakeups.workDueAt("orchestrator", timeMs),
+        onAwaited: () => {
+          isAwaited = true
+        }
       })
     }))
   ))
+  claimedSlots(isAwaited)
   if (claims.length > 0) parts.storeClock.heard(claims[0]!.nowMs)
   const isSlow = claims.length > 0 && parts.claimBytes.arrived({
     bytes: sizeOfMessages(claims),

@@ -68,8 +68,8 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
   /** The queue has something that can be claimed then, milliseconds since the Unix epoch by the store's clock. */
   readonly workDueAt: (queue: Queue, timeMs: number) => void
-  /** A claim of activities is about to be sent. The returned function is called with whether some wait for a slot. */
-  readonly claimingSlots: () => (isAwaited: boolean) => void
+  /** A claim is about to be sent. The returned function is called with whether something waits for a slot. */
+  readonly claimingSlots: (queue: Queue) => (isAwaited: boolean) => void
   /** A claimed activity has a slot of a limit. */
   readonly slotTaken: (lockToken: string) => void
   /** A claimed activity has ended: another one may have its slot. */
@@ -114,7 +114,8 @@ export const make = Effect.fnUntraced(function*(
   const alarms = yield* alarmsOf.make
   const run = Effect.runForkWith(yield* Effect.context<never>())
   // Without a caller, or with so many processes that some of them do not look, a hint may lead to no look.
-  const slots = limitedSlots.make(() => workers.hasCallers() && !areMany("worker"))
+  const slotsOf = (queue: Queue) => limitedSlots.make(() => byName(queue).hasCallers() && !areMany(queue))
+  const slots = { orchestrator: slotsOf("orchestrator"), worker: slotsOf("worker") }
   const storeNowMs = () => storeClock.nowMs() ?? clock.currentTimeMillisUnsafe()
   const locked = locks.makeInstances()
   let activity = 0
@@ -212,14 +213,14 @@ export const make = Effect.fnUntraced(function*(
       if (hint._tag === "Taken") return byName(hint.queue).received(received, arrivedMs)
       if (hint._tag !== "Work" && hint._tag !== "Locks") return
       activity++
-      if (hint.queue === "worker") slots.stored()
+      slots[hint.queue].stored()
       if (hint._tag === "Work" && hint.only !== undefined) taken[hint.queue].hinted(hint.only, monotonicMs(clock))
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
       byName(hint.queue).received(received, arrivedMs)
     },
     connected: () => {
-      slots.stored()
       for (const queue of ["orchestrator", "worker"] as const) {
+        slots[queue].stored()
         if (byName(queue).hasPumps()) hints.announce(Hint.Serves({ queue }))
       }
       allChanged({ _tag: "Connected" })
@@ -238,7 +239,7 @@ export const make = Effect.fnUntraced(function*(
 
   const workStored = (queue: Queue, text?: () => string) => {
     activity++
-    if (queue === "worker") slots.stored()
+    slots[queue].stored()
     byName(queue).wake("Stored")
     if (text === undefined || !areMany(queue)) return announce(queue)
     const only = takenItems.itemOf(text())
@@ -324,16 +325,16 @@ export const make = Effect.fnUntraced(function*(
       if (laterMs !== Infinity) byName(queue).wakeAt(laterMs, isNews)
     },
     workDueAt: (queue, timeMs) => byName(queue).wakeAt(timeMs, workDue(queue, timeMs)),
-    claimingSlots: () => {
-      const claimed = slots.claiming()
+    claimingSlots: (queue) => {
+      const claimed = slots[queue].claiming()
       return (isAwaited) => {
-        if (claimed(isAwaited)) workStored("worker")
+        if (claimed(isAwaited)) workStored(queue)
       }
     },
-    slotTaken: slots.taken,
+    slotTaken: slots.worker.taken,
     slotFreed: (lockToken) => {
       // Others may serve what waits for it.
-      if (slots.freed(lockToken)) workStored("worker")
+      if (slots.worker.freed(lockToken)) workStored("worker")
     },
     released: (lockToken) => {
       if (!locked.release(lockToken)) return
@@ -344,7 +345,7 @@ export const make = Effect.fnUntraced(function*(
     started: ends.started,
     turnStored: (turn, handedOver) => {
       activity++
-      const { cancelledActivities, left = [], orchestratorItems, workerItems } = turn
+      const { cancelledActivities, left = [], metadata, orchestratorItems, workerItems } = turn
       if (left.length > 0) workStored("orchestrator")
       if (workerItems.length > handedOver) {
         workStored("worker", workerItems.length === 1 ? () => encodeItem(workerItems[0]!) : undefined)
@@ -353,9 +354,12 @@ export const make = Effect.fnUntraced(function*(
         messageDue(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null, () => encodeItem(item))
       }
       ends.turnStored(turn)
+      // The slot of the instance, if it had one.
+      const hasEnded = metadata.status === "Completed" || metadata.status === "Failed"
+      if (hasEnded && slots.orchestrator.ended()) workStored("orchestrator")
       if (cancelledActivities.length === 0) return
       for (const listener of cancelListeners) listener(cancelledActivities)
-      if (slots.cancelled()) workStored("worker")
+      if (slots.worker.ended()) workStored("worker")
     },
 
     onCancelled: (listener) =>

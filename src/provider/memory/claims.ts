@@ -120,10 +120,14 @@ const fetch = (
   options: FetchOrchestrationItems,
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
-  const nextMs = limitedInstances.admit(store, options, (instanceId) => {
+  const isServedHere = (instanceId: string) => {
     const start = [...store.messages.values()].find((message) => message.instanceId === instanceId)
     return start !== undefined && isFor(store, start, options)
-  }, now)
+  }
+  if ([...store.instances].some(([id, instance]) => limitedInstances.isParked(instance) && isServedHere(id))) {
+    options.onAwaited?.()
+  }
+  const nextMs = limitedInstances.admit(store, options, isServedHere, now)
   if (nextMs !== undefined) options.onNext?.(nextMs)
   const claimed = claimVisible(store, options, now)
   return claimed.length === 0 && bringForward(store, options, now) ? claimVisible(store, options, now) : claimed

@@ -52,6 +52,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         limit,
         lockTimeoutMs,
         maxBytes,
+        onAwaited,
         onLocked,
         onNext,
         orphans,
@@ -80,7 +81,7 @@ export const orchestrations = ({ answer, insert, rows, settle }: Calls) => ({
         ],
         claiming
       )
-      return yield* Effect.forEach(claimedRows(found, onLocked, onNext), claimedInstance)
+      return yield* Effect.forEach(claimedRows(found, onLocked, onNext, onAwaited), claimedInstance)
     }
   ),
 
