@@ -4199,7 +4199,7 @@ $$;
 -- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
 -- instance is eligible. An instance that another transaction has locked is skipped in favour of the next one. A row of
 -- nulls means that a later look may find more: such instances are left, or the claim has looked behind a mark; with
--- out_next_ms, a look at that time.
+-- out_is_limited, when a slot is freed, or at out_next_ms.
 -- The visible messages of a claimed instance get the token and expiry of its lock, and count one more delivery. Texts
 -- are returned as stored; this function does not parse them.
 --
@@ -4245,7 +4245,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   out_enqueued_at_ms json,         -- when each of them was enqueued
   out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json,             -- [{key, value, lastUpdatedAtMs}]; null without any
-  out_next_ms bigint               -- when a token of a limit is free; null with an instance
+  out_is_limited boolean, out_next_ms bigint -- starts wait for slots; when a token is free. Null with an instance
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -4270,7 +4270,7 @@ DECLARE
   v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_seen text[] := '{}';
-  v_crowded text[] := '{}'; -- with many messages: the scan leaves them out; not what waits for a slot and may be released
+  v_crowded text[] := '{}'; -- have many messages and are left out; not what waits for a slot, as it may be released
   v_locked text[]; v_locked_routes text[];
   v_missing integer := p_limit;
   v_claimed integer;
@@ -4308,10 +4308,10 @@ BEGIN
       v_after_at := '-infinity';
       v_routes := ARRAY(SELECT unnest(v_routes) UNION SELECT unnest(v_admitted));
     END IF;
-    IF out_next_ms IS NOT NULL THEN
-      RETURN NEXT;
-      out_next_ms := NULL;
-    END IF;
+    out_is_limited := true;
+    RETURN NEXT;
+    out_is_limited := NULL;
+    out_next_ms := NULL;
   END IF;
 
   WHILE v_routes IS NOT NULL LOOP
@@ -4384,7 +4384,7 @@ BEGIN
     SELECT
       batch.instance_id, v_secret || '.' || batch.instance_id, v_now_ms, turn.orchestration_name,
       turn.orchestration_version, turn.execution_id, turn.history, turn.is_whole, batch.message_ids, batch.messages,
-      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values, NULL::bigint
+      batch.enqueued_at_ms, batch.attempt_counts, turn.key_values, NULL::boolean, NULL::bigint
     FROM batch
     CROSS JOIN LATERAL dx_turn_inputs(batch.instance_id, p_history_limit) AS turn
     ORDER BY array_position(v_seen, batch.instance_id);
