@@ -432,7 +432,8 @@ const deletions = ({ rows }: Store) => ({
         Prisma.sql`${[...cut.messages]}::text[]`,
         Prisma.sql`${[...cut.cancelledActivities]}::bigint[]`,
         Prisma.sql`${[...cut.withdrawn]}::text[]`,
-        json(cut.attributes.map(attributeRow))
+        json(cut.attributes.map(attributeRow)),
+        json(cut.tasks)
       ], plain).pipe(Effect.retry(deadlocked)),
       ([row]) => row!.dx_cut_history
     ),

@@ -449,6 +449,23 @@ export interface HistoryCut {
   readonly cancelledActivities: ReadonlyArray<number>
   /** Texts of messages that are deleted. */
   readonly withdrawn: ReadonlyArray<string>
+  /** Calls of tasks that the instance waits for again. */
+  readonly tasks: ReadonlyArray<RecalledTask>
+}
+
+/**
+ * A task that an instance waits for again, by its id, or by name and key if calls share it. The end of one that has
+ * completed is sent to the instance; one that is dead or was cancelled runs again.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface RecalledTask {
+  readonly id: string | null
+  readonly name: string | null
+  readonly key: string | null
+  /** Brings its end; null: another call will ask for it, and the task need not exist. */
+  readonly signal: string | null
 }
 
 /**
@@ -473,12 +490,13 @@ export interface ForkedInstance
 }
 
 /**
- * `Changed`: the history is not the one that the caller has read. `Locked`: a process runs the instance.
+ * `Changed`: the history is not the one that the caller has read. `Locked`: a process runs the instance. `TaskMissing`:
+ * one of the tasks does not exist, or the store cannot run tasks again. Only `Cut` changes anything.
  *
  * @category models
  * @since 0.2.0
  */
-export type CutOutcome = "Cut" | "Changed" | "Locked"
+export type CutOutcome = "Cut" | "Changed" | "Locked" | "TaskMissing"
 
 type Call<A> = Effect.Effect<A, ProviderError>
 

@@ -90,6 +90,11 @@ export class TaskDriver extends Context.Service<TaskDriver, {
   readonly await: (ids: ReadonlyArray<string>) => Call<ReadonlyArray<EndedTask>>
   /** The end of a task, or null: a signal of the caller will bring it. */
   readonly join: (taskId: string, caller: Caller) => Call<End | null>
+  /**
+   * The execution that has created the task waits for it again. A signal brings the end, also one that came before. A
+   * task that was cancelled because its call had ended runs again.
+   */
+  readonly recall: (taskId: string, caller: Caller) => Call<unknown>
   /** Gives dead tasks all their attempts again; answers with their ids. */
   readonly redrive: (
     ids: ReadonlyArray<string> | null,

@@ -291,7 +291,7 @@ const waking = Effect.fnUntraced(function*({ database }: TaskDriver["Service"]) 
 
 /** Operations on tasks that a transaction of the application may hold for a while. */
 const patient = Effect.fnUntraced(function*(
-  { cancel, join, ...driver }: TaskDriver["Service"],
+  { cancel, join, recall, ...driver }: TaskDriver["Service"],
   deliveries: Readonly<Record<string, number>> | undefined
 ) {
   const create = (tasks: ReadonlyArray<NewTask>) => driver.create(tasks, deliveries)
@@ -306,7 +306,8 @@ const patient = Effect.fnUntraced(function*(
   return {
     create: createPatiently,
     cancel: yield* alone("cancelTasks", cancel),
-    join: yield* alone("joinTask", join)
+    join: yield* alone("joinTask", join),
+    recall: yield* alone("recallTask", recall)
   }
 })
 

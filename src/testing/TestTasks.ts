@@ -47,7 +47,8 @@ import { isInside, RunningHandler, TestProcess } from "./internal/testProcess.ts
  *
  * **Gotchas**
  *
- * Limits do not hold here.
+ * Limits do not hold here. `Admin.retry` of an instance that waits for a task is refused: choose an event before its
+ * calls of tasks.
  *
  * `Attempt.commit` completes the task at once: whether the transaction of the handler is rolled back later is not known
  * here. A handler that never answers is `Effect.sleep(Duration.infinity)`: time waits for handlers that neither end nor
@@ -71,7 +72,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
     const worker = yield* makeWorker(tasks, served)
     const driver: Pick<
       TaskDriver["Service"],
-      "create" | "cancel" | "join" | "redrive" | "readTask" | "readAttempts" | "readDead"
+      "create" | "cancel" | "join" | "recall" | "redrive" | "readTask" | "readAttempts" | "readDead"
     > = {
       create: (all) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
@@ -97,6 +98,16 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
           const others = row.callers.filter(({ signal }) => signal !== caller.signal)
           row.callers = [...others, caller]
           return null
+        }),
+      recall: (id, caller) =>
+        Effect.clockWith((clock) => {
+          const row = tasks.rows.get(id)
+          if (row === undefined) return Effect.void
+          const isGivenUp = row.status === "Cancelled" && row.reply === undefined
+          row.reply = caller
+          if (!isGivenUp) return memory.hasEnded(row) ? worker.tell(row, [caller]) : Effect.void
+          memory.runAgain(row, clock.currentTimeMillisUnsafe())
+          return Effect.sync(() => worker.serve(row))
         }),
       redrive: (ids, name, limit) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
@@ -242,20 +253,23 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
       memory.end(row, clock.currentTimeMillisUnsafe(), status, values)
       const callers = row.reply === undefined ? row.callers : [row.reply, ...row.callers]
       row.callers = []
-      return Effect.forEach(callers, (caller) =>
-        Effect.when(
-          Effect.orDie(provider.enqueueForOrchestrator({
-            message: {
-              _tag: "QueueMessage",
-              instance: caller.instanceId,
-              name: caller.signal,
-              data: JSON.stringify({ status, result: row.result, error: row.error })
-            },
-            delay: Option.none()
-          })),
-          isRunning(caller)
-        ), { discard: true })
+      return tell(row, callers)
     })
+
+  const tell = ({ error, result, status }: Row, callers: ReadonlyArray<Caller>) =>
+    Effect.forEach(callers, (caller) =>
+      Effect.when(
+        Effect.orDie(provider.enqueueForOrchestrator({
+          message: {
+            _tag: "QueueMessage",
+            instance: caller.instanceId,
+            name: caller.signal,
+            data: JSON.stringify({ status, result, error })
+          },
+          delay: Option.none()
+        })),
+        isRunning(caller)
+      ), { discard: true })
 
   const cancel = (row: Row, reason: string, replies: boolean) =>
     Effect.clockWith((clock) => {
@@ -402,6 +416,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
 
   const worker = {
     serve: (row: Row) => void fork(serve(row)),
+    tell,
     cancel
   }
   for (const row of tasks.rows.values()) worker.serve(row)

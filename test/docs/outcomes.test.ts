@@ -49,6 +49,16 @@ describe("docs/outcomes.md", () => {
     }
   })
 
+  it("every row on tasks of a retry is the beginning of a test", () => {
+    const section = Docs.read("docs/outcomes.md").split("## Retry\n")[1]!.split("\n## ")[0]!
+    const cases = section.split("\n").filter((line) => line.startsWith("| a task ")).map((line) =>
+      line.split("|")[1]!.trim()
+    )
+    assert.lengthOf(cases, 4)
+    const tests = Docs.read("test/tasks/retries.test.ts")
+    for (const name of cases) assert.include(tests, `"${name}: `)
+  })
+
   it("every row on poison is the name of a test", () => {
     const section = Docs.read("docs/outcomes.md").split("## Poison")[1]!.split("\n## ")[0]!
     const cases = section.split("\n").filter((line) => /^\| [a-z]/.test(line)).map((line) => line.split("|")[1]!.trim())

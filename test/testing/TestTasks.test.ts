@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { Task, Tasks } from "duroxide-prisma/tasks"
 import { TestRuntime } from "duroxide-prisma/testing"
 import { TestTasks } from "duroxide-prisma/testing/tasks"
@@ -298,6 +299,24 @@ describe("TestTasks", () => {
         TestRuntime.layer(app(() => Effect.promise(() => new Promise((done) => setTimeout(() => done("real"), 30)))))
       )
     ))
+
+  it.effect("a retry that would wait for a task is refused, and works from the event that the refusal names", () => {
+    let fails = true
+    const act: Act = ({ attempt }) => fails ? Effect.fail(new Declined({ attempt })) : Effect.succeed("small")
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      const admin = yield* Admin.Admin
+      yield* client.start(Publish, { instanceId: "p", payload: "cat" })
+      yield* Effect.exit(client.wait(Publish, "p"))
+      fails = false
+      const { message } = yield* Effect.flip(admin.retry("p"))
+      assert.include(message, "retry from event 1, before its calls of tasks")
+      yield* admin.retry("p", { from: 1 })
+      // Its process does not hear of what the service of an operator does.
+      yield* (yield* TestRuntime.TestRuntime).restart
+      assert.strictEqual(yield* client.wait(Publish, "p"), "small")
+    }).pipe(Effect.provide(TestRuntime.layer(app(act))))
+  })
 
   it.effect("TestClock moves the same time", () =>
     Effect.gen(function*() {

@@ -43,6 +43,7 @@ const driver = Layer.succeed(TaskDriver.TaskDriver, {
   cancel: (ids, reason, replies) => ask<ReadonlyArray<"Cancelled" | "Ended" | "Missing">>(ids, reason, replies),
   await: (ids) => ask<ReadonlyArray<TaskDriver.EndedTask>>(ids),
   join: (taskId, caller) => ask<TaskDriver.End | null>(taskId, caller),
+  recall: (taskId, caller) => ask<unknown>(taskId, caller),
   redrive: (ids, name, limit) => ask<ReadonlyArray<string>>(ids, name, limit),
   sweep: (limit, wakeups, serving) => ask<TaskDriver.Swept>(limit, wakeups, serving),
   clean: (keepEndedMs, keepDeadMs, limit) => ask<number>(keepEndedMs, keepDeadMs, limit),

@@ -1,14 +1,14 @@
 -- Removes the last events of the current execution of an instance, so that it runs again from there. The removed events
 -- are kept in removed_events. An instance that has ended is Running again.
 --
--- Returns Cut; Changed if the execution has another history than the caller has read; or Locked while a process runs
--- the instance. Only Cut changes anything.
+-- Returns Cut; Changed if the execution has another history than the caller has read; Locked while a process runs the
+-- instance; or TaskMissing if a task that it waits for does not exist. Only Cut changes anything.
 --
 -- The messages get in front of all that wait for the instance, in the order given.
 --
 -- Bound: the events that are removed, the values and the queued work of the instance. Locks: the advisory lock of the
--- id (waits for claims); the instance lock; the instance row; then rows of executions, history, removed_events,
--- key-values, attributes, worker queue, orchestrator queue and blocked_instances.
+-- id (waits for claims); the instance lock; the instance row; as dx_recall_tasks; then rows of executions, history,
+-- removed_events, key-values, attributes, worker queue, orchestrator queue and blocked_instances.
 CREATE OR REPLACE FUNCTION dx_cut_history(
   p_instance_id text, p_execution_id bigint,
   p_last_event_id bigint, p_status text, -- as the caller has read them
@@ -22,6 +22,7 @@ CREATE OR REPLACE FUNCTION dx_cut_history(
   p_cancelled_activities bigint[], -- event ids
   p_withdrawn text[],              -- texts of messages that are deleted
   p_attributes jsonb,              -- [{name, text, number, time_ms}], all those of the events that stay
+  p_tasks jsonb DEFAULT '[]',      -- calls of tasks that it waits for again, as in dx_recall_tasks
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql
 -- settings of the hot path
@@ -53,6 +54,10 @@ BEGIN
     )
   THEN
     RETURN 'Changed';
+  END IF;
+  -- A role that retries nothing with tasks needs no rights on them.
+  IF p_tasks <> '[]' AND NOT dx_recall_tasks(p_instance_id, p_execution_id, p_tasks, true, v_now_ms) THEN
+    RETURN 'TaskMissing';
   END IF;
 
   -- An operator's pause stays. Turns that are run without a claim look for this lock, and for the last event.

@@ -13,8 +13,6 @@ CREATE OR REPLACE FUNCTION dx_redrive_tasks(
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
 BEGIN
   IF p_ids IS NULL THEN
@@ -34,17 +32,7 @@ BEGIN
     );
   END IF;
 
-  WITH redriven AS (
-    UPDATE queue_tasks AS t
-    SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
-        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL,
-        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
-        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END
-    WHERE t.id = ANY (v_ids)
-    RETURNING t.id, t.queue, t.wakeup
-  )
-  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-  SELECT redriven.queue, dx_wakeup_of(redriven.id, redriven.wakeup), v_now, v_now FROM redriven;
+  PERFORM dx_run_tasks_again(v_ids, v_now_ms);
   RETURN v_ids::text[];
 END
 $$;

@@ -53,6 +53,8 @@ export class Ledger {
   private readonly questions = new Map<string, Message>()
   /** Activities that create tasks, open or failed: one that has failed may have created its task, and is repeated. */
   private readonly creating = new Set<number>()
+  /** Signals of tasks that were created and that their calls do not await yet, as where a retry has cut between. */
+  private readonly created = new Set<string>()
   private readonly givenUp: ReadonlySet<number>
   /** Signals that no wait receives: they were set aside. */
   private leftOut: ReadonlySet<number> = none
@@ -119,7 +121,8 @@ export class Ledger {
 
   /** Whether a call of a task still waits for its end, or may come to wait for it, in the signal of this name. */
   expectsTaskEnd(signal: string): boolean {
-    return this.creating.size > 0 || (this.dequeues.get(signal)?.hasOpen(this.openDequeues) ?? false)
+    return this.creating.size > 0 || this.created.has(signal) ||
+      (this.dequeues.get(signal)?.hasOpen(this.openDequeues) ?? false)
   }
 
   /**
@@ -150,7 +153,10 @@ export class Ledger {
         this.interruptedChildren.delete(event.sourceEventId!)
         this.answered.add(event.sourceEventId!)
         this.close(event.sourceEventId!)
-        if (event._tag !== "ActivityFailed") this.creating.delete(event.sourceEventId!)
+        if (event._tag === "ActivityCompleted" && this.creating.delete(event.sourceEventId!)) {
+          const signal = taskSignal.signalIn(event.result)
+          if (signal !== undefined) this.created.add(signal)
+        }
         delivery = { requestId: event.sourceEventId!, answer: event }
         break
       case "SubOrchestrationCancelRequested": {
@@ -171,6 +177,7 @@ export class Ledger {
         entry(this.subscriptions, event.name, () => new Line()).push(event.eventId)
         break
       case "ExternalSubscribedPersistent": {
+        this.created.delete(event.name)
         if (isGivenUp) break
         const message = this.signals.get(event.name)?.shift()
         if (message !== undefined) delivery = { requestId: event.eventId, answer: message }

@@ -4,7 +4,8 @@
  * Its history keeps the events before a cut. Arrivals behind it return to the queue in their order, except failed
  * answers, interruptions and terminations. The requests of failed answers are carried out again, under their old event
  * ids and so with the same idempotency keys. The runtime does that, because only a replay knows a request as the code
- * made it.
+ * made it. Tasks whose ends are not among what stays run again, or send their ends again: the store does that with the
+ * cut.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -20,9 +21,11 @@ import * as markers from "../../model/shared/markers.ts"
 import { isArrival, messageOf } from "../../model/shared/recordedArrivals.ts"
 import { isClosing, isEnd, isFailedAnswer, isOwnEnd } from "../../model/shared/recordedEnds.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
+import * as taskCalls from "../../model/shared/taskCalls.ts"
+import * as taskSignal from "../../model/shared/taskSignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, Retried, RetriedActivity, RetriedInstance, RetryOptions } from "../Admin.ts"
-import type { AdminDriver, CutOutcome, HistoryCut } from "../AdminDriver.ts"
+import type { AdminDriver, CutOutcome, HistoryCut, RecalledTask } from "../AdminDriver.ts"
 import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.ts"
 import { endOf } from "../shared/endOf.ts"
 import * as check from "./check.ts"
@@ -99,12 +102,15 @@ const retryTree = Effect.fnUntraced(function*(
     cuts.push(child)
     waiting.push(...child.children)
   }
-  for (const { cut } of options.dryRun === true ? [] : cuts) {
+  for (const { beforeTasks, cut } of options.dryRun === true ? [] : cuts) {
     const outcome = yield* Effect.repeat(driver.cutHistory(cut), untilFree)
     if (outcome === "Cut") continue
     return yield* refuse(
       cut.instanceId,
-      outcome === "Locked"
+      outcome === "TaskMissing"
+        ? "a task that it waits for was deleted after its retention, or cannot run again in this store: " +
+          `retry from event ${beforeTasks}, before its calls of tasks`
+        : outcome === "Locked"
         ? "a process runs it right now; repeat the call"
         : "it has changed meanwhile; repeat the call"
     )
@@ -211,7 +217,8 @@ const cutOf = Effect.fnUntraced(function*(
     withdrawn: [
       ...plan.removedTimers.map(WorkItem.encode),
       ...(hasEnded ? yield* terminationsOf(driver, instanceId) : [])
-    ]
+    ],
+    tasks: plan.tasks.map(({ task }) => task)
   }
   const termination = cutOffOf(events)
   const activities = events.filter((event) => event._tag === "ActivityScheduled" && !markers.isMarker(event))
@@ -226,6 +233,8 @@ const cutOf = Effect.fnUntraced(function*(
   return {
     cut,
     retried,
+    /** The last event before the first call of a task that runs again. */
+    beforeTasks: plan.kept.findLast(({ eventId }) => plan.tasks.every(({ call }) => eventId < call))?.eventId,
     children: [...children.toRetry.map((id): Retrying => ({ id, from: undefined })), ...ends.toRetry],
     /** The event from which it and its children would finish a clean-up that was cut off. */
     finishFrom: termination === undefined ? undefined : termination.eventId - 1
@@ -305,11 +314,11 @@ const cleanUpProblem = (events: ReadonlyArray<Event.Event>, keep: number, most: 
   }
   const end = events.findLast(isEnd)
   const isLateEnd = lateEndsOf(events)
-  const failed = events.findLast((event): event is FailedAnswer =>
-    event.eventId <= most && isFailedAnswer(event) && !isLateEnd(event)
+  const failed = events.findLast((event) =>
+    event.eventId <= most && (isFailedAnswer(event) && !isLateEnd(event) || taskCalls.isFailedEnd(event, events))
   )
   if (failed === undefined || failed.eventId > keep || end?._tag !== "OrchestrationFailed") return undefined
-  if (!endsWith(end.details, failed.details)) return undefined
+  if (!(isFailedAnswer(failed) ? endsWith(end.details, failed.details) : endsWithTask(end.details))) return undefined
   const cleanUp = requestAfter(failed.eventId)
   return cleanUp === undefined ? undefined : `after the failed answer of event ${failed.eventId} it has done more ` +
     `(event ${cleanUp}), and would fail again. Retry from event ${
@@ -329,6 +338,11 @@ const endsWith = (end: ErrorDetails.ErrorDetails, answer: ErrorDetails.ErrorDeta
       // Long texts are cut.
       end.message.includes(answer.message.slice(0, 1_000))
   )
+
+/** Whether a program that ended so may have ended because of a task. A defect of a task names it in its message. */
+const endsWithTask = (end: ErrorDetails.ErrorDetails): boolean =>
+  end._tag === "Application" &&
+  (end.kind === "OrchestrationFailed" || end.kind === "Panicked" && end.message.includes("task \""))
 
 /** The termination of an execution that was interrupted before: it may have cut off a clean-up. */
 const cutOffOf = (events: ReadonlyArray<Event.Event>): Event.Event | undefined =>
@@ -365,7 +379,11 @@ const lateEndsOf = (events: ReadonlyArray<Event.Event>) => {
   return (event: Event.Event): boolean => isAnswerOfChild(event) && interrupted.has(event.sourceEventId!)
 }
 
-type FailedAnswer = Event.Of<"ActivityFailed" | "SubOrchestrationFailed">
+interface PlannedTask {
+  readonly task: RecalledTask
+  /** The event that has created it. */
+  readonly call: number
+}
 
 interface Plan {
   readonly kept: ReadonlyArray<Event.Event>
@@ -379,6 +397,8 @@ interface Plan {
   readonly endingChildren: ReadonlyArray<Event.Of<"SubOrchestrationScheduled">>
   /** Ids of children that were requested after the cut; those that exist were started. */
   readonly laterChildren: ReadonlyArray<string>
+  /** Tasks that have not completed, by the events that stay and the messages. */
+  readonly tasks: ReadonlyArray<PlannedTask>
   readonly removedActivities: ReadonlyArray<number>
   readonly removedTimers: ReadonlyArray<WorkItem.WorkItem>
 }
@@ -392,6 +412,8 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
   const keptIds = new Set(kept.map(({ eventId }) => eventId))
   const messages: Array<WorkItem.WorkItem> = []
   const failed = new Set<number>()
+  const failedTasks = new Set<string>()
+  const delivered: Array<Event.Event> = []
   for (const event of removed) {
     const { sourceEventId } = event
     if (event._tag === "OrchestrationCancelRequested") continue
@@ -399,9 +421,15 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     // The request that it answers is removed, too, so the code that comes could not match it.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
     if (event._tag === "ExternalEventPersistent" && event.name === retrySignal.name || isInterruption(event)) continue
+    if (taskCalls.isFailedEnd(event, events)) {
+      if (event._tag === "ExternalEventPersistent") failedTasks.add(event.name)
+      else failed.add(sourceEventId!)
+      continue
+    }
     if (isFailedAnswer(event) && !ending.delete(sourceEventId!)) failed.add(sourceEventId!)
     else {
       messages.push(message)
+      delivered.push(event)
       ending.delete(sourceEventId!)
       if (sourceEventId !== null) closed.add(sourceEventId)
     }
@@ -419,6 +447,17 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
       event._tag === "SubOrchestrationScheduled" && isOpen(event) && (hasEnded || failed.has(event.eventId))
     ),
     endingChildren: [...ending.values()],
+    tasks: [
+      ...taskCalls.openIn([...kept, ...delivered])
+        .filter(({ signal }) => hasEnded || failedTasks.has(signal))
+        .map(({ created, signal }) => ({ task: taskOf(created, signal), call: created.eventId })),
+      // The call asks again.
+      ...kept.flatMap((event) =>
+        event._tag === "ActivityScheduled" && event.name === taskSignal.runTask && failed.has(event.eventId)
+          ? [{ task: taskOf(event, null), call: event.eventId }]
+          : []
+      )
+    ],
     laterChildren: removed.flatMap((event) => event._tag === "SubOrchestrationScheduled" ? childId(event) : []),
     removedActivities: removed.flatMap((event) => event._tag === "ActivityScheduled" ? event.eventId : []),
     removedTimers: removed.flatMap((event) =>
@@ -432,6 +471,13 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     )
   }
 }
+
+const taskOf = (created: Event.Of<"ActivityScheduled">, signal: string | null): RecalledTask =>
+  created.name === taskSignal.createTask
+    ? { id: taskSignal.callOf(signal!), name: null, key: null, signal }
+    : { id: null, name: text(created.input, "name"), key: text(created.input, "key"), signal }
+
+const text = (input: string, field: string): string => String(taskSignal.fieldOf(input, field))
 
 // -- family ----------------------------------------------------------------------------------------
 

@@ -341,6 +341,8 @@ const ofDeletions = (store: tables.Tables) => {
           tables.lastEventId(store, instanceId, executionId) === cut.lastEventId &&
           tables.executionOf(store, instanceId, executionId)?.status === cut.status
         if (!isRead) return "Changed"
+        // The tasks of a test are not here.
+        if (cut.tasks.length > 0) return "TaskMissing"
         // An operator's pause stays.
         if (lock?.untilMs !== tables.noEndMs) locks.delete(instanceId)
         store.blocks.delete(instanceId)

@@ -62,7 +62,7 @@ export const RunTask = Activity.make(taskSignal.runTask, {
   retry: untilStored
 })
 
-export const CancelTask = Activity.make("duroxide-prisma/CancelTask", {
+export const CancelTask = Activity.make(taskSignal.cancelTask, {
   payload: { taskId: Schema.String },
   retry: untilStored
 })

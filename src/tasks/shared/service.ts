@@ -117,7 +117,7 @@ export const creator = (
 
 /** The handlers of the activities through which orchestrations run and cancel tasks. */
 export const activityHandlers = ({ store, written }: {
-  readonly store: Pick<TaskDriver["Service"], "create" | "cancel" | "join">
+  readonly store: Pick<TaskDriver["Service"], "create" | "cancel" | "join" | "recall">
   readonly written: Written
 }) =>
   Layer.mergeAll(
@@ -137,6 +137,11 @@ export const activityHandlers = ({ store, written }: {
         traceContext: yield* tracing.traceparent
       }
       const [created] = yield* Effect.orDie(store.create([task]))
+      if (!created!.isNew) {
+        // Since a try whose answer was lost. The call may have ended then, and with it the task.
+        const signal = taskSignal.nameOf(created!.id)
+        yield* Effect.orDie(store.recall(created!.id, { instanceId, executionId, signal }))
+      }
       yield* written([task])
       return created!.id
     })),

@@ -164,11 +164,17 @@ export const make = () => {
         .sort((a, b) => a.endedMs - b.endedMs)
         .slice(0, limit)
       for (const row of redriven) {
-        Object.assign(row, { status: "Pending", runAtMs: nowMs, uncounted: row.attempt, lost: 0, reply: undefined })
+        runAgain(row, nowMs)
+        row.reply = undefined
       }
       return redriven
     }
   }
+}
+
+/** It has all its attempts again. */
+export const runAgain = (row: Row, nowMs: number): void => {
+  Object.assign(row, { status: "Pending", runAtMs: nowMs, uncounted: row.attempt, lost: 0 })
 }
 
 // internal

@@ -315,7 +315,8 @@ const perform = Effect.fnUntraced(function*(
           { length: messages },
           (_, i) => `{"CancelInstance":{"instance":"","reason":"${step} ${i}"}}`
         ),
-        withdrawn: []
+        withdrawn: [],
+        tasks: []
       })
     }
     case "forkInstance": {

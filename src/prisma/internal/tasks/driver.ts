@@ -107,6 +107,13 @@ export const make = (database: Database["Service"]): TaskDriver["Service"] => {
         ),
         (end) => end === null ? null : { status: end[0], result: end[1], error: end[2] }
       ),
+    recall: (taskId, { executionId, instanceId, signal }) =>
+      answer<boolean>("recallTask", "dx_recall_tasks", [
+        Prisma.sql`${instanceId}::text`,
+        Prisma.sql`${executionId}::bigint`,
+        json([{ id: taskId, signal }]),
+        Prisma.sql`false`
+      ]),
     redrive: (ids, name, limit) =>
       answer<ReadonlyArray<string>>("redriveTasks", "dx_redrive_tasks", [
         Prisma.sql`${ids === null ? null : [...ids]}::text[]`,

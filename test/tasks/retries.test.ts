@@ -1,0 +1,236 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
+import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+import { queues } from "./utils/tasks.ts"
+
+const Render = Task.make("Render", {
+  payload: Schema.String,
+  success: Schema.String,
+  lease: "1 second",
+  retry: { maxAttempts: 1 }
+})
+const Charge = Activity.make("Charge", { success: Schema.String })
+const Waits = Orchestration.make("Waits", { payload: Schema.Literals(["own", "shared"]), success: Schema.String })
+const Pair = Orchestration.make("Pair", { success: Schema.String })
+
+const keyOf = (which: "own" | "shared") => which === "shared" ? { key: "k" } : {}
+
+/** A process whose tasks wait for `opened`, and die if they are in `deadly`. */
+const open = Effect.gen(function*() {
+  const { sql, url } = yield* PgServer.database
+  const opened = yield* Deferred.make<void>()
+  const deadly = new Set<string>()
+  const runs: Array<string> = []
+  const charges: Array<string> = []
+  const runtime = Runtime.layer({ orchestrations: [Waits, Pair], activities: [Charge, ...Tasks.activities] }).pipe(
+    Layer.provide([
+      Waits.toLayer((which) =>
+        Effect.map(Effect.all([Charge.execute(), Render.execute("a", keyOf(which))]), ([, text]) => text)
+      ),
+      Pair.toLayer(() =>
+        Effect.map(
+          Effect.all([Render.execute("a"), Render.execute("b"), Render.execute("c")], { concurrency: "unbounded" }),
+          (texts) => texts.join()
+        )
+      ),
+      Charge.toLayer(() => Effect.map(Activity.Call, ({ idempotencyKey }) => (charges.push(idempotencyKey), "paid"))),
+      Tasks.layerActivities
+    ]),
+    Layer.provide(RuntimeConfig.layer({ shutdownTimeout: 0 }))
+  )
+  const worker = TaskWorker.layer({ tasks: [Render], gracePeriod: 0 }).pipe(
+    Layer.provide(Render.toLayer((text) =>
+      Effect.gen(function*() {
+        const { taskId } = yield* Task.Attempt
+        runs.push(`${text} ${taskId}`)
+        if (deadly.has(text)) return yield* Effect.die(new Error("no ink"))
+        yield* Deferred.await(opened)
+        return `${text} is done`
+      })
+    )),
+    Layer.merge(Outbox.publisher()),
+    Layer.provide(PgQueue.layer({ queues }))
+  )
+  const services = yield* Layer.build(
+    Layer.mergeAll(runtime, worker, Client.layer, Tasks.layer).pipe(
+      Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),
+      Layer.provide(Logger.layer([]))
+    )
+  )
+  const has = (query: string) => waitUntil(Effect.map(sql(`SELECT FROM ${query}`), ({ length }) => length > 0))
+  return {
+    admin: Context.get(services, Admin.Admin),
+    client: Context.get(services, Client.Client),
+    tasks: Context.get(services, Tasks.Tasks),
+    sql,
+    opened,
+    deadly,
+    runs,
+    charges,
+    has,
+    isWaiting: has("history WHERE event_type = 'ExternalSubscribedPersistent'")
+  }
+})
+
+const ends = { timeout: "20 seconds" } as const
+
+describe("Admin.retry: tasks", () => {
+  for (const which of ["own", "shared"] as const) {
+    it.live(
+      which === "shared"
+        ? "a task that waits or runs, and is awaited: of an instance that was terminated"
+        : "a task that is dead or was cancelled, and is awaited: with the end of its instance",
+      () =>
+        Effect.scoped(Effect.gen(function*() {
+          const app = yield* open
+          yield* app.client.start(Waits, { instanceId: "w", payload: which })
+          yield* app.isWaiting
+          yield* app.has("queue_tasks WHERE status = 'Running'")
+          yield* app.client.terminate("w", "by mistake")
+          yield* Effect.exit(app.client.wait(Waits, "w"))
+          if (which === "own") yield* app.has("queue_tasks WHERE status = 'Cancelled'")
+          yield* app.admin.retry("w")
+          yield* Deferred.succeed(app.opened, undefined)
+          assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+          assert.lengthOf(app.charges, 1)
+          assert.lengthOf(new Set(app.runs), 1)
+        }))
+    )
+  }
+
+  it.live("a task that has completed, and is awaited: since the end of its instance", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* app.client.start(Waits, { instanceId: "w", payload: "shared" })
+      yield* app.isWaiting
+      yield* app.client.terminate("w", "by mistake")
+      yield* Effect.exit(app.client.wait(Waits, "w"))
+      yield* Deferred.succeed(app.opened, undefined)
+      yield* app.has("queue_tasks WHERE status = 'Completed'")
+      yield* app.admin.retry("w")
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      assert.lengthOf(app.runs, 1)
+    })))
+
+  for (const isRedriven of [true, false]) {
+    it.live(
+      isRedriven
+        ? "a task that has completed, and is awaited: after a redrive"
+        : "a task that is dead or was cancelled, and is awaited: under the same id",
+      () =>
+        Effect.scoped(Effect.gen(function*() {
+          const app = yield* open
+          yield* Deferred.succeed(app.opened, undefined)
+          app.deadly.add("a")
+          yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+          yield* Effect.exit(app.client.wait(Waits, "w"))
+          app.deadly.clear()
+          if (isRedriven) {
+            yield* app.tasks.redrive({ name: "Render" })
+            yield* app.has("queue_tasks WHERE status = 'Completed'")
+          }
+          yield* app.admin.retry("w")
+          assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+          assert.lengthOf(app.runs, 2)
+          assert.lengthOf(new Set(app.runs), 1)
+        }))
+    )
+  }
+
+  it.live("a task that is dead or was cancelled, and is awaited: one that a call with a key found", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* Deferred.succeed(app.opened, undefined)
+      app.deadly.add("a")
+      yield* app.tasks.create(Render, { payload: "a", key: "k" })
+      yield* app.has("queue_tasks WHERE status = 'Dead'")
+      yield* app.client.start(Waits, { instanceId: "w", payload: "shared" })
+      yield* Effect.exit(app.client.wait(Waits, "w"))
+      app.deadly.clear()
+      yield* app.admin.retry("w")
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+    })))
+
+  it.live("a task that is dead or was cancelled, and is awaited: beside a dead one, from the event that a refusal names", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      app.deadly.add("c")
+      yield* app.client.start(Pair, { instanceId: "p" })
+      yield* Effect.exit(app.client.wait(Pair, "p"))
+      const { message } = yield* Effect.flip(app.admin.retry("p"))
+      const from = Number(/Retry from event (\d+)/.exec(message)![1])
+      app.deadly.clear()
+      yield* Deferred.succeed(app.opened, undefined)
+      yield* app.admin.retry("p", { from })
+      assert.strictEqual(yield* app.client.wait(Pair, "p", ends), "a is done,b is done,c is done")
+      assert.lengthOf(yield* app.sql("SELECT FROM queue_tasks"), 3)
+    })))
+
+  it.live("a task that has completed, and is awaited: with a cut between its creation and the wait", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+      yield* app.isWaiting
+      yield* Deferred.succeed(app.opened, undefined)
+      yield* app.has("queue_tasks WHERE status = 'Completed'")
+      yield* app.client.wait(Waits, "w")
+      yield* app.sql("UPDATE executions SET status = 'Failed'")
+      yield* app.sql(
+        `UPDATE history SET event_type = 'OrchestrationFailed', event_data = jsonb_set(
+           event_data::jsonb - 'output', '{type}', '"OrchestrationFailed"'
+         )::jsonb || '{"details": {"Application": {"kind": "OrchestrationFailed", "message": "", "retryable": false}}}'
+         WHERE event_type = 'OrchestrationCompleted'`
+      )
+      const events = yield* app.admin.readHistory("w")
+      const wait = events.findIndex(({ _tag }) => _tag === "ExternalSubscribedPersistent")
+      yield* app.admin.retry("w", { from: events[wait - 1]!.eventId })
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      assert.lengthOf(app.runs, 1)
+    })))
+
+  it.live("a task that is awaited, and was deleted: the refusal names the event before its call", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+      yield* app.isWaiting
+      yield* app.client.terminate("w", "by mistake")
+      yield* Effect.exit(app.client.wait(Waits, "w"))
+      yield* app.has("queue_tasks WHERE status = 'Cancelled'")
+      yield* app.sql("DELETE FROM queue_tasks")
+      const { message } = yield* Effect.flip(app.admin.retry("w"))
+      const from = Number(/retry from event (\d+)/.exec(message)![1])
+      yield* Deferred.succeed(app.opened, undefined)
+      yield* app.admin.retry("w", { from })
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      assert.lengthOf(app.charges, 1)
+    })))
+
+  it.live("a task that is dead or was cancelled, and is awaited: where the answer of its creation is missing", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+      yield* app.isWaiting
+      yield* app.client.terminate("w", "by mistake")
+      yield* Effect.exit(app.client.wait(Waits, "w"))
+      yield* app.has("queue_tasks WHERE status = 'Cancelled'")
+      const events = yield* app.admin.readHistory("w")
+      const created = events.find((event) => event._tag === "ActivityScheduled" && event.name.includes("CreateTask"))!
+      yield* app.sql("DELETE FROM history WHERE event_data::jsonb->>'source_event_id' = $1", [String(created.eventId)])
+      yield* app.sql("DELETE FROM history WHERE event_type LIKE 'ExternalSubscribed%'")
+      yield* Deferred.succeed(app.opened, undefined)
+      yield* app.admin.retry("w", { from: created.eventId })
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      assert.lengthOf(yield* app.sql("SELECT FROM queue_tasks"), 1)
+    })))
+})
