@@ -234,3 +234,23 @@ describe("Admin.retry: tasks", () => {
       assert.lengthOf(yield* app.sql("SELECT FROM queue_tasks"), 1)
     })))
 })
+
+describe("Admin.fork: tasks", () => {
+  it.live("an open call of a task is refused, also where its wait has not begun", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* open
+      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+      yield* app.isWaiting
+      const events = yield* app.admin.readHistory("w")
+      const wait = events.findIndex(({ _tag }) => _tag === "ExternalSubscribedPersistent")
+      for (const index of [wait - 1, wait]) {
+        const { message } = yield* Effect.flip(app.admin.fork("w", { atEvent: events[index]!.eventId, newId: "f" }))
+        assert.include(message, "it waits for a task")
+      }
+      const created = events.findLast(({ _tag }) => _tag === "ActivityScheduled")!
+      yield* app.admin.fork("w", { atEvent: created.eventId, newId: "f" })
+      yield* Deferred.succeed(app.opened, undefined)
+      assert.strictEqual(yield* app.client.wait(Waits, "f", ends), "a is done")
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+    })))
+})

@@ -9,7 +9,7 @@ import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import * as coreVersion from "../../model/shared/coreVersion.ts"
 import * as retrySignal from "../../model/shared/retrySignal.ts"
-import * as taskSignal from "../../model/shared/taskSignal.ts"
+import * as taskCalls from "../../model/shared/taskCalls.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Admin, ForkOptions } from "../Admin.ts"
 import type { AdminDriver } from "../AdminDriver.ts"
@@ -72,14 +72,11 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
       `event ${named.eventId} has started a child whose id is taken by it: choose an earlier event, or one after its end`
     )
   }
-  const task = kept.find((event) =>
-    event._tag === "ExternalSubscribedPersistent" && taskSignal.isName(event.name) &&
-    !kept.some((other) => other._tag === "ExternalEventPersistent" && other.name === event.name)
-  )
+  const [task] = taskCalls.openIn(kept)
   if (task !== undefined) {
     return yield* refuse(
       instanceId,
-      `it waits for a task since event ${task.eventId}: choose an earlier event, or one after its end`
+      `it waits for a task that event ${task.created.eventId} has created: choose that event, an earlier one, or one after its end`
     )
   }
   const before = state.executionId === 1 ? new Map() : yield* valuesBefore(driver, state, refuse)
