@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import { encrypted } from "../payloads/utils.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { queues } from "./utils/tasks.ts"
@@ -27,7 +28,7 @@ const Pair = Orchestration.make("Pair", { success: Schema.String })
 const keyOf = (which: "own" | "shared") => which === "shared" ? { key: "k" } : {}
 
 /** A process whose tasks wait for `opened`, and die if they are in `deadly`. */
-const open = Effect.gen(function*() {
+const openWith = Effect.fnUntraced(function*(payloads: Layer.Layer<never> | ReturnType<typeof encrypted>) {
   const { sql, url } = yield* PgServer.database
   const opened = yield* Deferred.make<void>()
   const deadly = new Set<string>()
@@ -65,7 +66,7 @@ const open = Effect.gen(function*() {
   const services = yield* Layer.build(
     Layer.mergeAll(runtime, worker, Client.layer, Tasks.layer).pipe(
       Layer.provideMerge(PrismaProvider.layer({ url, migrate: "none" })),
-      Layer.provide(Logger.layer([]))
+      Layer.provide([payloads, Logger.layer([])])
     )
   )
   const has = (query: string) => waitUntil(Effect.map(sql(`SELECT FROM ${query}`), ({ length }) => length > 0))
@@ -82,6 +83,8 @@ const open = Effect.gen(function*() {
     isWaiting: has("history WHERE event_type = 'ExternalSubscribedPersistent'")
   }
 })
+
+const open = openWith(Layer.empty)
 
 const ends = { timeout: "20 seconds" } as const
 
@@ -233,24 +236,66 @@ describe("Admin.retry: tasks", () => {
       assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
       assert.lengthOf(yield* app.sql("SELECT FROM queue_tasks"), 1)
     })))
+
+  it.live("a task that is dead or was cancelled, and is awaited: with sealed payloads", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const app = yield* openWith(encrypted("2026"))
+      yield* Deferred.succeed(app.opened, undefined)
+      app.deadly.add("a")
+      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+      yield* Effect.exit(app.client.wait(Waits, "w"))
+      app.deadly.clear()
+      yield* app.admin.retry("w")
+      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      assert.lengthOf(new Set(app.runs), 1)
+    })))
+
+  for (const which of ["own", "shared"] as const) {
+    it.live(`with sealed payloads, the ${which} task of a terminated instance leaves no instance that waits forever`, () =>
+      Effect.scoped(Effect.gen(function*() {
+        const app = yield* openWith(encrypted("2026"))
+        yield* app.client.start(Waits, { instanceId: "w", payload: which })
+        yield* app.isWaiting
+        yield* app.client.terminate("w", "by mistake")
+        yield* Effect.exit(app.client.wait(Waits, "w"))
+        yield* Deferred.succeed(app.opened, undefined)
+        if (which === "own") yield* app.admin.retry("w")
+        else {
+          // What the key of the task is cannot be read.
+          const { message } = yield* Effect.flip(app.admin.retry("w"))
+          yield* app.admin.retry("w", { from: Number(/retry from event (\d+)/.exec(message)![1]) })
+        }
+        assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+        assert.lengthOf(app.charges, 1)
+        assert.lengthOf(yield* app.sql("SELECT FROM queue_tasks"), 1)
+      })))
+  }
 })
 
 describe("Admin.fork: tasks", () => {
-  it.live("an open call of a task is refused, also where its wait has not begun", () =>
-    Effect.scoped(Effect.gen(function*() {
-      const app = yield* open
-      yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
-      yield* app.isWaiting
-      const events = yield* app.admin.readHistory("w")
-      const wait = events.findIndex(({ _tag }) => _tag === "ExternalSubscribedPersistent")
-      for (const index of [wait - 1, wait]) {
-        const { message } = yield* Effect.flip(app.admin.fork("w", { atEvent: events[index]!.eventId, newId: "f" }))
-        assert.include(message, "it waits for a task")
-      }
-      const created = events.findLast(({ _tag }) => _tag === "ActivityScheduled")!
-      yield* app.admin.fork("w", { atEvent: created.eventId, newId: "f" })
-      yield* Deferred.succeed(app.opened, undefined)
-      assert.strictEqual(yield* app.client.wait(Waits, "f", ends), "a is done")
-      assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
-    })))
+  it.live.each(
+    [
+      ["plain", open],
+      ["sealed", openWith(encrypted("2026"))]
+    ] as const
+  )(
+    "an open call of a task is refused, also where its wait has not begun: %s payloads",
+    ([, opening]) =>
+      Effect.scoped(Effect.gen(function*() {
+        const app = yield* opening
+        yield* app.client.start(Waits, { instanceId: "w", payload: "own" })
+        yield* app.isWaiting
+        const events = yield* app.admin.readHistory("w")
+        const wait = events.findIndex(({ _tag }) => _tag === "ExternalSubscribedPersistent")
+        for (const index of [wait - 1, wait]) {
+          const { message } = yield* Effect.flip(app.admin.fork("w", { atEvent: events[index]!.eventId, newId: "f" }))
+          assert.include(message, "it waits for a task")
+        }
+        const created = events.findLast(({ _tag }) => _tag === "ActivityScheduled")!
+        yield* app.admin.fork("w", { atEvent: created.eventId, newId: "f" })
+        yield* Deferred.succeed(app.opened, undefined)
+        assert.strictEqual(yield* app.client.wait(Waits, "f", ends), "a is done")
+        assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")
+      }))
+  )
 })

@@ -312,7 +312,7 @@ describe("TestTasks", () => {
       const { message } = yield* Effect.flip(admin.retry("p"))
       assert.include(message, "retry from event 1, before its calls of tasks")
       yield* admin.retry("p", { from: 1 })
-      // Its process does not hear of what the service of an operator does.
+      // Its process receives no notice of what the service of an operator does.
       yield* (yield* TestRuntime.TestRuntime).restart
       assert.strictEqual(yield* client.wait(Publish, "p"), "small")
     }).pipe(Effect.provide(TestRuntime.layer(app(act))))

@@ -15,6 +15,9 @@ export const nameOf = (call: string): string => `${prefix}${call}`
 /** The call of a signal. */
 export const callOf = (signal: string): string => signal.slice(prefix.length)
 
+/** Whether the signal is that of a task without a key, whose id it contains. */
+export const isOfOneCall = (signal: string): boolean => isName(signal) && callOf(signal).includes("-")
+
 export const isName = (name: string): boolean => name.startsWith(prefix)
 
 export const creates = (activity: string): boolean => activity === createTask || activity === runTask

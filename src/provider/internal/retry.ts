@@ -421,7 +421,10 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
     // The request that it answers is removed, too, so the code that comes could not match it.
     if (message === undefined || (sourceEventId !== null && !keptIds.has(sourceEventId))) continue
     if (event._tag === "ExternalEventPersistent" && event.name === retrySignal.name || isInterruption(event)) continue
-    if (taskCalls.isFailedEnd(event, events)) {
+    // The store knows what a sealed end is, and sends it again if it is a result.
+    const isSealedEnd = event._tag === "ExternalEventPersistent" && taskSignal.isOfOneCall(event.name) &&
+      taskSignal.fieldOf(event.data, "status") === undefined
+    if (isSealedEnd || taskCalls.isFailedEnd(event, events)) {
       if (event._tag === "ExternalEventPersistent") failedTasks.add(event.name)
       else failed.add(sourceEventId!)
       continue
@@ -473,8 +476,9 @@ const planOf = (events: ReadonlyArray<Event.Event>, keep: number, hasEnded: bool
 }
 
 const taskOf = (created: Event.Of<"ActivityScheduled">, signal: string | null): RecalledTask =>
-  created.name === taskSignal.createTask
-    ? { id: taskSignal.callOf(signal!), name: null, key: null, signal }
+  signal !== null && taskSignal.isOfOneCall(signal)
+    ? { id: taskSignal.callOf(signal), name: null, key: null, signal }
+    // What is sealed names no task that there is, and the retry is refused.
     : { id: null, name: text(created.input, "name"), key: text(created.input, "key"), signal }
 
 const text = (input: string, field: string): string => String(taskSignal.fieldOf(input, field))
