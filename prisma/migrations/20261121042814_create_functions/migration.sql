@@ -7312,6 +7312,126 @@ BEGIN
 END
 $$;
 
+-- Gives tasks that are dead or were cancelled their attempts again: each waits for its next attempt, with a row of the
+-- outbox that wakes it. No execution waits for them then.
+--
+-- Bound: the tasks given. Locks: the caller has locked them.
+CREATE OR REPLACE FUNCTION dx_run_tasks_again(p_ids uuid[], p_now_ms bigint) RETURNS void LANGUAGE plpgsql
+-- settings of the caller
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_limited CONSTANT text[] := dx_limited_tasks();
+BEGIN
+  WITH again AS (
+    UPDATE queue_tasks AS t
+    SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
+        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL,
+        ended_at = NULL, has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
+        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END
+    WHERE t.id = ANY (p_ids)
+    RETURNING t.id, t.queue, t.wakeup
+  )
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT again.queue, dx_wakeup_of(again.id, again.wakeup), v_now, v_now FROM again;
+END
+$$;
+
+-- Lets an execution wait again for tasks that it has called. The end of one that has completed is sent again. For a
+-- retry, one that is dead or was cancelled runs again, with all its attempts. Otherwise only a cancelled one does whose
+-- call had ended, and the other ends are sent.
+--
+-- Returns false, and changes nothing, if one of them does not exist that was called with a signal.
+-- Bound: the tasks given. Locks: the tasks, by id; waits for attempts that commit.
+CREATE OR REPLACE FUNCTION dx_recall_tasks(
+  p_instance_id text, p_execution_id bigint,
+  p_calls jsonb,                   -- [{id, name, key, signal}]: the id, or name and key of a task that calls share;
+                                   -- without a signal no message brings its end
+  p_is_retry boolean,              -- the caller is about to begin the execution again
+  p_now_ms bigint DEFAULT NULL
+) RETURNS boolean LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_is_missing boolean;
+  v_ids uuid[];
+  v_signals text[];
+  v_shared boolean[];
+  v_again uuid[];
+BEGIN
+  SELECT
+    bool_or(task.id IS NULL AND item.signal IS NOT NULL), array_agg(task.id), array_agg(item.signal),
+    array_agg(item.is_shared),
+    array_agg(task.id) FILTER (
+      WHERE task.status IN ('Dead', 'Cancelled')
+        AND (p_is_retry OR (task.status = 'Cancelled' AND task.reply_instance_id IS NULL))
+    )
+  INTO v_is_missing, v_ids, v_signals, v_shared, v_again
+  FROM (
+    SELECT
+      COALESCE(c.id, (SELECT t.id FROM queue_tasks AS t WHERE t.name = c.name AND t.key = c.key)) AS id,
+      c.id IS NULL AS is_shared, c.signal
+    FROM jsonb_to_recordset(p_calls) AS c (id uuid, name text, key text, signal text)
+    ORDER BY 1
+  ) AS item
+  LEFT JOIN LATERAL (
+    SELECT t.id, t.status, t.reply_instance_id FROM queue_tasks AS t WHERE t.id = item.id
+    FOR NO KEY UPDATE
+  ) AS task ON true;
+  IF v_is_missing THEN
+    RETURN false;
+  END IF;
+
+  IF v_again IS NOT NULL THEN
+    PERFORM dx_run_tasks_again(v_again, v_now_ms);
+  END IF;
+  UPDATE queue_tasks AS t
+  SET reply_instance_id = p_instance_id, reply_execution_id = p_execution_id, reply_name = call.signal
+  FROM unnest(v_ids, v_signals, v_shared) AS call (id, signal, is_shared)
+  WHERE t.id = call.id AND NOT call.is_shared;
+  UPDATE queue_tasks AS t SET is_awaited = true
+  FROM unnest(v_ids, v_signals, v_shared) AS call (id, signal, is_shared)
+  WHERE t.id = call.id AND call.is_shared AND call.signal IS NOT NULL AND t.status IN ('Pending', 'Running');
+  INSERT INTO queue_task_callers (task_id, signal, instance_id, execution_id)
+  SELECT t.id, call.signal, p_instance_id, p_execution_id
+  FROM unnest(v_ids, v_signals, v_shared) AS call (id, signal, is_shared)
+  CROSS JOIN LATERAL (SELECT x.id, x.status FROM queue_tasks AS x WHERE x.id = call.id OFFSET 0) AS t
+  WHERE call.is_shared AND call.signal IS NOT NULL AND t.status IN ('Pending', 'Running')
+  ON CONFLICT DO NOTHING;
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    p_instance_id,
+    json_build_object(
+      'QueueMessage',
+      json_build_object(
+        'instance', p_instance_id, 'name', call.signal,
+        'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
+      )
+    )::text,
+    v_now, v_now
+  FROM unnest(v_ids, v_signals) AS call (id, signal)
+  CROSS JOIN LATERAL (
+    SELECT x.status, x.result, x.error FROM queue_tasks AS x
+    WHERE x.id = call.id
+    OFFSET 0
+  ) AS t
+  WHERE call.signal IS NOT NULL
+    AND t.status NOT IN ('Pending', 'Running')
+    AND (p_is_retry OR dx_is_execution_running(p_instance_id, p_execution_id))
+  ORDER BY call.signal;
+  RETURN true;
+END
+$$;
+
 -- The end of a lock that an operator sets, in milliseconds: that of the year 9999. No clock reaches it, and every
 -- client reads it.
 CREATE OR REPLACE FUNCTION dx_no_end() RETURNS bigint LANGUAGE sql IMMUTABLE
@@ -7322,14 +7442,14 @@ $$;
 -- Removes the last events of the current execution of an instance, so that it runs again from there. The removed events
 -- are kept in removed_events. An instance that has ended is Running again.
 --
--- Returns Cut; Changed if the execution has another history than the caller has read; or Locked while a process runs
--- the instance. Only Cut changes anything.
+-- Returns Cut; Changed if the execution has another history than the caller has read; Locked while a process runs the
+-- instance; or TaskMissing if a task that it waits for does not exist. Only Cut changes anything.
 --
 -- The messages get in front of all that wait for the instance, in the order given.
 --
 -- Bound: the events that are removed, the values and the queued work of the instance. Locks: the advisory lock of the
--- id (waits for claims); the instance lock; the instance row; then rows of executions, history, removed_events,
--- key-values, attributes, worker queue, orchestrator queue and blocked_instances.
+-- id (waits for claims); the instance lock; the instance row; as dx_recall_tasks; then rows of executions, history,
+-- removed_events, key-values, attributes, worker queue, orchestrator queue and blocked_instances.
 CREATE OR REPLACE FUNCTION dx_cut_history(
   p_instance_id text, p_execution_id bigint,
   p_last_event_id bigint, p_status text, -- as the caller has read them
@@ -7343,6 +7463,7 @@ CREATE OR REPLACE FUNCTION dx_cut_history(
   p_cancelled_activities bigint[], -- event ids
   p_withdrawn text[],              -- texts of messages that are deleted
   p_attributes jsonb,              -- [{name, text, number, time_ms}], all those of the events that stay
+  p_tasks jsonb DEFAULT '[]',      -- calls of tasks that it waits for again, as in dx_recall_tasks
   p_now_ms bigint DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -7380,6 +7501,10 @@ BEGIN
     )
   THEN
     RETURN 'Changed';
+  END IF;
+  -- A role that retries nothing with tasks needs no rights on them.
+  IF p_tasks <> '[]' AND NOT dx_recall_tasks(p_instance_id, p_execution_id, p_tasks, true, v_now_ms) THEN
+    RETURN 'TaskMissing';
   END IF;
 
   -- An operator's pause stays. Turns that are run without a claim look for this lock, and for the last event.
@@ -10937,8 +11062,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_limited CONSTANT text[] := dx_limited_tasks();
   v_ids uuid[];
 BEGIN
   IF p_ids IS NULL THEN
@@ -10958,17 +11081,7 @@ BEGIN
     );
   END IF;
 
-  WITH redriven AS (
-    UPDATE queue_tasks AS t
-    SET status = 'Pending', uncounted = t.attempt, lost = 0, run_at = v_now,
-        look_at = v_now + interval '30 seconds', reply_instance_id = NULL, updated_at = v_now, dead_at = NULL,
-        has_slot = CASE WHEN t.name = ANY (v_limited) THEN false END,
-        limit_key = CASE WHEN t.name = ANY (v_limited) THEN COALESCE(t.limit_key, '') ELSE t.limit_key END
-    WHERE t.id = ANY (v_ids)
-    RETURNING t.id, t.queue, t.wakeup
-  )
-  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-  SELECT redriven.queue, dx_wakeup_of(redriven.id, redriven.wakeup), v_now, v_now FROM redriven;
+  PERFORM dx_run_tasks_again(v_ids, v_now_ms);
   RETURN v_ids::text[];
 END
 $$;
