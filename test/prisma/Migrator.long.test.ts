@@ -194,6 +194,7 @@ describe("beside the Prisma CLI", () => {
     "dx_routes_of_activities",
     "dx_routes_of_messages",
     "dx_routes_of_sessions",
+    "dx_run_tasks_again",
     "dx_served_routes",
     "dx_start_with_more",
     "dx_start_with_plain_turn",
