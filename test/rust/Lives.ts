@@ -3,14 +3,14 @@
  * over.
  */
 import * as Effect from "effect/Effect"
-import Database from "libsql"
+import type * as Scope from "effect/Scope"
 import { copyFileSync, existsSync } from "node:fs"
-import { pathToFileURL } from "node:url"
 import { instancesOf } from "../programs/lives.ts"
 import type { Instance, Message } from "../programs/lives.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Rust from "./Rust.ts"
+import * as SqliteFile from "./SqliteFile.ts"
 
 /** Rows of a SELECT, from either store. */
 export type Query = <Row>(text: string) => Effect.Effect<ReadonlyArray<Row>>
@@ -26,16 +26,26 @@ export interface Store {
   readonly future: string
 }
 
+/** A store in a file. */
+export interface FileStore extends Store {
+  readonly write: (text: string) => Effect.Effect<void>
+}
+
 /** A file, which is made where it is missing. */
-export const sqlite = (file: string): Effect.Effect<Store> =>
-  Effect.map(Rust.openSqlite(`sqlite:${file}`), (client) => ({
-    url: `sqlite:${file}`,
+export const sqlite = Effect.fnUntraced(function*(file: string): Effect.fn.Return<FileStore, never, Scope.Scope> {
+  const url = `sqlite:${file}`
+  const client = yield* Rust.openSqlite(url)
+  const { select, write } = yield* SqliteFile.open(file)
+  return {
+    url,
     schema: "",
     client,
-    query: <Row>(text: string) => Effect.sync(() => read(file, text) as ReadonlyArray<Row>),
+    query: select,
+    write,
     now: "unixepoch('subsec') * 1000",
     future: "(unixepoch() + 3600) * 1000"
-  }))
+  }
+})
 
 /** A schema of PostgreSQL, as an observer sees it. */
 export const observed = (query: Query) => ({ query, now: "now()", future: "now() + interval '1 hour'" })
@@ -58,9 +68,7 @@ export const make = Effect.fnUntraced(function*(file: string, count: number) {
   const started = (starts: string) => instances.filter(({ life }) => life.starts === starts)
   const named = (name: string) => instances.filter(({ life }) => life.name === name)
   const counts = (text: string, expected: number) =>
-    waitUntil(
-      Effect.map(store.query<{ n: number }>(`SELECT count(*) AS n FROM ${text}`), ([row]) => row!.n === expected)
-    )
+    waitForRows(store.query, `SELECT instance_id FROM ${text}`, expected)
   const claimed = (activities: number, turns: number) =>
     Effect.andThen(
       counts(`worker_queue WHERE locked_until > ${store.now}`, activities),
@@ -92,12 +100,12 @@ export const make = Effect.fnUntraced(function*(file: string, count: number) {
       yield* claimed(poison + (attempt <= 3 ? shaky : 0), turns)
       yield* process.kill
     }))
-    expire(file)
+    yield* expire(store)
   }
 
   // One that works; its worker takes no tags.
   yield* Effect.scoped(Effect.gen(function*() {
-    hide(file)
+    yield* hide(store)
     const process = yield* run(store, { hangs: false, settings: few })
     yield* start(store, started("running"))
     yield* resting(store)
@@ -121,7 +129,7 @@ export const make = Effect.fnUntraced(function*(file: string, count: number) {
     yield* claimed(held, stuck)
     yield* process.kill
   }))
-  reveal(file)
+  yield* reveal(store)
 
   // Clients alone.
   yield* start(store, started("unclaimed"))
@@ -135,11 +143,12 @@ export const copy = (file: string, to: string): void => {
 }
 
 /** Lets all locks expire. */
-export const expire = (file: string): void => {
-  write(file, "UPDATE worker_queue SET locked_until = 1 WHERE locked_until IS NOT NULL")
-  write(file, "UPDATE instance_locks SET locked_until = 1")
-  write(file, "UPDATE sessions SET locked_until = 1")
-}
+export const expire = ({ write }: FileStore): Effect.Effect<void> =>
+  write(
+    `UPDATE worker_queue SET locked_until = 1 WHERE locked_until IS NOT NULL;
+     UPDATE instance_locks SET locked_until = 1;
+     UPDATE sessions SET locked_until = 1`
+  )
 
 /** Lets a Rust process run the instances until all have ended that ever end. */
 export const finish = Effect.fnUntraced(function*(store: Store, instances: ReadonlyArray<Instance>) {
@@ -214,25 +223,8 @@ const deliver = (client: Rust.Client, instance: string, message: Message): Promi
 }
 
 /** Puts off the messages of work that hangs, so that another process can work. */
-const hide = (file: string) =>
-  write(file, "UPDATE orchestrator_queue SET visible_at = visible_at + 86400000 WHERE instance_id LIKE 'poison-turn-%'")
+const hide = ({ write }: FileStore) =>
+  write("UPDATE orchestrator_queue SET visible_at = visible_at + 86400000 WHERE instance_id LIKE 'poison-turn-%'")
 
-const reveal = (file: string) =>
-  write(file, "UPDATE orchestrator_queue SET visible_at = visible_at - 86400000 WHERE instance_id LIKE 'poison-turn-%'")
-
-const read = (file: string, text: string): ReadonlyArray<unknown> => {
-  const url = pathToFileURL(file)
-  url.searchParams.set("mode", "ro")
-  return use(url.href, (database) => database.prepare(text).all())
-}
-
-const write = (file: string, text: string): void => use(file, (database) => void database.exec(text))
-
-const use = <A>(url: string, f: (database: Database.Database) => A): A => {
-  const database = new Database(url, { timeout: 60_000 })
-  try {
-    return f(database)
-  } finally {
-    database.close()
-  }
-}
+const reveal = ({ write }: FileStore) =>
+  write("UPDATE orchestrator_queue SET visible_at = visible_at - 86400000 WHERE instance_id LIKE 'poison-turn-%'")
