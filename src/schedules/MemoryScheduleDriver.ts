@@ -256,6 +256,7 @@ export const make = Effect.fnUntraced(function*(
               Effect.map(isRunning(row), (isRunning) => ({
                 ...row,
                 hasPayload: row.payload !== null,
+                payload: name === null ? null : row.payload,
                 pausedMs: row.pause?.atMs ?? null,
                 pauseReason: row.pause?.reason ?? null,
                 requests: row.requests.length,

@@ -261,6 +261,8 @@ export interface Listed {
   readonly name: string
   readonly definition: unknown
   readonly hasPayload: boolean
+  /** As it is stored, if the schedule was asked for by its name; null in a list. */
+  readonly payload: string | null
   readonly createdMs: number
   readonly updatedMs: number
   readonly firedUntilMs: number

@@ -1,4 +1,4 @@
--- Reads schedules by name in order, with their last run that is known. Not their payloads.
+-- Reads schedules by name in order, with their last run that is known. Only that of one name has its payload.
 --
 -- Returns {nowMs, schedules: [...]}. Bound: p_limit schedules. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_schedules(
@@ -12,6 +12,7 @@ AS $$
     'nowMs', COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint),
     'schedules', COALESCE(json_agg(json_build_object(
       'name', s.name, 'definition', s.definition, 'hasPayload', s.payload IS NOT NULL,
+      'payload', CASE WHEN p_name IS NOT NULL THEN s.payload END,
       'createdMs', floor(extract(epoch FROM s.created_at) * 1000)::bigint,
       'updatedMs', floor(extract(epoch FROM s.updated_at) * 1000)::bigint,
       'firedUntilMs', floor(extract(epoch FROM s.fired_until) * 1000)::bigint,

@@ -11,7 +11,7 @@ import { timeOrderedUuid } from "../../tasks/shared/newTask.ts"
 import type { ClaimedSchedule, Fire, RunStart } from "../ScheduleDriver.ts"
 import * as definitions from "./definition.ts"
 import type { Target } from "./definition.ts"
-import type { PayloadOf, Seal } from "./made.ts"
+import type { PayloadOf, Sealing } from "./made.ts"
 import * as plans from "./plan.ts"
 import type { PlannedRun } from "./plan.ts"
 import { occurrencesOf } from "./timing.ts"
@@ -21,7 +21,7 @@ export const decide = Effect.fnUntraced(function*(
   claimed: ClaimedSchedule,
   nowMs: number,
   codes: ReadonlyMap<string, PayloadOf>,
-  seal: Seal
+  seal: Sealing["seal"]
 ): Effect.fn.Return<Result.Result<Fire, string>> {
   const { code, name, payload } = claimed
   const definition = Option.getOrUndefined(definitions.decode(claimed.definition))

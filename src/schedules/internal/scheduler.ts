@@ -51,7 +51,7 @@ export const makePass = Effect.fnUntraced(function*(
     sizeOf: (fire: Fire) => fire.runs.reduce((sum, { start }) => sum + sizeOf(start), 0)
   })
   const known = [...codes.keys()]
-  const seal = yield* sealing
+  const { seal } = yield* sealing
 
   /** What was stored; undefined if nothing was. */
   const settle = Effect.fnUntraced(function*(claimed: ClaimedSchedule, nowMs: number) {

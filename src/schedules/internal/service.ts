@@ -8,7 +8,7 @@ import * as Repetition from "effect/Schedule"
 import { randomUUID } from "node:crypto"
 import { problemOf } from "../../model/shared/text.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
-import { isLockedElsewhere, retried } from "../../provider/shared/statement.ts"
+import { isAnswerLost, isLockedElsewhere, retried } from "../../provider/shared/statement.ts"
 import { Topic, Topics } from "../../waking/Topics.ts"
 import { ScheduleDriver } from "../ScheduleDriver.ts"
 import type { Service } from "./api.ts"
@@ -24,33 +24,48 @@ export const storeAll = Effect.fnUntraced(function*(schedules: ReadonlyArray<Sch
   if (twice !== undefined) return yield* invalid("storeSchedules", "schedules", `two have the name "${twice}"`)
   if (schedules.length > 0) {
     const driver = yield* ScheduleDriver
-    const seal = yield* made.sealing
+    const sealing = yield* made.sealing
     const topics = yield* Topics
-    const outcomes = yield* patient(
-      driver.store(yield* Effect.forEach(schedules, (schedule) => made.stored(schedule, seal)), true)
+    const { answer, mayBeSecond } = yield* patient(
+      driver.store(yield* Effect.forEach(schedules, (schedule) => made.stored(schedule, sealing, driver, true)), true)
     )
-    if (outcomes.some((outcome) => outcome !== "Unchanged")) yield* topics.announce([{ topic: Topic.schedules }])
+    if (mayBeSecond || answer.some((outcome) => outcome !== "Unchanged")) {
+      yield* topics.announce([{ topic: Topic.schedules }])
+    }
   }
   return new Map(schedules.flatMap(({ code, payload }) => code === undefined ? [] : [[code, payload] as const]))
 })
 
+/** An answer of the store; `mayBeSecond`: an earlier try may have changed the schedule, and its answer was lost. */
+interface Patient<A> {
+  readonly answer: A
+  readonly mayBeSecond: boolean
+}
+
 /** While a scheduler fires the schedule, its row is locked. */
-const patient = <A>(call: Effect.Effect<A, ProviderError>): Effect.Effect<A, ProviderError> =>
-  Effect.retry(retried(call, (error) => !isLockedElsewhere(error)), {
-    while: isLockedElsewhere,
-    schedule: Repetition.recurs(100).pipe(Repetition.addDelay(() => Effect.succeed(Duration.millis(100))))
+const patient = <A>(call: Effect.Effect<A, ProviderError>): Effect.Effect<Patient<A>, ProviderError> =>
+  Effect.suspend(() => {
+    let mayBeSecond = false
+    const once = Effect.tapError(call, (error) =>
+      Effect.sync(() => {
+        if (isAnswerLost(error)) mayBeSecond = true
+      }))
+    return Effect.retry(retried(once, (error) => !isLockedElsewhere(error)), {
+      while: isLockedElsewhere,
+      schedule: Repetition.recurs(100).pipe(Repetition.addDelay(() => Effect.succeed(Duration.millis(100))))
+    }).pipe(Effect.map((answer) => ({ answer, mayBeSecond })))
   })
 
 export const make = (
   { delete: remove, pause: pauseOrResume, request: ask, store, ...driver }: ScheduleDriver["Service"],
   topics: Topics["Service"],
-  seal: made.Seal
+  sealing: made.Sealing
 ): Service => {
   const changed = topics.announce([{ topic: Topic.schedules }])
 
   const request = Effect.fnUntraced(function*(name: string, request: Parameters<typeof ask>[1]) {
     yield* storable("requestRuns", "name", name)
-    const answer = yield* patient(ask(name, request))
+    const { answer } = yield* patient(ask(name, request))
     if (answer === "Missing") return yield* new ScheduleNotFound({ schedule: name })
     if (answer === "Full") {
       return yield* invalid("requestRuns", "schedule", "100 requests wait already: see whether a scheduler runs")
@@ -60,10 +75,11 @@ export const make = (
 
   const pause = Effect.fnUntraced(function*(name: string, pause: Parameters<typeof pauseOrResume>[1]) {
     yield* storable("pauseSchedule", "name", name)
-    const answer = yield* patient(pauseOrResume(name, pause))
+    const { answer, mayBeSecond } = yield* patient(pauseOrResume(name, pause))
     if (answer === "Missing") return yield* new ScheduleNotFound({ schedule: name })
-    if (answer === "Done") yield* changed
-    return answer === "Done"
+    const isDone = answer === "Done" || mayBeSecond
+    if (isDone) yield* changed
+    return isDone
   })
 
   const occurrences = Effect.fnUntraced(function*(
@@ -87,9 +103,12 @@ export const make = (
 
   return {
     create: Effect.fn("Schedules.create")(function*(schedule, options) {
-      const [outcome] = yield* patient(store([yield* made.stored(schedule, seal)], options?.ifExists === "replace"))
+      const replaces = options?.ifExists === "replace"
+      const { answer: [outcome], mayBeSecond } = yield* patient(
+        store([yield* made.stored(schedule, sealing, driver, replaces)], replaces)
+      )
       if (outcome === "Exists") return yield* new ScheduleExists({ schedule: schedule.name })
-      if (outcome !== "Unchanged") yield* changed
+      if (outcome !== "Unchanged" || mayBeSecond) yield* changed
       return outcome!
     }),
 
@@ -146,7 +165,8 @@ export const make = (
 
     delete: Effect.fn("Schedules.delete")(function*(name) {
       yield* storable("deleteSchedule", "name", name)
-      if (!(yield* patient(remove(name)))) return yield* new ScheduleNotFound({ schedule: name })
+      const { answer: wasThere, mayBeSecond } = yield* patient(remove(name))
+      if (!wasThere && !mayBeSecond) return yield* new ScheduleNotFound({ schedule: name })
       yield* changed
     })
   }

@@ -3,16 +3,23 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Orchestration } from "duroxide-prisma"
-import type { ProviderError } from "duroxide-prisma/provider"
-import { Schedules } from "duroxide-prisma/schedules"
+import { ProviderError } from "duroxide-prisma/provider"
+import type { PayloadCodec } from "duroxide-prisma/provider"
+import { ScheduleDriver, Schedules } from "duroxide-prisma/schedules"
 import { Task } from "duroxide-prisma/tasks"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
+import { Topics } from "../../../src/waking/Topics.ts"
+import { encrypted } from "../../payloads/utils.ts"
 import { driverOf } from "./stores.ts"
 import type { OpenStore, TestStore } from "./stores.ts"
+
+type Codec = Layer.Layer<PayloadCodec.PayloadCodec>
 
 export const Report = Orchestration.make("Report", { payload: { day: Schema.String } })
 export const Resize = Task.make("Resize", { payload: Schema.Struct({ size: Schema.Int }) })
@@ -712,6 +719,77 @@ export const suite = (name: string, store: OpenStore): void => {
           assert.lengthOf(yield* outcomes(), 3)
         }))
     }
+
+    test("an encrypted payload stays as it is while it says the same", (open) =>
+      Effect.gen(function*() {
+        /** Each has its own codec, as processes have. */
+        const created = (schedule: Schedules.Schedule, codec: Codec) =>
+          Effect.flatMap(Schedules.Schedules, ({ create }) => create(schedule)).pipe(
+            Effect.provide(Layer.provide(Schedules.layerClient, codec)),
+            Effect.provide(open.services)
+          )
+        const run = (schedule: Schedules.Schedule, codec: Codec) =>
+          Schedules.runDue([schedule]).pipe(Effect.provide(codec), Effect.provide(open.services))
+        const stored = Effect.map(
+          driverOf(open).list({ name: "hourly", after: null, limit: 1 }),
+          ({ schedules: [found] }) => found!.payload!
+        )
+        const schedule = Schedules.make("hourly", { timing: hourly, start: Report, payload: day })
+        const other = Schedules.make("hourly", { timing: hourly, start: Report, payload: { day: "other" } })
+        assert.strictEqual(yield* created(schedule, encrypted("k1")), "Created")
+        const first = yield* stored
+        assert.include(first, ":k1")
+        assert.strictEqual(yield* created(schedule, encrypted("k1")), "Unchanged")
+        assert.strictEqual((yield* Effect.flip(created(other, encrypted("k1"))))._tag, "ScheduleExists")
+        yield* run(schedule, encrypted("k1"))
+        assert.strictEqual(yield* created(schedule, encrypted("k2", "k1")), "Unchanged")
+        assert.strictEqual(yield* stored, first)
+        yield* run(schedule, encrypted("k2", "k1"))
+        assert.include(yield* stored, ":k2", "one that the code defines gets the new key")
+        yield* run(other, encrypted("k2"))
+        assert.strictEqual(yield* created(other, encrypted("k2")), "Unchanged")
+      }))
+
+    test("a change whose answer was lost succeeds, and is announced", (open) =>
+      Effect.gen(function*() {
+        const driver = driverOf(open)
+        const lost = new ProviderError.ProviderError({
+          operation: "test",
+          reason: new ProviderError.ConnectionLost({ problem: "reset" })
+        })
+        let isLost = true
+        const once = <A>(call: Effect.Effect<A, ProviderError.ProviderError>) =>
+          Effect.flatMap(call, (answer) => {
+            const isFirst = isLost
+            isLost = false
+            return isFirst ? Effect.fail(lost) : Effect.succeed(answer)
+          })
+        let announced = 0
+        const topics = Context.get(open.services, Topics)
+        const service = yield* Effect.provide(Effect.provide(Schedules.Schedules, Schedules.layerClient), [
+          Layer.succeed(ScheduleDriver.ScheduleDriver, {
+            ...driver,
+            store: (...args) => once(driver.store(...args)),
+            pause: (...args) => once(driver.pause(...args)),
+            delete: (name) => once(driver.delete(name))
+          }),
+          Layer.succeed(Topics, { ...topics, announce: () => Effect.sync(() => void announced++) })
+        ])
+        for (
+          const change of [
+            service.create(Schedules.make("hourly", { timing: hourly, start: Report, payload: day })),
+            service.pause("hourly"),
+            service.resume("hourly"),
+            service.delete("hourly")
+          ]
+        ) {
+          isLost = true
+          announced = 0
+          yield* TestClock.withLive(Effect.asVoid(change as Effect.Effect<unknown, { readonly message: string }>))
+          assert.strictEqual(announced, 1)
+        }
+        assert.strictEqual((yield* Effect.flip(service.delete("hourly")))._tag, "ScheduleNotFound")
+      }))
 
     test("delete: nothing fires, and what it has started stays", ({ ids, moveTo, run, service }) =>
       Effect.gen(function*() {
