@@ -22,6 +22,7 @@ import { Ledger } from "../model/shared/ledger.ts"
 import type { Delivery } from "../model/shared/ledger.ts"
 import { linked } from "../model/shared/logging.ts"
 import * as markers from "../model/shared/markers.ts"
+import { isArrival } from "../model/shared/recordedArrivals.ts"
 import * as retrySignal from "../model/shared/retrySignal.ts"
 import * as taskSignal from "../model/shared/taskSignal.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
@@ -136,6 +137,7 @@ export class Interpreter {
   private isReplaying = true
   private isInTurn = false
   private nowMs = 0
+  private cuts: ReadonlyArray<Cut> = []
   /** The last event that was applied, or was given to a request. */
   private eventId = 0
   private name = ""
@@ -151,7 +153,8 @@ export class Interpreter {
     this.questions.follow(recorded)
     if (recorded === undefined || recorded.length === 0) return
     this.ledger.leaveOut(markers.signalsSetAside(recorded))
-    this.recordedRequests = recorded.filter((event) => isRequest(event) && !markers.isMarker(event)).length
+    this.recordedRequests = countRequests(recorded)
+    this.cuts = cutsOf(recorded)
   }
 
   /** Lets the code continue without these signals if its Schema refuses them. Defaults to none. */
@@ -304,7 +307,7 @@ export class Interpreter {
           const isKept = this.isInTurn && !this.isReplaying && this.endedSpans.length < mostSpans
           if (isKept) this.endedSpans.push(span)
         },
-        nowMs: () => this.nowMs,
+        nowMs: () => this.now(),
         sleep: (duration) => this.sleep(duration),
         randomSeed: () => `${event.seedId ?? event.instanceId}\n${event.executionId}\n${event.timestampMs}`
       }
@@ -329,7 +332,7 @@ export class Interpreter {
         }
         if (this.continuation === undefined) {
           this.emitted.push(action)
-          this.state.change(action, this.nowMs)
+          this.state.change(action, this.now())
         }
         return Effect.void
       }),
@@ -381,8 +384,19 @@ export class Interpreter {
     const millis = Math.ceil(Duration.toMillis(duration))
     // A sleep of no time needs no turn of its own.
     if (millis <= 0) return Effect.yieldNow
-    if (!Number.isSafeInteger(this.nowMs + millis)) return Effect.never
-    return Effect.asVoid(this.engine.perform({ _tag: "CreateTimer", fireAtMs: this.nowMs + millis }))
+    const fireAtMs = this.now() + millis
+    if (!Number.isSafeInteger(fireAtMs)) return Effect.never
+    return Effect.asVoid(this.engine.perform({ _tag: "CreateTimer", fireAtMs }))
+  }
+
+  /** The time of the last event; of a cut, once the code has made the last request that the cut has left. */
+  private now(): number {
+    let nowMs = this.nowMs
+    for (const { after, atMs, requests } of this.cuts) {
+      if (this.eventId < after || this.passed + this.countUnrecorded() < requests) break
+      nowMs = Math.max(nowMs, atMs)
+    }
+    return nowMs
   }
 
   private drain(): void {
@@ -524,6 +538,30 @@ const none: ReadonlySet<number> = new Set()
 
 /** Most spans of a turn that are kept for export: enough for any trace, and no burden for code that makes millions. */
 const mostSpans = 1_000
+
+/** Where a retry or a fork has removed what followed. What the code does from there on, it does at the time of the cut. */
+interface Cut {
+  /** The last event before it with which the code resumed. */
+  readonly after: number
+  /** How many requests are before it. */
+  readonly requests: number
+  /** Milliseconds since the Unix epoch. */
+  readonly atMs: number
+}
+
+const cutsOf = (recorded: ReadonlyArray<Event.Event>): ReadonlyArray<Cut> =>
+  recorded.flatMap((event, index) =>
+    event._tag === "ExternalEventPersistent" && event.name === retrySignal.name && retrySignal.isCut(event.data)
+      ? [{
+        after: recorded.slice(0, index).findLast((before) => isArrival(before, recorded))?.eventId ?? 0,
+        requests: countRequests(recorded.slice(0, index)),
+        atMs: event.timestampMs
+      }]
+      : []
+  )
+
+const countRequests = (events: ReadonlyArray<Event.Event>): number =>
+  events.filter((event) => isRequest(event) && !markers.isMarker(event)).length
 
 const isMark = ({ _tag }: Immediate) => _tag === "RecordChange" || _tag === "RecordSetAside"
 

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -99,6 +100,25 @@ describe("Admin.fork", () => {
         assert.strictEqual((yield* client.status(`${id}::sub::3`))._tag, "Completed")
       }
       assert.strictEqual(new Set(keys).size, 2)
+    }).pipe(inMemory))
+
+  it.effect("does what follows at its own time: a sleep that is set again is as long as before", () =>
+    Effect.gen(function*() {
+      const { client } = yield* starting(Effect.gen(function*() {
+        yield* Reserve.execute(1)
+        const begun = yield* Clock.currentTimeMillis
+        yield* Effect.sleep("10 seconds")
+        return `${begun} ${yield* Clock.currentTimeMillis}`
+      }))
+      const { fork, readHistory } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(60)
+      yield* fork("t", { atEvent: 3, newId: "f" })
+      yield* seconds(9)
+      assert.strictEqual((yield* client.status("f"))._tag, "Running", "it sleeps again")
+      yield* seconds(2)
+      assert.strictEqual(yield* client.wait(Trip, "f", { timeout: 0 }), "60000 70000")
+      assert.strictEqual((yield* readHistory("f")).filter(({ _tag }) => _tag === "TimerFired").length, 1)
     }).pipe(inMemory))
 
   it.effect("has the values of earlier executions, and no parent", () =>

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Admin, FromDriver, MemoryDriver } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -336,6 +337,40 @@ describe("Retry of a blocked instance", () => {
 })
 
 describe("Retry from an earlier event", () => {
+  it.effect("does what follows at the time of the retry: a sleep that is set again is as long as before", () =>
+    Effect.gen(function*() {
+      const seen = world()
+      const times: Array<string> = []
+      const clock = Effect.map(Clock.currentTimeMillis, (ms) => String(ms / 1000))
+      const runtime = serving(seen, () =>
+        Effect.gen(function*() {
+          const before = yield* clock
+          yield* Orchestration.setCustomStatus(yield* clock)
+          const again = yield* clock
+          yield* Effect.sleep("10 seconds")
+          times.push(`${before} ${again} ${yield* clock}`)
+          yield* Charge.execute()
+          return yield* clock
+        }))
+      const { client, stop } = yield* start(runtime)
+      const { readHistory, retry } = yield* admin
+      yield* client.start(Trip, { instanceId: "t" })
+      yield* seconds(60)
+      assert.strictEqual((yield* client.status("t"))._tag, "Failed")
+      seen.declines = false
+      // The status stays, the sleep does not.
+      yield* retry("t", { from: 2 })
+      yield* seconds(5)
+      assert.strictEqual((yield* client.status("t"))._tag, "Running", "it sleeps again")
+      yield* stop
+      const second = yield* start(runtime)
+      yield* seconds(6)
+      assert.strictEqual(yield* second.client.wait(Trip, "t", { timeout: 0 }), "70")
+      assert.deepStrictEqual(new Set(times), new Set(["0 0 10", "0 60 70"]), "replays see the same")
+      const timer = (yield* readHistory("t")).find(({ _tag }) => _tag === "TimerCreated")
+      assert.deepInclude(timer, { fireAtMs: 70_000 })
+    }).pipe(inMemory))
+
   it.effect("gives requests that are made again keys of their own", () =>
     Effect.gen(function*() {
       const seen = world()

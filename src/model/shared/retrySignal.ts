@@ -17,9 +17,19 @@ export const isOfFork = (data: string): boolean => parse(data).isFork === true
 /** What stands in the history in place of removed events. */
 export const removed = (first: number, last: number): string => JSON.stringify({ removed: [first, last] })
 
+/** What stands in the history of a fork behind the events that it has from the other instance. */
+export const copied = (last: number): string => JSON.stringify({ copied: last, isFork: true })
+
+/** Whether what follows was done after a retry or a fork. */
+export const isCut = (data: string): boolean => {
+  const { copied, removed } = parse(data)
+  return copied !== undefined || removed !== undefined
+}
+
 /** Describes the retry in a sentence. */
 export const describe = (data: string): string => {
-  const { again, removed } = parse(data)
+  const { again, copied, removed } = parse(data)
+  if (typeof copied === "number") return `events 1 to ${copied} are copies`
   if (Array.isArray(removed)) {
     const [first, last] = removed
     return first > last ? "nothing was removed" : `events ${first} to ${last} were removed`
@@ -38,7 +48,12 @@ export const decode = (data: string): ReadonlyArray<number> => {
 
 const parse = (
   data: string
-): { readonly again?: unknown; readonly removed?: unknown; readonly isFork?: unknown } => {
+): {
+  readonly again?: unknown
+  readonly removed?: unknown
+  readonly copied?: unknown
+  readonly isFork?: unknown
+} => {
   try {
     return JSON.parse(data) ?? {}
   } catch {

@@ -4,6 +4,7 @@
  * It has the events up to there, under its own id and without the parent. Activities, timers and children that were
  * open then are begun again, for the fork; signals that the other instance received later are not copied.
  */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
@@ -84,6 +85,18 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
     isOpen(event) && (event._tag === "ActivityScheduled" || event._tag === "TimerCreated" ||
       event._tag === "SubOrchestrationScheduled")
   ).map(({ eventId }) => eventId)
+  const cut: Event.Event = {
+    _tag: "ExternalEventPersistent",
+    eventId: keep + 1,
+    sourceEventId: null,
+    instanceId: newId,
+    executionId: state.executionId,
+    // No replay may see the clock go back.
+    timestampMs: Math.max(kept.at(-1)!.timestampMs, yield* Clock.currentTimeMillis),
+    duroxideVersion: started.duroxideVersion,
+    name: retrySignal.name,
+    data: retrySignal.copied(keep)
+  }
   const isForked = yield* driver.forkInstance({
     instanceId: newId,
     of: instanceId,
@@ -91,7 +104,7 @@ const fork = Effect.fnUntraced(function*(driver: Driver, instanceId: string, { a
     orchestrationVersion: started.version,
     executionId: state.executionId,
     pinnedVersion: pinned,
-    history: kept.map((event) => encoding.encodeEvent(readdressed(event, newId))),
+    history: [...kept.map((event) => readdressed(event, newId)), cut].map(encoding.encodeEvent),
     customStatus: customStatusOf(kept, started),
     attributes: encoding.changesOf(attributesOf(kept, started)),
     stored: [...before.values()],
