@@ -261,7 +261,7 @@ export interface Listed {
   readonly name: string
   readonly definition: unknown
   readonly hasPayload: boolean
-  /** As it is stored, if the schedule was asked for by its name; null in a list. */
+  /** Stored text, if the schedule was asked for by its name; null in a list. */
   readonly payload: string | null
   readonly createdMs: number
   readonly updatedMs: number

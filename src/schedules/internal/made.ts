@@ -48,8 +48,8 @@ export const codeOf = (name: string, definition: Definition): string =>
   `${name}/${createHash("sha256").update(JSON.stringify(definition)).digest("hex").slice(0, 16)}`
 
 /**
- * The same payload is sealed differently each time: a stored one that says the same stays, so that the definition is
- * the one that is there.
+ * A schedule to store. Its payload is sealed differently each time: a stored one that says the same stays, so that the
+ * definition is the one that is there.
  */
 export const stored = Effect.fnUntraced(function*(
   { code, definition, name, payload }: Schedule,
