@@ -23,15 +23,17 @@ const nothing: TaskDriver.Swept = {
 
 /**
  * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may
- * wake, and which of those that no worker has served.
+ * wake, and which of those that no worker has served; `cleanedAt` are the seconds of its statements that delete.
  */
 const open = Effect.fnUntraced(function*(
   answer: () => TaskDriver.Swept | ProviderError,
   isConnected = true,
-  isBusy = false
+  isBusy = false,
+  deleted: (cleaning: number) => number = () => 0
 ) {
   const begin = yield* Clock.currentTimeMillis
   const at: Array<number> = []
+  const cleanedAt: Array<number> = []
   const asked: Array<readonly [wakeups: number, serving: TaskDriver.Serving | undefined]> = []
   const subscribers = new Map<Topic, Subscriber>()
   const topics = Topics.of({
@@ -48,7 +50,7 @@ const open = Effect.fnUntraced(function*(
           const answered = answer()
           return answered instanceof ProviderError ? Effect.fail(answered) : Effect.succeed(answered)
         }),
-      clean: () => Effect.succeed(0),
+      clean: () => Effect.map(Clock.currentTimeMillis, (now) => deleted(cleanedAt.push((now - begin) / 1000))),
       readBacklog: Effect.succeed(nothing.backlog)
     },
     shortestLease: Duration.seconds(10),
@@ -59,7 +61,7 @@ const open = Effect.fnUntraced(function*(
     queues: ["q"]
   }).pipe(Effect.provideService(Topics, topics))
   yield* TestClock.adjust(0)
-  return { at, asked, hint: (topic: Topic = Topic.outbox) => subscribers.get(topic)?.received(0, "o") }
+  return { at, asked, cleanedAt, hint: (topic: Topic = Topic.outbox) => subscribers.get(topic)?.received(0, "o") }
 })
 
 describe("a worker looks for lost attempts", () => {
@@ -135,5 +137,29 @@ describe("a worker looks for lost attempts", () => {
       yield* TestClock.adjust("5 seconds")
       yield* TestClock.adjust("2 seconds")
       assert.deepStrictEqual(at, [0, 7])
+    })))
+})
+
+describe("a worker deletes ended tasks", () => {
+  it.effect("with one statement soon after its start, not at once with others, and then each ten minutes", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const workers = yield* Effect.forEach(Array.from({ length: 20 }), () => open(() => nothing))
+      yield* TestClock.adjust("11 seconds")
+      const first = workers.map(({ cleanedAt }) => cleanedAt)
+      assert.isTrue(first.every((at) => at.length === 1 && at[0]! >= 1 && at[0]! <= 10), JSON.stringify(first))
+      assert.isAbove(new Set(first.flat()).size, 10)
+      yield* TestClock.adjust("588 seconds")
+      assert.deepStrictEqual(workers.map(({ cleanedAt }) => cleanedAt.length), first.map(() => 1))
+      yield* TestClock.adjust("12 seconds")
+      assert.deepStrictEqual(workers.map(({ cleanedAt }) => cleanedAt.length), first.map(() => 2))
+    })))
+
+  it.effect("all that are left some seconds after a first statement that has not deleted all", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { cleanedAt } = yield* open(() => nothing, true, false, (cleaning) => cleaning < 4 ? 500 : 7)
+      yield* TestClock.adjust("21 seconds")
+      assert.strictEqual(cleanedAt.length, 4)
+      assert.isAbove(cleanedAt[1]!, cleanedAt[0]!)
+      assert.deepStrictEqual(cleanedAt.slice(1), [cleanedAt[1]!, cleanedAt[1]!, cleanedAt[1]!])
     })))
 })

@@ -7,11 +7,15 @@
  *
  * A sweep says when the next task needs a look. Tasks claimed after it need one at the end of their lease at the
  * earliest; while no task has come since, the next sweep is a minute later.
+ *
+ * Ended tasks are deleted each ten minutes, and with one statement some seconds after the start: processes that live
+ * shorter must delete some, too, and many that start together must not delete all at once.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
+import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import { InBackground } from "../../model/shared/inBackground.ts"
@@ -45,7 +49,8 @@ export const run = Effect.fnUntraced(
     const leaseMs = Duration.toMillis(shortestLease)
     /** Monotonic milliseconds. */
     let nextMs = lateMs === 0 ? 0 : monotonicMs(clock) + lateMs
-    let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + cleanMs
+    let nextCleanMs = keeping === undefined ? Infinity : monotonicMs(clock) + (yield* firstCleanMs)
+    let isFirstClean = true
     let isOutage = false
     let isFull = false
     let isStarting = names.length > 0
@@ -82,12 +87,17 @@ export const run = Effect.fnUntraced(
       })
     })
 
-    const cleanAll: Effect.Effect<unknown, ProviderError> = keeping === undefined
-      ? driver.readBacklog
-      : Effect.repeat(driver.clean(keeping.endedMs, keeping.deadMs, cleanLimit), {
-        until: (deleted) => deleted < cleanLimit
+    const cleanSome: Effect.Effect<unknown, ProviderError> = Effect.suspend(() => {
+      if (keeping === undefined) return driver.readBacklog
+      const some = driver.clean(keeping.endedMs, keeping.deadMs, cleanLimit)
+      if (!isFirstClean) return Effect.repeat(some, { until: (deleted) => deleted < cleanLimit })
+      return Effect.gen(function*() {
+        const isDone = (yield* some) < cleanLimit
+        isFirstClean = false
+        if (!isDone) nextCleanMs = monotonicMs(clock) + (yield* firstCleanMs)
       })
-    const clean = cleanAll.pipe(
+    })
+    const clean = cleanSome.pipe(
       Effect.andThen(Effect.sync(() => {
         if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
         isOutage = false
@@ -100,7 +110,7 @@ export const run = Effect.fnUntraced(
     )
 
     const loop = yield* dueLoop.make({
-      nextMs: () => Math.min(nextMs, nextCleanMs),
+      nextMs: () => isOutage ? nextMs : Math.min(nextMs, nextCleanMs),
       act: Effect.suspend(() => {
         const nowMs = monotonicMs(clock)
         // After an outage it cleans first: holders may be about to renew leases that have ended.
@@ -154,6 +164,9 @@ const retryMs = 5_000
 const afterOutageMs = 2_000
 
 const cleanMs = 600_000
+
+/** From the start to the first deletion. */
+const firstCleanMs = Random.nextBetween(1_000, 10_000)
 
 const cleanLimit = 500
 
