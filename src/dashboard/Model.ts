@@ -711,7 +711,19 @@ export const Retried = Schema.Struct({
     /** Activities that run again, with the same idempotency keys. */
     again: Schema.Array(Schema.Struct({ name: Schema.String, eventId: Count })),
     /** Activities whose calls are removed; their effects stay. */
-    forgotten: Schema.Array(Schema.Struct({ name: Schema.String, eventId: Count }))
+    forgotten: Schema.Array(Schema.Struct({ name: Schema.String, eventId: Count })),
+    /**
+     * Tasks that it waits for again, and that run again if they are dead or were cancelled. The id is null if calls
+     * share the task, the name if the input of the call is sealed.
+     */
+    tasks: Schema.Array(
+      Schema.Struct({
+        id: orNull(Schema.String),
+        name: orNull(Schema.String),
+        key: orNull(Schema.String),
+        eventId: Count
+      })
+    )
   })),
   /** What speaks against it, in sentences; none once it is done. */
   warnings: Schema.Array(Schema.String)

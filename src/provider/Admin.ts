@@ -409,6 +409,26 @@ export interface RetriedInstance {
    * keys; a further try of a call that stays has the key of that call.
    */
   readonly forgotten: ReadonlyArray<RetriedActivity>
+  /**
+   * Tasks that it waits for again. Those that are dead or were cancelled run again, under the same id; those that have
+   * completed send their ends again.
+   */
+  readonly tasks: ReadonlyArray<RetriedTask>
+}
+
+/**
+ * A task that an instance waits for again, by the event that has created it.
+ *
+ * @category models
+ * @since 0.3.0
+ */
+export interface RetriedTask {
+  /** Null if calls share the task: then it has a key. */
+  readonly id: string | null
+  /** Null if the input of the call is sealed, as the key. */
+  readonly name: string | null
+  readonly key: string | null
+  readonly eventId: number
 }
 
 /**

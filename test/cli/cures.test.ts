@@ -67,7 +67,14 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
         assert.deepStrictEqual(JSON.parse(early.stdout), {
           dryRun: true,
           instances: [
-            { instanceId: "trip-1", from: 1, removed: [2, 4], again: [], forgotten: [{ name: "Charge", eventId: 2 }] }
+            {
+              instanceId: "trip-1",
+              from: 1,
+              removed: [2, 4],
+              again: [],
+              forgotten: [{ name: "Charge", eventId: 2 }],
+              tasks: []
+            }
           ],
           warnings: []
         })

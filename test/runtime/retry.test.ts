@@ -201,7 +201,8 @@ describe("Retry of an instance that has failed", () => {
       assert.deepInclude(plan, {
         from,
         again: [{ name: "Charge", eventId: 2 }],
-        forgotten: [{ name: "Reserve", eventId: 4 }]
+        forgotten: [{ name: "Reserve", eventId: 4 }],
+        tasks: []
       })
       assert.strictEqual((yield* client.status("saga"))._tag, "Failed")
       yield* retry("saga", { from })

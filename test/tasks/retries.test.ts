@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import * as Cli from "../cli/cli.ts"
 import { encrypted } from "../payloads/utils.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -75,6 +76,7 @@ const openWith = Effect.fnUntraced(function*(payloads: Layer.Layer<never> | Retu
     client: Context.get(services, Client.Client),
     tasks: Context.get(services, Tasks.Tasks),
     sql,
+    url,
     opened,
     deadly,
     runs,
@@ -103,6 +105,17 @@ describe("Admin.retry: tasks", () => {
           yield* app.client.terminate("w", "by mistake")
           yield* Effect.exit(app.client.wait(Waits, "w"))
           if (which === "own") yield* app.has("queue_tasks WHERE status = 'Cancelled'")
+          const plan = yield* app.admin.retry("w", { dryRun: true })
+          const task = which === "own" ? { id: app.runs[0]!.slice(2), key: null } : { id: null, key: "k" }
+          assert.deepStrictEqual(plan.instances.map(({ tasks }) => tasks), [[{ ...task, name: "Render", eventId: 4 }]])
+          if (which === "own") {
+            const said = yield* Cli.run(`retry w --dry-run --url ${app.url}`)
+            assert.include(
+              said.stdout,
+              "  waits again for tasks, which run again, under the same id, if they are dead or were cancelled: " +
+                `Render ${task.id} (event 4)\n`
+            )
+          }
           yield* app.admin.retry("w")
           yield* Deferred.succeed(app.opened, undefined)
           assert.strictEqual(yield* app.client.wait(Waits, "w", ends), "a is done")

@@ -6,7 +6,7 @@ import { counted } from "../../model/shared/quantities.ts"
 import * as RetryPlan from "../../operating/retryPlan.ts"
 import { toRetry } from "../../operating/selection.ts"
 import { Admin } from "../../provider/Admin.ts"
-import type { RetriedActivity, RetriedInstance } from "../../provider/Admin.ts"
+import type { RetriedActivity, RetriedInstance, RetriedTask } from "../../provider/Admin.ts"
 import { CommandError, misused } from "../internal/failure.ts"
 import { noLessThan } from "../internal/numbers.ts"
 import { Output } from "../internal/Output.ts"
@@ -106,7 +106,7 @@ const summed = ({ again, forgotten, looked, refused, warnings }: RetryPlan.Sum, 
   ]
 }
 
-const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstance, i: number) => {
+const planned = ({ again, forgotten, from, instanceId, removed, tasks }: RetriedInstance, i: number) => {
   const named = (activities: ReadonlyArray<RetriedActivity>) =>
     activities.map(({ eventId, name }) => `${oneLine(name)} (event ${eventId})`).join(", ")
   return [
@@ -114,9 +114,17 @@ const planned = ({ again, forgotten, from, instanceId, removed }: RetriedInstanc
       removed === null ? "all events stay" : `events ${removed[0]} to ${removed[1]} are removed`
     ),
     ...(again.length === 0 ? [] : [`  runs again, ${againWords}: ${named(again)}`]),
-    ...(forgotten.length === 0 ? [] : [`  runs a second time, ${forgottenWords}: ${named(forgotten)}`])
+    ...(forgotten.length === 0 ? [] : [`  runs a second time, ${forgottenWords}: ${named(forgotten)}`]),
+    ...(tasks.length === 0 ? [] : [`  waits again for ${tasksWords}: ${tasks.map(taskNamed).join(", ")}`])
   ]
 }
+
+const tasksWords = "tasks, which run again, under the same id, if they are dead or were cancelled"
+
+const taskNamed = ({ eventId, id, key, name }: RetriedTask) =>
+  `${oneLine(name ?? "one whose name is sealed")}${id === null ? "" : ` ${id}`}${
+    key === null ? "" : ` with the key ${oneLine(key)}`
+  } (event ${eventId})`
 
 /** Fails if its row says that it cannot be retried. */
 const checkRetryable = Effect.fnUntraced(function*(id: string) {

@@ -24,7 +24,7 @@ import * as retrySignal from "../../model/shared/retrySignal.ts"
 import * as taskCalls from "../../model/shared/taskCalls.ts"
 import * as taskSignal from "../../model/shared/taskSignal.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { Admin, Retried, RetriedActivity, RetriedInstance, RetryOptions } from "../Admin.ts"
+import type { Admin, Retried, RetriedActivity, RetriedInstance, RetriedTask, RetryOptions } from "../Admin.ts"
 import type { AdminDriver, CutOutcome, HistoryCut, RecalledTask } from "../AdminDriver.ts"
 import { InstanceNotFound, ProviderError, RetryRefused } from "../ProviderError.ts"
 import { endOf } from "../shared/endOf.ts"
@@ -228,7 +228,8 @@ const cutOf = Effect.fnUntraced(function*(
     from: keep,
     removed: keep < lastEventId ? [events.find(({ eventId }) => eventId > keep)!.eventId, lastEventId] : null,
     again: activities.filter(({ eventId }) => plan.again.includes(eventId)),
-    forgotten: activities.filter(({ eventId }) => eventId > keep)
+    forgotten: activities.filter(({ eventId }) => eventId > keep),
+    tasks: plan.tasks.map((planned) => retriedTask(planned, plan.kept))
   }
   return {
     cut,
@@ -480,6 +481,15 @@ const taskOf = (created: Event.Of<"ActivityScheduled">, signal: string | null): 
     ? { id: taskSignal.callOf(signal), name: null, key: null, signal }
     // What is sealed names no task that there is, and the retry is refused.
     : { id: null, name: text(created.input, "name"), key: text(created.input, "key"), signal }
+
+const retriedTask = ({ call, task: { id } }: PlannedTask, events: ReadonlyArray<Event.Event>): RetriedTask => {
+  const created = events.find(({ eventId }) => eventId === call)
+  const read = (field: string) => {
+    const value = created?._tag === "ActivityScheduled" ? taskSignal.fieldOf(created.input, field) : undefined
+    return typeof value === "string" ? value : null
+  }
+  return { id, name: read("name"), key: read("key"), eventId: call }
+}
 
 const text = (input: string, field: string): string => String(taskSignal.fieldOf(input, field))
 

@@ -93,7 +93,14 @@ export const retries = topic("retries", {
     for (const dryRun of [true, false]) {
       const { instances } = yield* retry("i", { reason: "the bank is back", dryRun })
       assert.deepStrictEqual(instances, [
-        { instanceId: "i", from: 5, removed: [6, 9], again: [{ name: "TestActivity", eventId: 4 }], forgotten: [] }
+        {
+          instanceId: "i",
+          from: 5,
+          removed: [6, 9],
+          again: [{ name: "TestActivity", eventId: 4 }],
+          forgotten: [],
+          tasks: []
+        }
       ])
     }
     const state = Option.getOrThrow(yield* readInstance("i"))

@@ -130,6 +130,19 @@ const Plan = ({ plan }: { readonly plan: Retried }) => (
             <ForgottenWords /> <CallList calls={item.forgotten} instanceId={item.instanceId} />
           </p>
         )}
+        {item.tasks.length > 0 && (
+          <p>
+            Waits again for tasks, which run again, under the same id, if they are dead or were cancelled:{" "}
+            <CallList
+              calls={item.tasks.map(({ eventId, id, key, name }) => ({
+                eventId,
+                name: [name ?? "one whose name is sealed", id, key === null ? null : `with the key ${key}`]
+                  .filter((word) => word !== null).join(" ")
+              }))}
+              instanceId={item.instanceId}
+            />
+          </p>
+        )}
       </li>
     ))}
     <Warnings warnings={plan.warnings} />
