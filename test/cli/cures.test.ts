@@ -155,6 +155,7 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Cures", (it) => {
           const json = JSON.parse((yield* on("show trip-2 --json")).stdout)
           assert.deepInclude(json.blocked, { reason: "HistoryDiffers", eventId: 2, build: "two" })
           assert.strictEqual(JSON.parse((yield* on("status --json")).stdout).blocked, 1)
+          assert.match((yield* on("status")).stdout, /^health +healthy, apart from blocked instances$/m)
           const retried = yield* on("retry trip-2 --from 1 --json")
           assert.deepInclude(JSON.parse(retried.stdout), { dryRun: false })
           assert.strictEqual(yield* client.wait(Book, "trip-2"), "reserved")

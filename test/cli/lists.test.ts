@@ -75,7 +75,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("lists", (it)
       assert.isNull(second.foundDeadAt)
     }))
 
-  it.effect("list distinguishes a typed error from what a program died of", () =>
+  it.effect("list, show and explain distinguish a typed error from what a program died of, and name a cure", () =>
     Effect.gen(function*() {
       const { sql } = yield* Store
       const failed = (kind: string, message: string) =>
@@ -118,5 +118,16 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("lists", (it)
       assert.match(bugs.stdout, /^bug /m)
       assert.notInclude(bugs.stdout, "declined")
       assert.match((yield* run("list --help")).stdout, /died: …/)
+      const shown = (yield* run("show bug")).stdout
+      assert.match(shown, /^error +died: no such card$/m)
+      assert.match(shown, /^cure +deploy code that does not die there, then: retry bug \(first with --dry-run\)$/m)
+      const explained = (yield* run("explain bug")).stdout
+      assert.match(explained, /^bug failed .*: died: no such card\. .*: duroxide-prisma retry --dry-run bug$/m)
+      const declined = (yield* run("show declined")).stdout
+      assert.match(declined, /^error +\{"_tag":"Declined"\}$/m)
+      assert.match(declined, /^cure +once its cause is gone: retry declined \(first with --dry-run\)$/m)
+      assert.notInclude((yield* run("explain declined")).stdout, "died")
+      yield* sql("UPDATE instances SET parent_instance_id = 'declined' WHERE instance_id = 'bug'")
+      assert.match((yield* run("show bug")).stdout, /^cure .* then: retry its parent declined, if that waits for it$/m)
     }))
 })

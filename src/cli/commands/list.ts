@@ -3,14 +3,12 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { explainEnd, isDeath } from "../../model/shared/explained.ts"
 import { age } from "../../model/shared/quantities.ts"
-import { outcomeOf } from "../../operating/outcome.ts"
+import { deathOf, outcomeOf } from "../../operating/outcome.ts"
 import { isoTime } from "../../operating/times.ts"
 import * as RetryReport from "../../prisma/shared/retryReport.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { InstanceInfo } from "../../provider/Admin.ts"
-import { endOf } from "../../provider/shared/endOf.ts"
 import * as Filters from "../internal/filters.ts"
 import { markedState, shownStatus, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
@@ -80,12 +78,6 @@ const retryJson = ({ activity, atMs, deliveries, error, tryNumber }: RetryReport
   error,
   at: isoTime(atMs)
 })
-
-/** What a program died of, marked as such: a typed error has no other mark than to be JSON. */
-const deathOf = (state: InstanceInfo): string | undefined => {
-  const end = endOf(state)
-  return end?._tag === "Failed" && isDeath(end.details) ? explainEnd(end.details) : undefined
-}
 
 const run = Effect.fnUntraced(function*({ cursor, hidePayloads, limit, order, ...filter }: Filters.Filter & {
   readonly order: Option.Option<"newest" | "oldest" | "id">

@@ -7,12 +7,14 @@ import * as Option from "effect/Option"
 import type { Block } from "../../model/Block.ts"
 import { cureOf } from "../../model/shared/cures.ts"
 import { age, count, counted } from "../../model/shared/quantities.ts"
+import { shellArgument } from "../../model/shared/shellWord.ts"
 import { shownValue } from "../../operating/attributes.ts"
 import * as Events from "../../operating/events.ts"
 import * as InstanceDetail from "../../operating/instanceDetail.ts"
-import { isUnderWay, outcomeOf } from "../../operating/outcome.ts"
+import { deathOf, isUnderWay, outcomeOf } from "../../operating/outcome.ts"
 import { isoTime, time } from "../../operating/times.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { InstanceInfo } from "../../provider/Admin.ts"
 import type { QueuePlace } from "../../provider/AdminDriver.ts"
 import type { Wait } from "../../provider/Explanation.ts"
 import { definitionOf } from "../../provider/shared/unserved.ts"
@@ -91,6 +93,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
   const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
   const limited = isRunning ? yield* limitedOf(id, detail) : null
+  const death = deathOf(state)
 
   const redrive = `redrive ${id}${
     executionId === state.executionId ? "" : ` --execution ${executionId}`
@@ -187,7 +190,10 @@ const run = Effect.fnUntraced(function*({ events, execution, full, hidePayloads,
         ["last turn", moment(state.updatedAtMs)],
         ...(state.customStatus === null ? [] : [["custom status", cut(state.customStatus, 15)] as const]),
         ...(output === null ? [] : [["output", cut(output, 15)] as const]),
-        ...(detail.error === null ? [] : [["error", brief(detail.error) ?? ""] as const])
+        ...(detail.error === null ? [] : [["error", brief(death ?? detail.error) ?? ""] as const]),
+        ...(detail.status !== "Failed" || detail.foreign === "duroxide"
+          ? []
+          : [["cure", cureOfFailure(state, death !== undefined)] as const])
       ], style),
       ...titled(
         shownWaits.length < waits.length
@@ -304,6 +310,14 @@ const blockFields = (
     `${counted(tries, "time", "times")} since ${time(sinceMs)}, last ${age(nowMs - triedAtMs)} ago by build ${build}`
   ] as const
 ]
+
+/** A child is retried with its parent. */
+const cureOfFailure = ({ instanceId, parentInstanceId }: InstanceInfo, hasDied: boolean): string =>
+  `${hasDied ? "deploy code that does not die there, then" : "once its cause is gone"}: ${
+    parentInstanceId === null
+      ? `retry ${shellArgument(instanceId)} (first with --dry-run)`
+      : `retry its parent ${parentInstanceId}, if that waits for it`
+  }`
 
 /** Where other processes alone can run it. */
 const pinned = ({ foreign, pinnedVersion, status }: InstanceDetail.InstanceDetail) => {

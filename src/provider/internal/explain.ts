@@ -45,7 +45,11 @@ export const explains = (reads: Reads): Pick<Service, "explain"> => ({
     const end = endOf(state)
     if (end !== undefined) {
       const { error, status } = outcomeOf(end)
-      const cause = Cause.Ended({ atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs, error })
+      const cause = Cause.Ended({
+        atMs: events.at(-1)?.timestampMs ?? state.updatedAtMs,
+        // A typed error has no other mark than to be JSON.
+        error: status === "Failed" && end._tag === "Failed" ? explainEnd(end.details) : error
+      })
       const sentence = sentenceOf(state, status, cause, {
         interruption: null,
         untaken: [],
