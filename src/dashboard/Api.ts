@@ -60,6 +60,17 @@ export class Access extends HttpApiMiddleware.Service<Access, { provides: Curren
   { error: [Model.Unauthorized, Model.Forbidden] }
 ) {}
 
+/**
+ * Says of a request that does not fit the interface what does not.
+ *
+ * @category middleware
+ * @since 0.3.0
+ */
+export class Fitting extends HttpApiMiddleware.Service<Fitting>()(
+  "duroxide-prisma/dashboard/Fitting",
+  { error: Model.InvalidRequest }
+) {}
+
 /** Whole numbers from 1 to `most`. */
 const limit = (most: number) =>
   Schema.optionalKey(
@@ -183,7 +194,7 @@ const read = HttpApiGroup.make("read").add(
     success: Model.OperatorActionPage,
     error: failures
   })
-).middleware(Access)
+).middleware(Fitting).middleware(Access)
 
 const Reason = Schema.optionalKey(Schema.String)
 
@@ -362,7 +373,7 @@ const operate = HttpApiGroup.make("operate").add(
     success: Done,
     error: failures
   })
-).middleware(Access)
+).middleware(Fitting).middleware(Access)
 
 /**
  * The whole interface; `Dashboard.layer` serves it below its path, in `/api`.

@@ -26,6 +26,7 @@ import type { Actor, Forbidden, Unauthorized } from "./Api.ts"
 import * as access from "./internal/access.ts"
 import * as Actions from "./internal/actions.ts"
 import * as Files from "./internal/files.ts"
+import * as Fitting from "./internal/fitting.ts"
 import * as Reads from "./internal/reads.ts"
 
 /**
@@ -143,7 +144,7 @@ export const layer = (
         { openapiPath: "/api/openapi.json" }
       ).pipe(
         Layer.provide([Reads.layer(knowledge, acted), Actions.layer(knowledge, acted)]),
-        Layer.provide(access.layer(options.access)),
+        Layer.provide([access.layer(options.access), Fitting.layer]),
         Layer.provide(mounted)
       ),
       Layer.effectDiscard(Files.serve(page, path))

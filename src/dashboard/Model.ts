@@ -54,6 +54,18 @@ export class Refused extends Schema.TaggedError<Refused>("duroxide-prisma/dashbo
 ) {}
 
 /**
+ * The request does not fit the interface: the message says where, and what is allowed there. Status 400.
+ *
+ * @category errors
+ * @since 0.3.0
+ */
+export class InvalidRequest extends Schema.TaggedError<InvalidRequest>("duroxide-prisma/dashboard/InvalidRequest")(
+  "InvalidRequest",
+  { message: Schema.String },
+  { httpApiStatus: 400 }
+) {}
+
+/**
  * The store did not answer, or too many streams are open. Status 503.
  *
  * @category errors

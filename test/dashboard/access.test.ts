@@ -278,6 +278,23 @@ it.layer(PgServer.layer, { excludeTestServices: true })("Access", (it) => {
         assert.isTrue(response.status === 400 || response.status === 409, `${path}: ${response.status}`)
         if (path.includes("%00")) assert.deepInclude(yield* jsonOf(response), { code: "InvalidInput" }, path)
       }
+      const said = (path: string, init: RequestInit) =>
+        Effect.promise(() => send(`/api/${path}`, init)).pipe(Effect.flatMap(jsonOf), Effect.map(JSON.stringify))
+      const read = { headers: bearer("read") }
+      assert.strictEqual(
+        yield* said("instances?status=Bogus", read),
+        JSON.stringify({
+          _tag: "InvalidRequest",
+          message:
+            "query: Expected \"Running\" | \"Completed\" | \"Failed\" | \"Cancelled\" | \"Blocked\" | \"Paused\" " +
+            "at [\"status\"]"
+        })
+      )
+      assert.include(yield* said("instances?limit=5000", read), "less than or equal to 1000")
+      assert.include(yield* said("instances?state=Failed", read), "no excess property at [\\\"state\\\"]")
+      for (const init of bad) assert.include(yield* said("terminate", init), "\"message\":\"payload: ")
+      // What no one may see is not described either.
+      assert.include(yield* said("instances?status=Bogus", {}), "Unauthorized")
     }))
 
   it.effect("10,000 streams: so many as the option allows are open, all others are refused, and reads continue", () =>
