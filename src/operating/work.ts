@@ -113,7 +113,7 @@ const flagOf = (target: PauseTarget): string => {
     case "Everything":
       return "--all"
     case "Orchestration":
-      return `--orchestration ${target.name}${target.version === undefined ? "" : `@${target.version}`}`
+      return `--name ${target.name}${target.version === undefined ? "" : `@${target.version}`}`
     case "Activity":
       return `--activity ${target.name}`
     case "Tag":

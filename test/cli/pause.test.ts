@@ -36,15 +36,15 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     }
 
     yield* says(["pause", "a", "--reason", "asked the customer"], "paused instance a: asked the customer")
-    yield* says("pause --orchestration Order", "paused orchestration Order")
-    yield* says("pause --orchestration Order@1.0.0", "paused orchestration Order@1.0.0")
+    yield* says("pause --name Order", "paused orchestration Order")
+    yield* says("pause --name Order@1.0.0", "paused orchestration Order@1.0.0")
     const unknown = (target: string) =>
       `paused ${target}\nwarning: ${target} is unknown: no process serves it, and no instance or activity belongs to it`
     yield* says("pause --activity Charge", unknown("activity Charge"))
     yield* says("pause --tag gpu", unknown("tag gpu"))
-    yield* says("pause --orchestration Ordr", unknown("orchestration Ordr"))
-    yield* says("pause --orchestration Order@1.0.1", unknown("orchestration Order@1.0.1"))
-    for (const target of ["Ordr", "Order@1.0.1"]) yield* run(`resume --orchestration ${target}`)
+    yield* says("pause --name Ordr", unknown("orchestration Ordr"))
+    yield* says("pause --name Order@1.0.1", unknown("orchestration Order@1.0.1"))
+    for (const target of ["Ordr", "Order@1.0.1"]) yield* run(`resume --name ${target}`)
     assert.deepStrictEqual(yield* json("pause --all --reason incident"), {
       action: "paused",
       target: "everything",
@@ -83,7 +83,7 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     )
 
     for (
-      const target of ["a", "--orchestration Order", "--orchestration Order@1.0.0", "--activity Charge", "--tag gpu"]
+      const target of ["a", "--name Order", "--name Order@1.0.0", "--activity Charge", "--tag gpu"]
     ) {
       assert.strictEqual((yield* run(`resume ${target}`)).exitCode, 0, target)
     }
@@ -98,6 +98,6 @@ it.live("pause and resume name what they did, and fail with one line", () =>
     yield* says("resume --all", "error: there is no pause of everything", 1)
     yield* says("pause nothing", "error: instance nothing not found", 1)
     for (const args of ["pause", "resume", "pause a --all"]) {
-      yield* says(args, "error: name one of: the id of an instance, --orchestration, --activity, --tag, --all", 2)
+      yield* says(args, "error: name one of: the id of an instance, --name, --activity, --tag, --all", 2)
     }
   }).pipe(Effect.provide(PgServer.layer)))

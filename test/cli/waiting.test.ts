@@ -48,14 +48,14 @@ const run = (args: string) => Effect.flatMap(Store, ({ url }) => Cli.run(args, {
 it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that waits", (it) => {
   it.effect("status: an unhealthy store names whose work is late and why, and what to do about it", () =>
     Effect.gen(function*() {
-      yield* run("pause --orchestration Trip")
+      yield* run("pause --name Trip")
       yield* run("pause --tag gpu")
       const { exitCode, stderr, stdout } = yield* run("status")
       assert.strictEqual(exitCode, 1)
       assert.strictEqual(
         stderr,
         "error: the oldest message has waited for 12 min, more than 7 s: Booking 2.0.0 (no living process serves it: " +
-          "see processes), Trip 1.0.0 (paused: resume --orchestration Trip), Order 1.0.0 (1 process serves it: see " +
+          "see processes), Trip 1.0.0 (paused: resume --name Trip), Order 1.0.0 (1 process serves it: see " +
           "queues); the oldest activity with the tag gpu has waited for 5 min, more than 32 s: activity Render with " +
           "tag gpu (paused: resume --tag gpu); the oldest activity has waited for 5 min, more than 32 s: activity " +
           "Charge (1 process serves it: see queues)\n"
@@ -64,7 +64,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       assert.match(stdout, /^unserved +Booking 2\.0\.0: 1 waits, the oldest for 12 min$/m)
       const json = yield* run("status --json")
       assert.strictEqual(JSON.parse(json.stdout).health.problems.join("; "), JSON.parse(json.stderr).error.message)
-      yield* run("resume --orchestration Trip")
+      yield* run("resume --name Trip")
       yield* run("resume --tag gpu")
     }))
 
@@ -81,7 +81,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
 
   it.effect("queues and top: work that is paused is marked, although processes serve it", () =>
     Effect.gen(function*() {
-      yield* run("pause --orchestration Trip")
+      yield* run("pause --name Trip")
       yield* run("pause --tag gpu")
       const { stdout } = yield* run("queues")
       assert.match(stdout, /^Trip +1\.0\.0 +1 .* 1, paused$/m)
@@ -99,7 +99,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("work that wa
       assert.match(top.stdout, /^Trip 1\.0\.0 +1 .* 1, paused$/m)
       assert.match(top.stdout, /^activity Render with tag gpu +1 .* 1, paused$/m)
       assert.match(top.stdout, /^Order 1\.0\.0 +2 .* 1$/m)
-      yield* run("resume --orchestration Trip")
+      yield* run("resume --name Trip")
       yield* run("resume --tag gpu")
     }))
 

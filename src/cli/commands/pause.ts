@@ -15,7 +15,7 @@ import { oneLine } from "../internal/table.ts"
 
 const target = {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance"), Argument.optional),
-  orchestration: Flag.String("orchestration").pipe(
+  orchestration: Flag.String("name").pipe(
     Flag.withMetavar("<name>[@version]"),
     Flag.withDescription("The instances of this orchestration, of one version or of all"),
     Flag.optional
@@ -52,7 +52,7 @@ export const pause = Command.make("pause", {
   ),
   Command.withExamples([
     { command: "duroxide-prisma pause order-17 --reason \"asked the customer\"" },
-    { command: "duroxide-prisma pause --orchestration Order@1.0.0", description: "One version of a definition" },
+    { command: "duroxide-prisma pause --name Order@1.0.0", description: "One version of a definition" },
     { command: "duroxide-prisma pause --all --reason \"incident 7\"", description: "The kill switch" }
   ])
 )
@@ -156,7 +156,7 @@ const targetOf = ({ activity, all, id, orchestration, tag }: Flags) => {
   return first !== undefined && second === undefined ? Effect.succeed(first) : Effect.fail(
     new CommandError({
       code: "Usage",
-      message: "name one of: the id of an instance, --orchestration, --activity, --tag, --all",
+      message: "name one of: the id of an instance, --name, --activity, --tag, --all",
       exit: "usage"
     })
   )
