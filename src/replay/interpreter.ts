@@ -539,7 +539,7 @@ const none: ReadonlySet<number> = new Set()
 /** Most spans of a turn that are kept for export: enough for any trace, and no burden for code that makes millions. */
 const mostSpans = 1_000
 
-/** Place where a retry or a fork has removed what followed: what the code does from there on has the time of the cut. */
+/** Where a retry or a fork has removed what followed: the code continues from there at the time of the cut. */
 interface Cut {
   /** The last event before it with which the code resumed. */
   readonly after: number
