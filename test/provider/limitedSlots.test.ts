@@ -6,7 +6,7 @@ const make = (looks = true) => limitedSlots.make(() => looks)
 describe("the end of an activity with a slot", () => {
   it("is a reason to look, until a claim has found that none waits", () => {
     const slots = make()
-    for (const token of ["a", "b", "c", "d"]) slots.taken(token)
+    for (const token of ["a", "b", "c", "d"]) slots.taken(token, "A")
     assert.isTrue(slots.freed("a"))
     assert.isFalse(slots.claiming()(false))
     assert.isFalse(slots.freed("b"))
@@ -19,14 +19,14 @@ describe("the end of an activity with a slot", () => {
   it("without a slot leads to no look", () => {
     const slots = make()
     assert.isFalse(slots.freed("a"))
-    slots.taken("a")
+    slots.taken("a", "A")
     assert.isTrue(slots.freed("a"))
     assert.isFalse(slots.freed("a"))
   })
 
   it("counts as unseen by a claim that was under way, and that found others waiting", () => {
     const slots = make()
-    for (const token of ["a", "b"]) slots.taken(token)
+    for (const token of ["a", "b"]) slots.taken(token, "A")
     slots.claiming()(false)
     slots.stored()
     const early = slots.claiming()
@@ -41,7 +41,7 @@ describe("the end of an activity with a slot", () => {
 
   it("after a claim that was sent before others were stored is a reason to look", () => {
     const slots = make()
-    slots.taken("a")
+    slots.taken("a", "A")
     const claimed = slots.claiming()
     slots.stored()
     claimed(false)
@@ -50,14 +50,23 @@ describe("the end of an activity with a slot", () => {
 
   it("of a cancelled activity counts alike, once this process has met a limit", () => {
     const slots = make()
-    assert.isFalse(slots.ended())
-    slots.taken("a")
-    assert.isTrue(slots.ended())
+    assert.isFalse(slots.cancelled(["X"]))
+    slots.taken("a", "A")
+    assert.isTrue(slots.cancelled(["X"]))
     const claimed = slots.claiming()
-    assert.isTrue(slots.ended())
+    assert.isTrue(slots.cancelled(["X"]))
     assert.isTrue(claimed(true))
     slots.claiming()(false)
-    assert.isFalse(slots.ended())
+    assert.isFalse(slots.cancelled(["X"]))
+  })
+
+  it("of a cancelled activity is forgotten with it: its late ack does not lead to a look", () => {
+    const slots = make()
+    slots.taken("a", "A")
+    slots.taken("b", "B")
+    assert.isTrue(slots.cancelled(["A", "X"]))
+    assert.isFalse(slots.freed("a"))
+    assert.isTrue(slots.freed("b"))
   })
 
   it("of an instance is one once a claim has found others waiting", () => {
@@ -71,7 +80,7 @@ describe("the end of an activity with a slot", () => {
 
   it("is a reason to look where what is stored leads to no look of this process", () => {
     const slots = make(false)
-    slots.taken("a")
+    slots.taken("a", "A")
     slots.claiming()(false)
     assert.isTrue(slots.freed("a"))
   })

@@ -147,9 +147,9 @@ const claim = Effect.fnUntraced(
     const items: Array<ClaimedActivity> = []
     const texts: Array<string> = []
     for (const { attemptCount, isLimited, lockToken, workItem } of rows) {
-      if (isLimited === true) wakeups.slotTaken(lockToken)
       const item = WorkItem.decode(workItem)
       if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
+        if (isLimited === true) wakeups.slotTaken(lockToken, item.success)
         if (item.success.sessionId !== undefined && request.session !== null) {
           wakeups.sessionsHeld(request.session.lockTimeoutMs)
         }

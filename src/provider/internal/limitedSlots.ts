@@ -6,14 +6,13 @@
  */
 export interface LimitedSlots {
   /** A claimed activity, or one that was handed over. */
-  readonly taken: (lockToken: string) => void
+  readonly taken: (lockToken: string, activity: string) => void
   /** Its row or its lock is gone; true if it had a slot that another one may wait for. */
   readonly freed: (lockToken: string) => boolean
-  /**
-   * Some have ended that may have had slots: an instance, or activities that a turn has cancelled. True if another one
-   * may wait for one.
-   */
+  /** An instance has ended that may have had a slot; true if another one may wait for one. */
   readonly ended: () => boolean
+  /** A turn has cancelled activities, so that none settles. True if another one may wait for a slot of theirs. */
+  readonly cancelled: (activities: ReadonlyArray<string>) => boolean
   /** Some were stored, by this process or another one. */
   readonly stored: () => void
   /**
@@ -25,7 +24,8 @@ export interface LimitedSlots {
 
 /** `looks`: whether what is stored from now on leads to a look of this process. */
 export const make = (looks: () => boolean): LimitedSlots => {
-  const tokens = new Set<string>()
+  /** Activities by lock token. */
+  const taken = new Map<string, string>()
   let freed = 0
   let stored = 0
   /** None waited when so much had been stored. */
@@ -36,12 +36,17 @@ export const make = (looks: () => boolean): LimitedSlots => {
     return hasMetLimits && (noneAt !== stored || !looks())
   }
   return {
-    taken: (lockToken) => {
+    taken: (lockToken, activity) => {
       hasMetLimits = true
-      tokens.add(lockToken)
+      taken.set(lockToken, activity)
     },
-    freed: (lockToken) => tokens.delete(lockToken) && ended(),
+    freed: (lockToken) => taken.delete(lockToken) && ended(),
     ended,
+    cancelled: (activities) => {
+      const gone = new Set(activities)
+      for (const [lockToken, activity] of taken) if (gone.has(activity)) taken.delete(lockToken)
+      return ended()
+    },
     stored: () => void stored++,
     claiming: () => {
       const before = { freed, stored }

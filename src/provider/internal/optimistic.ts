@@ -89,8 +89,9 @@ export const claimedOf = (
   wakeups?: Pick<Wakeups, "slotTaken">
 ): ReadonlyArray<Claimed<Activity>> =>
   handedOver.map(({ index, isLimited, lockToken }) => {
-    if (isLimited === true) wakeups?.slotTaken(lockToken)
-    return { item: turn.workerItems[index]!, lockToken, attemptCount: 1 }
+    const item = turn.workerItems[index]!
+    if (isLimited === true) wakeups?.slotTaken(lockToken, item)
+    return { item, lockToken, attemptCount: 1 }
   })
 
 export const make = Effect.fnUntraced(function*(

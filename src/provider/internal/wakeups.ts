@@ -71,7 +71,7 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   /** A claim is about to be sent. The returned function is called with whether something waits for a slot. */
   readonly claimingSlots: (queue: Queue) => (isAwaited: boolean) => void
   /** A claimed activity has a slot of a limit. */
-  readonly slotTaken: (lockToken: string) => void
+  readonly slotTaken: (lockToken: string, activity: WorkItem.Of<"ActivityExecute">) => void
   /** A claimed activity has ended: another one may have its slot. */
   readonly slotFreed: (lockToken: string) => void
   /** After `delayMs` a suspect of this process no longer counts, so that it may claim further ones. */
@@ -331,7 +331,8 @@ export const make = Effect.fnUntraced(function*(
         if (claimed(isAwaited)) workStored(queue)
       }
     },
-    slotTaken: slots.worker.taken,
+    slotTaken: (lockToken, { executionId, id, instance }) =>
+      slots.worker.taken(lockToken, activityOf(instance, executionId, id)),
     slotFreed: (lockToken) => {
       // Others may serve what waits for it.
       if (slots.worker.freed(lockToken)) workStored("worker")
@@ -359,7 +360,10 @@ export const make = Effect.fnUntraced(function*(
       if (hasEnded && slots.orchestrator.ended()) workStored("orchestrator")
       if (cancelledActivities.length === 0) return
       for (const listener of cancelListeners) listener(cancelledActivities)
-      if (slots.worker.ended()) workStored("worker")
+      const gone = cancelledActivities.map(({ activityId, executionId, instanceId }) =>
+        activityOf(instanceId, executionId, activityId)
+      )
+      if (slots.worker.cancelled(gone)) workStored("worker")
     },
 
     onCancelled: (listener) =>
@@ -393,6 +397,9 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
+
+const activityOf = (instanceId: string, executionId: number, activityId: number) =>
+  `${executionId} ${activityId} ${instanceId}`
 
 /** By then the statement of an interrupted call is over. */
 const interruptedMs = 2_000
