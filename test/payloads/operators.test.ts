@@ -159,7 +159,7 @@ describe("Operators of encrypted payloads", () => {
       const stdout = (command: string, options: Cli.Options) =>
         Effect.map(Cli.run(command, options), ({ stderr, stdout }) => stdout + stderr)
       assert.match(yield* stdout("show well", { env }), /output +encrypted \(key k1, \d+ bytes\)/)
-      assert.match(yield* stdout("show dead", { env }), /error +encrypted \(key k1, \d+ bytes\)/)
+      assert.match(yield* stdout("show dead", { env }), /error +died: encrypted \(key k1, \d+ bytes\)/)
       assert.match(yield* stdout("wait well", { env }), /^encrypted \(key k1, \d+ bytes\)\n/)
       assert.notMatch(yield* stdout(`list --error ${canary}`, { env }), /dead/)
 
